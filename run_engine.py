@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Entry point of a checkout: the UCI engine, or with a subcommand its tools. The same as `wavefront`."""
 
 from wavefront_launcher import start

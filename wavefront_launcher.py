@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Starts the programs, and all processes that they start, with the packages that lie next to this file.
 
     python -P -m wavefront_launcher NAME [ARGUMENT …]

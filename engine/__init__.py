@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The search process: UCI, MCTS over a native core, and the Python API.
 
 `from engine import Engine` is the API; see `engine.api`. It is imported when first asked for, because a UCI

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The Python API: `Engine`, which plays and analyses.
 
 from engine import Engine

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The command line: UCI without a subcommand, else one of `engine/commands/`, imported when it is used."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The options as users write them down: flags of the command line, and the TOML file."""
 
 from __future__ import annotations

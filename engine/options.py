@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Every option of the engine, in one table: the fields of `Options`.
 
 The UCI `option` lines, the TOML file (`configs/engine.toml`) and the `--flags` of the command line

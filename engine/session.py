@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A session: options, evaluator, position and tree, from which searches are run. UCI and the Python API sit
 on it."""
 

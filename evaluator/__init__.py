@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The evaluator: a service that owns the devices and runs lc0 networks for its clients.
 
 Knows no chess rules.

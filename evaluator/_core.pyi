@@ -139,7 +139,7 @@ class DeviceLoop:
     def settle(self) -> bool:
         """Wait until the device has done with what was given up; False if it has failed."""
 
-class Link:
+class ByteAccount:
     """The account of one client's connection to the gate, in bytes. Any thread may use it, also after the
     connection has ended: then it counts nothing any more."""
 
@@ -183,9 +183,9 @@ class Gate:
 
     frame, message: the largest from a client, a message with all its frames. parts: most frames of a message.
     arriving: on the way from one client to the service; beyond, the client waits. promised: what
-    `Link.charge` allows with the unread answers. kept: the same sum, beyond which a client that does not read
-    is closed. buffered: arriving and unread of all clients. connections: clients that are let in at a time,
-    at local addresses and again at the others. per_source: connections of one address that are not let in, at
+    `ByteAccount.charge` allows with the unread answers. kept: the same sum, beyond which a client that does
+    not read is closed. buffered: arriving and unread of all clients. connections: clients that are let in at a
+    time, at local addresses and again at the others. per_source: connections of one address that are not let in, at
     most. greeting_ms: in which a client has to show that it speaks ZeroMQ.
     """
 
@@ -213,7 +213,7 @@ class Gate:
     def stop_listening(self) -> None:
         """Take no more connections."""
 
-    def link_of(self, descriptor: int) -> Link | None:
+    def link_of(self, descriptor: int) -> ByteAccount | None:
         """The connection behind one that the ROUTER has accepted; None if it has ended or is none of the
         gate's."""
 

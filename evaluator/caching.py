@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Files that save the next start some work. Without a folder for them the evaluator works, too."""
 
 from __future__ import annotations

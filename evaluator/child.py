@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A function run in a child process, for work that a driver or library may end.
 
 The function lies in an importable module; arguments and result are pickled. What the child writes to standard

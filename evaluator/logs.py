@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The log: lines for people, or JSON for programs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the service counts about itself: each request, position and batch once, from whichever thread.
 
 docs/reference/metrics.md says what every number means. `Metrics.status` is the `metrics` of a status reply;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What takes long at a start, reported to those who wait.
 
 Anything may announce what it is doing; a program that somebody waits for shows it (`serve --embedded` passes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a device's sensors say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Every setting of the service, in one table: the fields of `Settings`.
 
 The flags of `python -m evaluator serve`, the file that `--config` reads and configs/evaluator.toml are all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Time on a device that serves requests, lent to who measures on it meanwhile."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the engine and the evaluator say to each other: batches, messages, their codec and a client.
 
 `from protocol import EvaluatorClient` is all a script needs to have positions evaluated.

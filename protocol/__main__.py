@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m protocol`: what authors of clients need, for programs to read.
 
 python -m protocol table     # the move of each policy index, a JSON list of 1858 texts

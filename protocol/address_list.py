@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Addresses of evaluators as settings name them: one, or several with commas between, the best one first.
 
     tcp://10.0.0.7:5577,tcp://[fe80::7]:5577,ipc:///run/wavefront/evaluator

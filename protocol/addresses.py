@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Where evaluators are found: the well-known addresses of this user's evaluator, on this machine.
 
 Both sides use this file: the evaluator binds there by default, clients look there.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The two arrays-of-structs that travel: positions to evaluate, and their evaluations.
 
 Both are plain containers of numpy arrays, little-endian, laid out exactly as on the wire, so that sending

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """EvaluatorClient: a connection to an evaluator, for the search and for scripts.
 
     with EvaluatorClient("tcp://127.0.0.1:5577") as evaluator:

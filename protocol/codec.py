@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Messages to ZeroMQ frames and back.
 
 Frame 0 is a msgpack map with `type`, `id` and the message's fields; `evaluate` and `result` carry their

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Compression of an evaluate's arrays: all three as one Zstandard frame.
 
 Python has Zstandard from 3.14 on; before that the package backports.zstd is the same (extra `compression`).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A client's connection to one address: frames out and in, and the reason when it is lost."""
 
 from __future__ import annotations

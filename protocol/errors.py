@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Every way in which asking the evaluator can fail, as types.
 
 `RemoteError` and its subclasses are answers of the evaluator and travel as `error` messages: each has a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Fields of messages: what the wire may hold of each. A message declares a field once:
 
     class Load(Message):

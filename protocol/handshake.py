@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Why a ZeroMQ handshake failed, in words.
 
 The transport tells that it failed, and only of an unknown key also why. What else it was shows by the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The messages of protocol version 1, as plain data. `codec.py` turns them into frames and back;
 docs/reference/protocol.md shows each on the wire. Each field is declared once, as fields.py describes.
 

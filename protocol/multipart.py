@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Multipart messages through a ZeroMQ socket, in as few steps of the interpreter as can be.
 
 A call of an evaluator is one message there and one back, and on a fast device what the interpreter does with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's policy vector: which move each of its 1858 entries means.
 
 Derived from how a queen and a knight go on an empty board; nothing is read from a file. Squares are a1 = 0,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Pseudo-random evaluations from a hash of the position: always the same, as fast as a network of no cost.
 
 The evaluator's backend `random` answers so, and the test vectors and the conformance script do. The engine's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The JSON Schema of all messages' first frames, as JSON sees a msgpack map.
 
 `#/$defs/request` is what a client sends, `#/$defs/reply` what an evaluator answers. Arrays travel in further

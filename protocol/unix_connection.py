@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A client's connection to an ipc address without ZeroMQ's thread between.
 
 The thread that asks writes to the socket itself and waits for it itself: nobody else is woken for a message

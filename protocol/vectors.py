@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The protocol's test vectors, as they ship: made by `scripts/protocol_vectors.py`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A client's connection through ZeroMQ: to any address, encrypted or not."""
 
 from __future__ import annotations

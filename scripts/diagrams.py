@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Draw the diagrams of the documentation: `python scripts/diagrams.py` writes docs/images/*.svg."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Check the prose of documents, help texts, docstrings and comments: `python scripts/prose.py [--count]`.
 
 Fails if a text has a phrase of WRONG, or a document has a sentence of more than MOST_WORDS words outside

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Write the tables of fields in docs/reference/protocol.md, from the declarations in protocol/messages.py:
 
     python scripts/protocol_tables.py

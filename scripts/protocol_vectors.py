@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Write the protocol's test vectors: positions, their bytes, their policy indices, and an evaluation of each.
 
     python scripts/protocol_vectors.py > protocol/vectors.json

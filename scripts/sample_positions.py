@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Write the real positions that backends are calibrated and checked with, in every input format of lc0.
 
     python scripts/sample_positions.py SHARD... > evaluator/backends/sample.npz

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Hooks of mkdocs.yml: pages that are made when the site is built, and links that leave docs/.
 
 The site replaces a line `<!-- generated: WHAT -->` of a page by what WHAT names in GENERATED. A link to a

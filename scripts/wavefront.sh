@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Installed as `wavefront`, `wavefront-evaluator` and `wavefront-training`: starts the program of that name.
 #
 # A GUI hands its environment down. The dynamic linker and the interpreter read it before any code of ours runs.

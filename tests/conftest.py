@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Tests start programs that are to be interrupted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What programs share that do things at random and are built with sanitizers (fuzzing.py).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A socket to be connected to, for programs that do things at random (fuzzing.h) and speak with themselves.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A recorder of what programs contact, for tests: strace, in a network namespace out of which nothing gets.
 
 What counts is a call that names an address other than loopback, or that asks anybody, loopback included, to

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-3.0-or-later
 # Builds the cores with AddressSanitizer and UndefinedBehaviorSanitizer and runs its tests on it. Linux with GCC and
 # the test extra installed. Arguments go to pytest; without any, the tests of the cores are run.
 #

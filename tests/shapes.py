@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Shapes of small networks that several tests use."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The programs start in any environment: of an AppImage, of another Python, of a container without a home."""
 
 from __future__ import annotations

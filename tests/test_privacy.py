@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Nothing is told to anybody: what engine and evaluator contact, and what they leave in the user's home.
 
 The libraries that they use could do either, and the wheel of onnxruntime does both unless it is kept from it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The README's promises: its Python examples run, its commands and flags exist."""
 
 from __future__ import annotations

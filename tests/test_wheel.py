@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What `python -m build` makes: a wheel that pip takes on other machines and that needs no compiler there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A network's policy and W D L, from the evaluator into shards. A shard is rewritten when all of it is there,
 so that a run that is killed loses one shard's work at most."""
 

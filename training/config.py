@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The settings of a training run, one table of TOML a class. configs/train-gpu.toml shows every key."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What can go wrong in training, in words for who started it."""
 
 from __future__ import annotations

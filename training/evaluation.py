@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the evaluator's network says of the positions of shards."""
 
 from __future__ import annotations

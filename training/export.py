@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A trained network as an lc0 file, and the proof that the file says what was trained."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The gate: a network takes another's place only if a match's SPRT says that it is stronger."""
 
 from __future__ import annotations

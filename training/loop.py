@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The loop: self-play, import, training, gate, promotion, and again with the network that is best then.
 
 A step counts when the journal says so. Each is a command of its own that goes on where it was, so that a loop

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Pictures of runs: how losses, moves found and speed went with the positions seen."""
 
 from __future__ import annotations

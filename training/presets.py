@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Settings for networks worth training, and as commented TOML; configs/train-*.toml are made of this."""
 
 from __future__ import annotations

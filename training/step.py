@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Runs a program in a process of its own, which ends in order when the process that started it is gone.
 
     python -P -m wavefront_launcher training.step PROGRAM [ARGUMENT …]

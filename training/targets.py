@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the heads are to say, every formula in one place.
 
 Value targets are made once, by numpy; policy targets again whenever the prior changes, on the device. cp are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Milliseconds of 1 to 32 positions by every way of computing them.
 
     python -m benchmarks.backends.few_positions [--shapes bt4,t82,t80] [--batches 1,2,4,8,16,32] [--layer 8]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Build, verify and time the gpu backend on the networks of docs/lab/gpu-performance.md.
 
     python -m benchmarks.backends.gpu [--shapes t82,bt4,t80] [--batches 1,8,32,128,256,512,1024]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the onnx backend's int8 changes and what it gains, against its float32.
 
     python -m benchmarks.backends.int8_on_cpu SHARD... [--networks shipped,a.pb.gz] [--positions N]

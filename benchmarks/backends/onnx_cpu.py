@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Speed of the onnx backend on the CPU: positions per second for each batch size, float32.
 
     python -m benchmarks.backends.onnx_cpu [--threads N] [--batch N[,N...]] [--seconds S] [NETWORK ...]

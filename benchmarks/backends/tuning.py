@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a first start measures: seconds, and what measuring fewer candidates loses.
 
     python -m benchmarks.backends.tuning [--shape bt4] [--batches 1,2,4] [--device NAME]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the command lines of several benchmarks share: types of argparse, exit codes."""
 
 from __future__ import annotations

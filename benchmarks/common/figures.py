@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the benchmarks print: a measured figure beside the one to reach and the peer's."""
 
 from __future__ import annotations

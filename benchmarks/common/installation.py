@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The engine and evaluator that a benchmark measures: this checkout, or another interpreter's packages.
 
 A benchmark that measures through command lines and UCI gets an Installation and measures any commit with the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The bare backend, without service and sockets: what the others are measured against."""
 
 from __future__ import annotations

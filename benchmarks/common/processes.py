@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Commands that a benchmark starts: what they print, what they failed with, and that none outlives it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a benchmark that takes minutes shows meanwhile, on stderr."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A backend that computes nothing and takes as long as a device would; a plug-in in a folder of its own.
 
 --backend sleeping:base=1.3,each=0.0316        milliseconds of a batch, and of each position in it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The backend of a service that a benchmark measures: tuned before it serves, not while it is measured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How much of the evaluator's speed `wavefront analysis` gets: evaluations per second of whole games, sent as
 JSON lines, over the evaluator's own.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Time from starting the engine to `uciok` and to `readyok`, with the shipped network or another.
 
     python -m benchmarks.engine.cold_start [--runs N] [--weights FILE] [--backend gpu] [--reach SECONDS]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What matches cost: the runner's time per move, memory of many games, and how busy the evaluator is kept.
 
 python -m benchmarks.engine.matches [overhead] [programs] [memory] [evaluator]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How much of the evaluator's speed many games of self-play get: their evaluations per second over its best.
 
     python -m benchmarks.engine.selfplay_efficiency [--games N,…] [--workers N,…] [--nodes N] [--weights FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The whole road on one device: bare backend, evaluator service, one search, many games, cold start.
 
     python -m benchmarks.engine.whole_engine [--shape t82 | --weights FILE] [--backend gpu] [--games 64]

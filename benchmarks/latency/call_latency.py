@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What one call of the evaluator costs: wall time, and processor time of both processes, thread by thread.
 
     python -m benchmarks.latency.call_latency [--device-ms 0.25] [--json] [--address ADDRESS

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """An evaluator for benchmarks: the service of this checkout on a device that takes a given time for a batch.
 
     python -m benchmarks.latency.timed_evaluator --device-ms 0.25 [--each-us 0]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Batches in flight of a device that is a clock, lent as by a GPU backend (evaluator/backends/lending.py)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Compare the figures of another commit with those of the working tree, or of two commits.
 
     python -m benchmarks.revisions.compare COMMIT [OTHER] [--figures a,b,…] [--rounds N]

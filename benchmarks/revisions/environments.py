@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Virtual environments with one revision of the project each, built alike and kept in the user's cache.
 
 An environment is named for the hash of its revision's files and for the Python, so that the same sources are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Figures over time: measure the working tree or commits, append the figures to a file, list and plot them.
 
     python -m benchmarks.revisions.history [COMMIT …] [--figures a,b,…] [--rounds N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What figures were measured on."""
 
 from __future__ import annotations

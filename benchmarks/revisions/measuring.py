@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the commands that build and measure share: their flags, exit codes, and how they end."""
 
 from __future__ import annotations

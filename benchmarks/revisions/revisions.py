@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The states of a git repository that can be measured: its commits, and the working tree as it lies there."""
 
 from __future__ import annotations

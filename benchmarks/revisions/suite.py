@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The figures that compare.py and history.py measure, of any installation.
 
 Each is measured from outside: through command lines, through UCI, and in one case through the native core's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Several installations measured in turns, so that what else the machine does falls on all of them alike."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What becomes of a search when the memory of its tree is full: its speed, depth and pauses.
 
     python -m benchmarks.search.full_tree [--megabytes 64,512] [--seconds 60] [--plies 40]

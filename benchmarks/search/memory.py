@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Bytes of memory per visited node, in a middle game with about 35 legal moves.
 
     python -m benchmarks.search.memory [--nodes N] [--json]

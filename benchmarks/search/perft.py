@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Move generation speed: million perft nodes per second on one thread, beside python-chess.
 
     python -m benchmarks.search.perft

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How much of the evaluator's speed a search gets: its evaluations per second over the evaluator's own.
 
     python -m benchmarks.search.search_efficiency [--weights FILE] [--backend NAME] [--seconds S] [--rounds N]

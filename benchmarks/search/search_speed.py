@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Speed of the search alone: nodes per second with evaluations that cost next to nothing.
 
     python -m benchmarks.search.search_speed [--seconds S] [--json]

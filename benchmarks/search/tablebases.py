@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Tablebase probes per second on one thread, beside python-chess; and what tables cost a search.
 
     python -m benchmarks.search.tablebases FOLDER

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What time managers do with a clock, played through in a model of games: no engine, no waiting.
 
     python -m benchmarks.search.time_management [--games N] [--managers 'adaptive; legacy'] [--control 60+0.6]

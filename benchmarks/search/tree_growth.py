@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Grow a search tree to a number of nodes and print what it takes, as JSON: run by memory.py.
 
 It imports nothing but the native core, and runs in a process of its own, so that any installation's core can

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What compression of batches saves and costs: bytes a position, and microseconds a request at either end.
 
     python -m benchmarks.service.compression

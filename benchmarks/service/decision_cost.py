@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What it costs to decide the next batch of a long queue, and to take it off the queue: processor time.
 
 Queues of requests of one position, from as many clients as asked for, on an H200's curve. A decision is what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What keys cost: the time of a request, the processor time of both sides, and positions/s, on plain loopback
 and on an encrypted address of the same service.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What several evaluators bring that a pool of searches uses together: positions/s with 1, 2 and 3 of them,
 and what becomes of the searches when one is killed.
 

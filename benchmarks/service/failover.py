@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How long a search is without an evaluator when the one that it uses drains or is killed.
 
     python -m benchmarks.service.failover [--rounds 10] [--json]

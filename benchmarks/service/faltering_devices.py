@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A backend that answers as `random` does, takes as long as a device would, and fails and hangs from time to
 time; a plug-in in a folder of its own.
 

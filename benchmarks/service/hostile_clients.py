@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What clients that do their worst cost an evaluator and its other clients: the growth of its memory, and the
 times of single positions that another client asks for, alone and beside each attack.
 

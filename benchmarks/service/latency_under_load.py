@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What play waits for beside other work: a play client alone, and beside self-play or analysis that keeps
 seconds of work queued.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the service costs: positions per second of a bare backend and of the same one through the evaluator
 process, with two requests in flight.
 

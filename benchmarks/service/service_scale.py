@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What several devices bring behind one service: positions/s with 1, 2 and 4 of them and 1 to 16 clients, the
 time of one large request, and play on a fast device beside a slow one.
 

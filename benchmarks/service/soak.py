@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """An evaluator under everything at once for a long time: clients of all classes that count every answer, a
 device that fails and hangs, clients that do their worst, engines that are killed, networks that are loaded,
 changed and unloaded, signals, and at last a drain and a restart.

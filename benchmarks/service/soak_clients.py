@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Steady clients of the soak: each counts what it asks for and what it is answered.
 
     python -m benchmarks.service.soak_clients KIND ADDRESS [--exact]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What happens to a service beside its work in the soak: attacks, engines that are killed, networks that are
 loaded, changed and unloaded, signals, and a page that is looked at. Each runs in a thread, until the end."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the soak concludes from what it has seen: how memory grew, and what the log should not have said."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What batches cost in strength: games of ways to choose batches against sequential search, at fixed nodes.
 
     python -m benchmarks.strength.batch_strength [WAY …] [--nodes N,N,…] [--games N] [--seconds S]

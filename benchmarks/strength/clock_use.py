@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What searches of real games make of their budgets of time: what the model of search.time_management takes.
 
     python -m benchmarks.strength.clock_use [WAY] [--games 6] [--control 10+0.1] [--backend onnx] [--seed 1]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How far searches by time come, by the way in which they choose batches: real time, a device that sleeps.
 
     python -m benchmarks.strength.nodes_in_time [WAY …] [--device-ms 0.15] [--each-us 1.3] [--move-ms 65]

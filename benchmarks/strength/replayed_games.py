@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Positions of played games that engines are asked about, game by game, so that a tree can be kept from one
 to the next as in play."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What ways to choose batches make of a move's time on a device that need not be at hand.
 
     python -m benchmarks.strength.search_under_clock [WAY …] [--base-ms 0.2] [--each-us 1] [--call-ms 0.3]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A player's clock in simulated time, which the engine's time manager shares out and its rules end."""
 
 from __future__ import annotations

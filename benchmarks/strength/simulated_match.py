@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Games between two ways to choose batches in which the time of moves is counted, not measured.
 
     python -m benchmarks.strength.simulated_match WAY [--against WAY] [--games 400] [--processes N]

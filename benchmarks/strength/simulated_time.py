@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Searches whose time is counted, not measured: what a device, a call and a visit cost is given."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What smart pruning saves of a limit of nodes, and how often another move is played for it.
 
     python -m benchmarks.strength.smart_pruning GAMES.pgn [--margins 2,0.05,0.02,0.01,0] [--positions 100]

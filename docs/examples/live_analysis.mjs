@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Analyses a position over WebSocket and shows the best moves while the search goes on.
 //
 //     wavefront analysis --listen 127.0.0.1:8765

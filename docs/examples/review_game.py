@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Reviews a game with one query: what the side to move could expect before each move, and what the move cost.
 
 python docs/examples/review_game.py GAME.pgn [--nodes N] [--engine COMMAND]

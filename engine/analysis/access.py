@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Who may talk to `wavefront analysis --listen`: addresses, the token, and pages of browsers."""
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def check_address(address: ListenAddress, *, has_token: bool, unencrypted: bool)
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class TokenCheck:
     """Who is let in. tokens: by name; none let in any program of this machine, and no page of a foreign site
     that a browser here may show. origins: of the pages that are let in besides those served by this
     machine."""

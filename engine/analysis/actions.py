@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What can be asked for besides analysis: the version, networks and options; to end queries; to forget."""
 
 from __future__ import annotations

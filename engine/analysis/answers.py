@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a search found, as the JSON objects of answers; and all other answers.
 
 Results (q, wdl, score, mate and the like) are for the side to move, or for the side that `point_of_view`

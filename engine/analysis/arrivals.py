@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Connections over which nobody has asked to be let in yet: how many there may be, and what happens when the
 system has no room for more. They belong to asyncio's thread."""
 

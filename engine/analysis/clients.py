@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Who asks: where answers go, and which positions of a client wait or are searched."""
 
 from __future__ import annotations

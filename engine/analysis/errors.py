@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What is wrong with a query, for its sender."""
 
 from __future__ import annotations

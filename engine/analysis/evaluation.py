@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Positions without a search: what the network alone says about them, in batches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The fields of a query that hold one value each: their names, what they take, what they are by default.
 
 The parser, the JSON Schema and the messages of errors are made from this table. Fields of several values

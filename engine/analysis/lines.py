@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Queries as lines of standard input, answers as lines of standard output."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Positions searched in this process, on a search pool.
 
 owner's thread   LocalSearches: begins searches, makes answers

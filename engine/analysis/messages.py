@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What all messages have in common: a JSON object with an id."""
 
 from __future__ import annotations

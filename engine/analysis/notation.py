@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Moves as clients write them: UCI notation in either case, or standard algebraic notation (SAN)."""
 
 from __future__ import annotations

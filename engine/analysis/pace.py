@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """When searches report while they go on: as often as they are asked to, but all reports together take a
 bounded share of the time."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The pages of `wavefront analysis --listen` for plain HTTP: a health check, metrics, the list of clients."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A query: positions of one game to analyse, how far and how, and what to answer. From JSON to plain data."""
 
 from __future__ import annotations

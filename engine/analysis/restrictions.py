@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Moves that a search is to avoid, or the only ones that it is to look at, down to some depth."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which positions are searched when: queries of all clients over the searches that run at a time.
 
     transport (lines.py, sockets.py)      any thread: receive, end, leave, resume

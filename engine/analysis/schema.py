@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The JSON Schema of all messages, made from the tables that queries are read by.
 
     python run_engine.py analysis --schema > engine/analysis/schema.json

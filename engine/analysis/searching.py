@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Between the scheduler and those who search for it: this process (local.py) or several (workers.py)."""
 
 from __future__ import annotations

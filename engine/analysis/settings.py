@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Settings of `wavefront analysis` on its command line, besides the engine's options."""
 
 from __future__ import annotations

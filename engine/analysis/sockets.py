@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The same conversation over WebSocket: a message for each query and each answer.
 
     asyncio's thread     messages go to the scheduler one by one, answers come from a queue of each client
@@ -25,7 +26,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.typing import Subprotocol
 
-from engine.analysis.access import SUBPROTOCOL, Gate, ListenAddress
+from engine.analysis.access import SUBPROTOCOL, ListenAddress, TokenCheck
 from engine.analysis.arrivals import Arrivals, NoRoom, connections_of
 from engine.analysis.pages import HEALTH, PATHS, ClientInfo, Figures, page
 from engine.analysis.scheduler import Scheduler
@@ -117,8 +118,8 @@ class AnalysisServer:
         self,
         scheduler: Scheduler,
         address: ListenAddress,
-        gate: Gate,
-        reread: Callable[[], Gate],
+        gate: TokenCheck,
+        reread: Callable[[], TokenCheck],
         *,
         most_clients: int,
         log: Callable[[str], None],

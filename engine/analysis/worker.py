@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A process that searches positions for the one that talks to the clients: the worker's end.
 
 It receives ("begin", query's number, packed query, position's number, turn, network, megabytes of tree and of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Positions searched by worker processes, all on the same evaluators.
 
     scheduler's thread      SearchWorkers: which worker gets a position, which positions are in flight where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront analyse`: looks at a position and shows its lines as it thinks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront analysis`: queries of programs, as JSON lines or over WebSocket (docs/reference/analysis.md)."""
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
     """Over WebSocket, until SIGTERM or Ctrl-C."""
     import asyncio
 
-    from engine.analysis.access import Gate, check_address, read_address, read_tokens
+    from engine.analysis.access import TokenCheck, check_address, read_address, read_tokens
     from engine.analysis.scheduler import Scheduler
     from engine.options import OptionError
 
@@ -125,11 +126,11 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
         raise OptionError(f"--listen needs the package websockets: {install('listen')}") from None
     address = read_address(arguments.listen)
 
-    def read_gate() -> Gate:
+    def read_check() -> TokenCheck:
         tokens = {} if arguments.token_file is None else read_tokens(arguments.token_file)
-        return Gate(tokens, tuple(arguments.origin))
+        return TokenCheck(tokens, tuple(arguments.origin))
 
-    gate = read_gate()
+    gate = read_check()
     check_address(address, has_token=bool(gate.tokens), unencrypted=arguments.unencrypted)
     failures: list[NoEvaluatorError] = []
     scheduler = Scheduler(options, settings, log=_log)
@@ -137,7 +138,7 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
         scheduler,
         address,
         gate,
-        read_gate,
+        read_check,
         most_clients=settings.max_clients,
         log=_log,
     )

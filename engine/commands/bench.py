@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront bench`: the speed of the search over fixed positions, or with --suite what it solves."""
 
 from __future__ import annotations

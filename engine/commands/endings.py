@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How a command that plays games ends: what it says on standard error, and its exit status."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The flags of `match` and `selfplay` for this engine's options."""
 
 from __future__ import annotations

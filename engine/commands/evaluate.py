@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront evaluate`: the network's output as `wavefront analysis` answers it with `"nodes": 0`.
 
 Answers keep the order of the lines of input:

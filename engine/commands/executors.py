@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The flags of `match` and `selfplay` that say where games are played."""
 
 from __future__ import annotations

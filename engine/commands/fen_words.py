@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A FEN on the command line without the quotes around its spaces."""
 
 from __future__ import annotations

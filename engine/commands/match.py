@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront match`: games between networks, option sets and other engines, with statistics."""
 
 from __future__ import annotations

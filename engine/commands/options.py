@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront options`: every option at its default, as a commented TOML file."""
 
 from __future__ import annotations

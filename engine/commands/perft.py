@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`perft`: count move sequences, the proof and the speed test of move generation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront selfplay`: games of one network against itself, as training data and PGN; and a checker of such
 data."""
 

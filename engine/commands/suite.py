@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront bench --suite`: how many positions of a test suite are solved at how many nodes.
 
 A suite is an EPD file: positions with `bm` (best moves) or `am` (moves to avoid). One is solved at a number

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The positions of a test suite: EPD files with `bm` (best moves) or `am` (moves to avoid)."""
 
 from __future__ import annotations

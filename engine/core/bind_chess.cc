@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Python bindings of the chess rules, the network input and the policy index.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>

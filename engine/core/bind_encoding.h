@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What the bindings that encode positions have in common: arrays for Python, and checks of names and numbers.
 #pragma once
 

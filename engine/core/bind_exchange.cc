@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Python bindings of the rule of batch sizes, and of bursts.
 
 #include <nanobind/nanobind.h>

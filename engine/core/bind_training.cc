@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Python binding of what training reads of a game: all its positions at once, as a network sees them.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Python bindings of the search tree.
 
 #include <nanobind/nanobind.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The Python module engine._core of a portable wheel: loads the variant of the core that suits this CPU best.
 //
 // The wheel holds the core compiled for several levels of x86-64. This file is compiled for any of them and

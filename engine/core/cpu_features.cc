@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Compiled like the rest of the core, so that the compiler's macros tell what the rest may use.
 #include "cpu_features.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Whether this CPU can run the code the core was compiled to.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The Python module engine._core.
 //
 // CMake compiles this file for any CPU: it checks first whether the CPU has what the rest was compiled for,

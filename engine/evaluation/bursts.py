@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Bursts: what a search does with its evaluator, without the interpreter, for some milliseconds at a time.
 
 The core (engine/core/exchange) takes answers, collects and sends; between two bursts Python looks at limits,

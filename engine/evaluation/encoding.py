@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Games, and what a search has collected, as batches of positions for the evaluator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Errors of a search that gets no evaluations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluations that come after their search has ended: they go to the cache, for the next search to find."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Where a search sends its batches: to the evaluator and back, or to a random evaluation in the process."""
 
 from __future__ import annotations

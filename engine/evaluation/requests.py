@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Requests that the evaluator has been sent, and what becomes of them when it is lost or refuses them.
 
 lost (the connection broke, the evaluator ends, its device failed): the link finds or starts another one,

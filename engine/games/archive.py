@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Where a run's games are kept: the PGN for people, the journal that says which games count.
 
 A game goes to the PGN first and then to the journal, which notes where the PGN then ends. After a crash the

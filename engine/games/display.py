@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the displays of matches and self-play have in common: lines in a log or a pipe, or a drawing in a
 terminal that is renewed once a second."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Lines of EPD and FEN files: a position in four to six fields, and operations after it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What games depend on, as JSON data: games whose identities differ must not be mixed in one journal."""
 
 from __future__ import annotations

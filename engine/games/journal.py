@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """An append-only file of JSON lines that survives its writer: the first line says what it is about, every
 further one is an entry. An entry counts from the moment its line is on the disk.
 

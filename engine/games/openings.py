@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Where games begin: openings from EPD, PGN and Polyglot files, the shipped book, or the 960 start positions.
 
 An opening belongs to a round of the schedule and depends on nothing but the settings and the round's

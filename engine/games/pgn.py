@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Finished games as PGN, with what the players thought in comments, and the file that they are written to.
 
 A comment reads `{+0.31/12 1.204s, n=400, sd=20, tl=58.910s}`: score in pawns for the mover (or +M5, mate in

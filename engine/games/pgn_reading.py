@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The games of a PGN file, each read by python-chess.
 
 python-chess ends a game at an empty line, but programs write empty lines anywhere: between tags, before the

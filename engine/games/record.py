@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What is known of a game once it is over, as plain data: it travels, is written down and counted."""
 
 from __future__ import annotations

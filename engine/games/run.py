@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Plays numbered games: many at once on an executor, each written down and counted when it is over, until all
 are played, the ledger has its result, the time is over, or the run is cancelled."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How fast games are played, as plain data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Matches: many games between engines, and numbers one can trust about them.
 
 Data flows one way. `config` says what is to be played; `schedule` turns that into numbered games; `job` has

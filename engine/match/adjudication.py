@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ends games: by the rules of chess, and by adjudication before those would."""
 
 from __future__ import annotations

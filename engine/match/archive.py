@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Where a match's games are kept: a PGN for people, and the journal that says which games count."""
 
 from __future__ import annotations

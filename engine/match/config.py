@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What is to be played, as plain data. `configfile` makes it from TOML and from flags."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A match's configuration from TOML and from flags. Both become one tree of tables, which is checked here.
 
 `configs/match.toml` shows every key.

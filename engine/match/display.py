@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Shows a match: a table that is drawn anew in a terminal, plain lines in a log or a pipe."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Plays one game between two players, move by move, with the board as referee."""
 
 from __future__ import annotations

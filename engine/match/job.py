@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Plays a match's games in this process: the players, and the games between them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A plot of Elo over the games of a match."""
 
 from __future__ import annotations

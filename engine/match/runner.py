@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Plays a match: many games at once, each written down and counted when it is over, until all are played,
 the SPRT has decided, or it is interrupted. What was written down is not played again."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Who plays whom, with which colours and from which opening: every game of a match has a number.
 
 The schedule is a pure function of a few numbers, so that a match that was interrupted, or is spread over

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The state of a match as JSON data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How long a player may think: the limits of each move and the clock of a game."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Positions of a pool that the network evaluates without a search."""
 
 from __future__ import annotations

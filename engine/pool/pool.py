@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Many searches in one process on shared evaluators: matches, self-play and analysis.
 
     PoolPlayer.search      in the caller's thread: hands a PooledSearch to the pool

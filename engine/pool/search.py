@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One search of a pool, from waiting for its network to its report."""
 
 from __future__ import annotations

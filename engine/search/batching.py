@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How many positions a search asks for at a time: what the tree bears, and what the device is quick at.
 
 Positions in flight are chosen without the values of the others, so they are worse the larger a part of the

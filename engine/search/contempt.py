@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Contempt: values bent to how strongly the two sides play, and bent back where they are shown.
 
 Win and loss are taken for the tails beyond 1 and -1 of a logistic distribution with the centre μ and the

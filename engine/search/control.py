@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How other threads steer a search."""
 
 from __future__ import annotations

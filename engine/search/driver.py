@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The driver of a search: collect a batch, submit it, receive, apply, check the limits. No tree logic.
 
 Python runs here once per batch, never per node; the tree releases the interpreter lock while it works.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What ends a search: the arguments of UCI's `go`, as plain data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which move a finished search plays: the best one, or with a temperature a random one by its visits.
 
 The rules and their names are lc0's: Temperature, TempDecayMoves, TempDecayDelayMoves, TempCutoffMove,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a search says about itself, as plain data: lines, counts, the best move."""
 
 from __future__ import annotations

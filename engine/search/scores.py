@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The units of `score cp`: what the option ScoreType offers, by lc0's names.
 
 wl is win minus loss, -1 to 1, d the probability of a draw, both for the side to move. q is wl with the value

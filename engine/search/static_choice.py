@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A move without a search, for when there was no evaluation in time: nothing to be proud of, but no blunder
 that a beginner would not make.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """When a search ends: its limits, its clock, and whether more visits could still change the move."""
 
 from __future__ import annotations

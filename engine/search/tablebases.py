@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Syzygy tables by the option SyzygyPath: one set in a process for all trees that name the same folders."""
 
 from __future__ import annotations

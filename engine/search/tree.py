@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A player's tree: made from the options when it is first needed, and kept in step with them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Where self-play's games are kept: a folder with training data, PGN, and a journal that says what counts.
 
 OUTPUT/training/game_000000.gz   one file per game, in lc0's format

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Checks training data: each file is read, every position decoded, every move replayed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Chunk files: the records of one game, gzipped. Writing is atomic; reading trusts nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What self-play plays, as plain data, from TOML and flags. `configs/selfplay.toml` shows every key."""
 
 from __future__ import annotations

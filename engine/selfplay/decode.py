@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Training records back to positions: the inverse of the encoding, as far as a record tells."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One game of self-play, from its opening to the training records."""
 
 from __future__ import annotations

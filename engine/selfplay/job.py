@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Plays games of self-play in this process, on one search pool."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Plays games of self-play, many at once, each written down when it is over. What was written down is not
 played again."""
 

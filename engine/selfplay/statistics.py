@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Totals of self-play: what was played, and how games ended."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's training record, version 6: what one searched position of a game leaves for training.
 
 8356 bytes, little-endian, packed. Values are for the side to move; policy indices and planes have the board

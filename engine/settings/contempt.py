@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The option Contempt: Elo for all opponents or by name, as lc0 writes it.
 
     50                  Stockfish=0,Weak Engine=150,30

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of a match or self-play file: read key by key, with messages that name file, table and key.
 
 On the command line a table is written `key=value,key=value`, so that any value may come as a text.

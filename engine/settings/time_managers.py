@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The option TimeManager: managers by name, with parameters in parentheses as lc0 writes them.
 
     legacy                  legacy(midpoint-move=45, slowmover=1.1)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The UCI loop: takes commands from standard input, obeys them and answers (docs/reference/uci.md).
 
 One thread reads standard input, the one that calls `UciEngine.run` obeys, and each search has a third.

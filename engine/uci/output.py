@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Standard output, and the guard that keeps everything but UCI off it."""
 
 from __future__ import annotations

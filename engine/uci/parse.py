@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """UCI text to plain data: lines out of a byte stream, the arguments of `position`, `go` and `setoption`."""
 
 from __future__ import annotations

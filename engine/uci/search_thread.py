@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One `go`, from its start to its best move, in a thread of its own."""
 
 from __future__ import annotations

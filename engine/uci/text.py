@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Plain data to UCI text: options, `info` lines, move statistics, the best move."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A worker in another process of this machine, from both ends of the connection between.
 
 The supervisor's end sends what makes the role, the job and its context, then calls as (number, method,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Where games are played: in this process, in several processes, or on the nodes of a Ray cluster.
 
 Matches and self-play ask a `GameExecutor` for their games by number and do not know which of the three it is.

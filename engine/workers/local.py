@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Games on this machine: in this process, or in several where one cannot keep the evaluators busy."""
 
 from __future__ import annotations

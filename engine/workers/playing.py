@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Hands games to workers.
 
 A game goes to the worker with the most room. The games that were in flight at a worker that is lost are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Searches in several processes of this machine, all on the same evaluators.
 
 One process feeds an evaluator with what one thread can collect. The evaluators belong to the process that

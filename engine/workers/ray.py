@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Games on the nodes of a Ray cluster.
 
 Each node gets one worker process, which plays the games of its tasks on that node's own evaluator, started

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Keeps workers in other processes running.
 
 Each slot has one worker at a time. When a worker is lost another one is started in its slot. What workers do

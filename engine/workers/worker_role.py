@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a worker does for its supervisor: plays games, unless it is there for something else."""
 
 from __future__ import annotations

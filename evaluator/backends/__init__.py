@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The backends, found by name.
 
 Built in are `gpu` (HIP kernels, on AMD and NVIDIA), `onnx` (onnxruntime on the CPU), `reference` (numpy, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How far a backend's results are from the right ones, and how far they may be.
 
 Used by `python -m evaluator verify` and by the conformance suite (tests/backends).

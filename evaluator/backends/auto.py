@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`auto`: the fastest backend that runs the network correctly on this machine, found by measuring."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The interface that every backend implements.
 
 A backend holds one network on one device. It is opened by `open_backend` (see `evaluator.backends`), used

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What backends share: masks to planes, the logits of the legal moves, values to win, draw and loss."""
 
 from __future__ import annotations

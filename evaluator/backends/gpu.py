@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The `gpu` backend: a network on an AMD or NVIDIA GPU, by evaluator/gpu and the kernels in
 evaluator/kernels.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """An executor's batches in flight, lent to the loop without the interpreter (evaluator/core/device_loop)."""
 
 from __future__ import annotations

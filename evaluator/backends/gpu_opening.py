@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Opens a network on a GPU: by measurements or guesses, checked against the reference, and anew once what is
 fastest has been measured."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the values of the gpu backend's options mean."""
 
 from __future__ import annotations

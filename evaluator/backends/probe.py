@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Made-up positions to check and to time backends with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Pseudo-random evaluations from a hash of the position: always the same, as fast as a network of no cost.
 
 For search tests and for measuring everything but the network. protocol.random_evaluation specifies them.

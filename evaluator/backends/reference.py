@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The yardstick: an lc0 forward pass in numpy, one function per kind of layer, written to be read.
 
 Shapes: n positions, 64 squares (s), channels last for tokens [n, 64, C] and first for planes [n, C, 8, 8].

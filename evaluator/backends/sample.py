@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Real positions, shipped with the program, to measure a network's activations on and to check int8 with.
 
 They come from labelled games (`scripts/sample_positions.py`): half of the games began after random moves, a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How many CPU threads to use when the user does not say."""
 
 from __future__ import annotations

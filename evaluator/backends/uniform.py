@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Every move is equally good and every position a balanced one. For tests of the search and of the
 service."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator bench`: positions per second and milliseconds per batch size, with the knee marked."""
 
 from __future__ import annotations

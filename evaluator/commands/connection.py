@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the commands that talk to a running evaluator share: where it is, and how failures are reported."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator describe [FILE]`: what a network file holds."""
 
 from __future__ import annotations

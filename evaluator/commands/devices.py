@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator devices`: the GPUs that can be used, and plainly why others cannot."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator drain`: the end of a running evaluator, once it has finished what it has."""
 
 from __future__ import annotations

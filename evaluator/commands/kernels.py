@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator kernels`: registers, spills, shared memory and occupancy of the kernels per target."""
 
 from __future__ import annotations

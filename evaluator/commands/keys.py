@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator keys`: key pairs, whom a service lets in, and which service is meant."""
 
 from __future__ import annotations

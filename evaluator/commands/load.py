@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator load`: a network beside those that a running evaluator serves."""
 
 from __future__ import annotations

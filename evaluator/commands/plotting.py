@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What commands with --plot share."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What `python -m evaluator kernels --predict` prints: positions a second of cards that are not at hand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator random-network SHAPE OUT`: a network with random weights, to test and to measure
 with."""
 

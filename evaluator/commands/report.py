@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator report`: one file with all that helps to judge and to speed up a GPU elsewhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator serve`: the service as a process, on its own or embedded in an engine.
 
 Embedded, it serves one engine: it listens on a private address, tells it on stdout in JSON lines

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator simulate`: batch policies compared on a latency curve, under several loads."""
 
 from __future__ import annotations

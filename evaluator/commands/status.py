@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator status`: health, networks and metrics of a running evaluator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator tune`: measure the ways to compute a network's matrix products on a GPU."""
 
 from __future__ import annotations

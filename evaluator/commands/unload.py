@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator unload`: a network less in a running evaluator."""
 
 from __future__ import annotations

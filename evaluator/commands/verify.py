@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator verify`: a backend's outputs against the float64 reference."""
 
 from __future__ import annotations

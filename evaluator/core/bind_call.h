@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Calls of a driver as Python hands them over.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 #include "bind_gate.h"
 
 #ifdef __linux__
@@ -35,7 +36,7 @@ nb::list news_of(Gate& gate) {
   return news;
 }
 
-void took(Link& link, nb::list frames, std::size_t first) {
+void took(ByteAccount& link, nb::list frames, std::size_t first) {
   std::int64_t cost = 0;
   for (std::size_t i = first; i < frames.size(); ++i)
     cost += cost_of(nb::len(nb::handle(frames[i])), link.mechanism());
@@ -46,17 +47,17 @@ void took(Link& link, nb::list frames, std::size_t first) {
 
 void bind_gate(nb::module_& module) {
   using std::chrono::milliseconds;
-  nb::class_<Link>(module, "Link", "See evaluator/_core.pyi.")
-      .def_ro("address", &Link::address)
-      .def("establish", &Link::establish, nb::kw_only(), nb::arg("administrator"))
-      .def("charge", &Link::charge, nb::arg("size"))
-      .def("release", &Link::release, nb::arg("size"))
-      .def("answer", &Link::answer, nb::arg("charged"), nb::arg("size"))
+  nb::class_<ByteAccount>(module, "ByteAccount", "See evaluator/_core.pyi.")
+      .def_ro("address", &ByteAccount::address)
+      .def("establish", &ByteAccount::establish, nb::kw_only(), nb::arg("administrator"))
+      .def("charge", &ByteAccount::charge, nb::arg("size"))
+      .def("release", &ByteAccount::release, nb::arg("size"))
+      .def("answer", &ByteAccount::answer, nb::arg("charged"), nb::arg("size"))
       .def("took", &took, nb::arg("frames"), nb::arg("first") = 0)
-      .def("cut", &Link::cut)
-      .def_prop_ro("arriving", &Link::arriving)
-      .def_prop_ro("held", &Link::held)
-      .def_prop_ro("unread", &Link::unread);
+      .def("cut", &ByteAccount::cut)
+      .def_prop_ro("arriving", &ByteAccount::arriving)
+      .def_prop_ro("held", &ByteAccount::held)
+      .def_prop_ro("unread", &ByteAccount::unread);
   nb::class_<Gate>(module, "Gate", "See evaluator/_core.pyi.")
       .def(
           "__init__",

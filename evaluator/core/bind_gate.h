@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The gate for Python.
 #pragma once
 
@@ -5,7 +6,7 @@
 
 namespace wavefront::evaluator {
 
-// Adds Gate and Link to the module, on systems where there is a gate.
+// Adds Gate and ByteAccount to the module, on systems where there is a gate.
 void bind_gate(nanobind::module_& module);
 
 }  // namespace wavefront::evaluator

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // One batch on a device, from the requests' memory to the answers', without the Python interpreter.
 #pragma once
 

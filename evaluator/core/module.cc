@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The Python module evaluator._core.
 #include <nanobind/nanobind.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What clients may send: the checks of a request's arrays.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Measuring the latency curve of a backend at start, within a time budget, and keeping it in a cache.
 
 The cache lies in the platform's cache folder, keyed by everything the curve depends on: device, backend and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a device runs next of what is queued for all its networks, and which devices are notified of requests.
 
 The rules of the dispatcher's choosing half, on its plain data; its lock and its threads are elsewhere.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The queues of all networks, and which batch a device takes next.
 
 A `Dispatcher` holds the served networks; the threads that run them are those of workers.py. Its one lock

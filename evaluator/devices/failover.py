@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What becomes of work that a device failed on, of the device, and of a network that has none left.
 
 A batch that a device fails on goes to another one that holds the network, else to the network's standby: a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """From a network file and backend names to a ServedNetwork: load, open on every device, measure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What other programs take of the machine.
 
 Times that were measured on a busy machine are doubted, and a process that waits for a processor is not taken

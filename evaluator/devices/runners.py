@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Devices, and the networks that run on each: how busy they are, and when the next batch may begin.
 
 Plain data with the rules that follow from it; the threads are the dispatcher's (dispatcher.py).

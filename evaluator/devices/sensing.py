@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Power and temperature of the devices, read beside everything else.
 
 A driver may take milliseconds to say them, or hang with its device: a thread of its own asks every few

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A network that takes requests: where it runs, what is queued for it, and what runs it when devices fail.
 
 Plain data with the rules that follow from it; the threads are those of workers.py.

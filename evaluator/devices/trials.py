@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Batch sizes that an idle device tries, until its latency curve is known to its end.
 
 A request that comes during a trial waits for it. So a device has to be idle for IDLE_TIMES as long as the

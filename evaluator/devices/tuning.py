@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Tuning behind the requests: a backend that was opened by guesses is measured and opened anew while it
 serves.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Notices what takes too long: work is watched until it is done, or given up at its time.
 
 A call into a driver that hangs cannot be ended from outside; the thread inside it is lost until the call

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The threads of the devices: running batches, and answering for them whatever a device does.
 
 What becomes of a batch and a device that fail is failover.py's. No exception ends a thread: what it had in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Attention of one head over the 64 squares, by one block: out = softmax(q k^T + bias) v.
 //
 // source: the q of the head, 64 rows `row_stride` apart; k and v lie `width` and 2 * width elements behind q.

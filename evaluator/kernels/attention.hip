@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Multi-head attention over the 64 squares, one block per head and position; see attention.h.
 //
 // qkv: [positions * 64][row_stride], of which q, k, v side by side take 3 * heads * DEPTH, each head padded

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The product for q, k and v and the attention of heads of 32 over the 64 squares in one kernel, for many
 // positions on sm_90a: q, k and v never leave the processor. out = softmax(q k^T + logits) v with
 // q, k, v = a weights^T + bias. CPU fibers and other targets cannot run it.

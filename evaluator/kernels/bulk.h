@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Bulk copies from device to shared memory by the TMA (cp.async.bulk, sm_90 and newer). A row takes one
 // instruction, and, unlike the copies of portable.h, does not stand in the queue in which the loads of the
 // same multiprocessor wait for their data.

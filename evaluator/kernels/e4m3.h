@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Numbers of 8 bits (e4m3, at most 448), for targets with a matrix unit for them: sm_89 and newer, gfx942,
 // gfx1200 and gfx1201. evaluator/network/e4m3.py defines the rounding.
 //

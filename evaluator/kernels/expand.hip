@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Expands packed positions into tokens. A position is 904 bytes: 112 plane masks, the value of plane 109 as a
 // float, four zero bytes.
 //

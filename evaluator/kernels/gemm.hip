@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Matrix product with a fused epilogue:
 //   out[m][n] = activation(sum over k of a[m][k] b[n][k] + bias + residual)
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The product of gemm.hip for some hundred rows on sm_90a, by wgmma:
 //   out[m][n] = activation(sum over k of a[m][k] b[n][k] + bias + residual)
 // A tile for each processor would be too small to be multiplied fast, and larger ones too few. So SPLITS

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The product of gemm.hip for many rows on sm_90a, at about the speed of NVIDIA's library, with the epilogues
 // that the library lacks: out[m][n] = activation(sum over k of a[m][k] b[n][k] + bias + residual), and
 // (NORMALISE) the layer norm of each row, with gammas and betas. CPU fibers and other targets cannot run it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What gemm.hip multiplies, and how its tiles come from memory: by asynchronous copies, or through registers.
 #pragma once
 #include "matrix.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Synchronisation between the blocks of one launch. All of them must be resident at once (a cooperative
 // launch): resident blocks would never end if they waited for one that has not begun.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The instructions that only NVIDIA's sm_90a has, as functions: the tensor memory accelerator (TMA), barriers
 // in shared memory that count its bytes (mbarrier), clusters of blocks that reach into each other's shared
 // memory, and wgmma, the matrix instruction of a warpgroup (four waves, 128 threads). The names in the

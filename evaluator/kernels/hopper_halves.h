@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Multiplies a tile in halves of its columns, so that the matrix unit does not wait for the epilogue: the
 // last OVERLAP steps are done first for the lower half, then for the upper one, during which the lower half's
 // epilogue runs. The upper half's runs during the first OVERLAP steps of the next tile's lower half.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What the products on sm_90a have in common: the tile scheduler of a grid of clusters, and the pipeline of
 // stages in shared memory through which the tiles of both operands come. A kernel that includes this is
 // compiled for a BLOCK_N, STAGES, CLUSTER_M and CLUSTER_N.

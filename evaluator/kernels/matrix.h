@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A 16 x 16 x 16 matrix product by one wave, on the matrix unit of the target:
 //   mma.sync (sm_80 and newer), WMMA (gfx11 and gfx12), MFMA (gfx90a, gfx942);
 //   plain FMA on other targets, and always for float storage.

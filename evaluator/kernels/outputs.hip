@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The last layer of the value and moves-left heads, one block per position and one wave per head.
 //
 // wdl: float [positions][3], probabilities: with WDL the softmax of three outputs, else

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Dequantises weights of 8 or 4 bits (PACKED) into fragments of the matrix unit.
 //
 // A weight is (code - ZERO_POINT) * scale. Codes lie in quads: the four that one lane needs together. They

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // All encoders of a network in one persistent kernel, for a few positions: steps are separated by counters in
 // memory instead of by the ends of kernels.
 //

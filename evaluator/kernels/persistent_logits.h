@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Smolgen's logits and attention in one phase for persistent.hip (LOGITS_IN_ATTENTION), instead of two.
 //
 // A tile is QUERIES queries and HEADS_OF_TILE heads of one position. It computes the logits of these by

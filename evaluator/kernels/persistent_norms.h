@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Layer norms of the inputs of a product: of vectors of several rows, by statistics that the previous product
 // has left, and of single rows, by statistics that the product itself computes; see persistent_tile.h.
 #pragma once

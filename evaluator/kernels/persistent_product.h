@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A small matrix product by one block, whose weights are prefetched before its inputs exist; see
 // persistent.hip.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Layer norm of a whole row by one wave, for persistent.hip.
 #pragma once
 #include "persistent_tile.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The first half of smolgen for persistent.hip: compress, which takes each square by itself, and dense1,
 // which takes all squares together.
 //

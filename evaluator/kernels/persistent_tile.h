@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A tile of a product in persistent.hip: its shape, its operands, and the layout of shared memory.
 #pragma once
 #include "activation.h"

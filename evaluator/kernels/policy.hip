@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The policy logits of the legal moves only: about 35 a position, where the whole head has 4288 entries.
 //
 // move_offsets: [positions + 1]; moves: policy indices; logits: float, in the order of the moves. source: int

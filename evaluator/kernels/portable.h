@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The few things that the kernels need from a compiler, once for each that compiles them:
 //   NVRTC (NVIDIA),
 //   hipRTC or clang (AMD; no ROCm header is needed),

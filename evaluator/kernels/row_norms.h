@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Layer norms that are left to the readers of a matrix (gemm.hip, gemm_cluster.hip).
 //
 // A product with ROW_SUMS leaves its rows as they are and beside them, for each part of their columns, the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The operations on whole rows between the matrix products, in one pass over memory:
 //   x = activation(input + bias + residual)     input is an element matrix, or (SPLIT) partial sums of `gemm`
 //   x = (x - mean) / sqrt(variance + epsilon) * gammas + betas            NORMALISE, biased variance

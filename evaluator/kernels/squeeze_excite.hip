@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Squeeze and excitation at the end of a residual block, one block of threads per position:
 //   z = excite(squeeze(mean over the squares of y))
 //   out = activation(sigmoid(z[c]) y + z[CHANNELS + c] + skip)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Tiles in the LDS for AMD's matrix units, and the fragments that lanes read from them.
 //
 // A tile is [rows][BLOCK_K] of 16-bit elements without padding. The chunks of a row are exchanged among each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What is done with the sums of a block's tile on AMD's matrix units (swizzled.h), from where a lane holds
 // ACCUMULATORS neighbouring columns of a row to whole chunks in memory.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The products of one step of gemm.hip on AMD's matrix units.
 #pragma once
 #include "gemm_loads.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0 network files -> NetworkSpec, plain dataclasses of arrays that every backend reads."""
 
 from evaluator.network.errors import NetworkError

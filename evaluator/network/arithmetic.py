@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The elementwise and row-wise functions of a network, in numpy: activations, layer norm, softmax.
 
 Sums that lose digits (layer norm, softmax) are taken in float64; the result has the dtype of what is given.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Work on large arrays block by block, on all cores: numpy does not hold the interpreter's lock meanwhile."""
 
 from __future__ import annotations

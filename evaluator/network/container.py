@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """From a file on disk to a parsed `Net` message: gzip, size limits, magic, version.
 
 Nothing here trusts the file; unpack.py bounds what it may grow to.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a network is, counted: layers, parameters, floating-point operations per position."""
 
 from __future__ import annotations

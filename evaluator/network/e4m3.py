@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Numbers of 8 bits: e4m3, a sign, four bits of exponent and three of mantissa, as the Open Compute Project
 defines it ("OFP8"), with at most 448.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The one exception that reading, choosing or writing a network raises."""
 
 from __future__ import annotations

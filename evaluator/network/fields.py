@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Reading arrays of known shape out of a message, with errors that name the field in full."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a file's format header says, after the repairs that older files need."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Policy, value and moves-left heads out of a file, and the choice among several by the name users know."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Encoder layers out of a file: attention, smolgen, feed-forward. Used by bodies and by policy heads."""
 
 from __future__ import annotations

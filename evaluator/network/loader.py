@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """An lc0 network file -> NetworkSpec."""
 
 from __future__ import annotations

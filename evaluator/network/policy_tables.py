@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's policy vector: where heads compute each of its 1858 entries.
 
 Everything is derived from the moves that the entries mean (protocol.policy); nothing is read from a file.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Networks of any shape with random weights: to test every layer and to measure speed without the real files.
 
 The weights are scaled so that activations keep their size through the layers and outputs look like those of a

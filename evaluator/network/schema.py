@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The lc0 network file as protobuf messages, built at import from one compact table.
 
 No protoc: generated modules are tied to the protobuf release that made them, a descriptor built at run time

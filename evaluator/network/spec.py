@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A network as plain data: what the loader makes of an lc0 file and what every backend reads.
 
 One frozen class per kind of layer. Everything a backend needs is stated where it is used: batch norm is

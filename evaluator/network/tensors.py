@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One `Layer` of the file to float32 and back: the four weight encodings."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Unpacking a gzip file, bounded before memory is used.
 
 A network of real weights hardly compresses, so a file that wants to grow far beyond its own size is a bomb or

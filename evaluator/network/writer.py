@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """NetworkSpec -> an lc0 network file: the loader backwards. For made-up networks, tests and conversions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The page for people that a service shows: its files, and the headers that they are sent with.
 
 Files of our own and nothing else: no framework, no build step, no other host. The page reads /status

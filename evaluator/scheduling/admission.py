@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which requests may queue: limits for each class and each client.
 
 A class's limit is its own: self-play that fills its queue keeps no play out.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The batch policy: how many of the queued positions a device should run next, or until when it should wait.
 
 Pure: it gets the time and what happened, it does no I/O and holds no locks, so that the simulation

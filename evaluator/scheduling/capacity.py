@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Several devices described as one, to clients that size their requests and their games by it."""
 
 from __future__ import annotations

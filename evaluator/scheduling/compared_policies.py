@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Batch policies that ours is compared with in the simulation (simulation.py), and what it asks of each."""
 
 from __future__ import annotations

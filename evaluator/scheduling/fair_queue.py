@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The queue of one class: requests in the order of start-time fair queueing, with sums that spare walking it.
 
 Each request has a start tag: the virtual time at which its client, taking positions in turn with the others,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How far a latency curve has been measured, and which batch size is tried next.
 
 The first measurement is short, and other programs may disturb it. So a curve grows while it is used: the next

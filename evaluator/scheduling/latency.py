@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The measured latency model: how many milliseconds a device takes for a batch of any size.
 
 Measured on a ladder of sizes (calibration.py), interpolated between them, corrected by every batch

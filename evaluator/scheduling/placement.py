@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which part of a queue a device takes when others could take it, too.
 
 Pure, as the batch policy is: the service, the tests and the simulation run the same code. It is asked for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A request on its way through the service, and the pieces of it that run in batches.
 
 Plain data, with what puts a request's answers together from the batches that its pieces rode in.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The queues of one network: classes, deadlines, and cutting requests into batches.
 
 Pure data structure: no threads, no sockets, told the time. The dispatcher (dispatcher.py) holds one

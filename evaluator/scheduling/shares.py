@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the lower classes of a network are guaranteed of its devices' time, however much play there is.
 
 While requests of a class wait, it earns GUARANTEED_SHARE of the time that goes to others. A class that is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A discrete-event simulation of devices and many clients, to compare batch policies.
 
 Clients are closed loops, as engines and self-play are: each keeps some batches in flight and sends the next

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The requests that change the service for everybody, or tell about everybody: who may make them, and the
 answers."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The way of evaluations that needs no interpreter: of one client of a private service, to one device.
 
 The I/O thread takes it where nothing else is to be done: one client asks for evaluations, nothing is queued

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What each message of a client does. Those that change the service for everybody, or tell about everybody,
 are handed on (administration.py)."""
 

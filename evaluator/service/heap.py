@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Gives memory back to the system that the C library keeps after it was freed.
 
 What is freed between blocks in use stays with the process, and a burst leaves much of it: three thousand

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The loop of the I/O thread: messages in, answers out, and devices told of what is queued."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The states of a service: loading, ready, degraded or draining, since when, and why.
 
 A service that drains accepts nothing new, finishes its requests, and ends.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The thread that runs the service's loop, and its replacement where a driver does not return to it.
 
 The fast path (fast_path.py) enters the driver on the thread of the loop. A driver that hangs keeps that

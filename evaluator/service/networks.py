@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The networks that a service has: found by name or alias, and changed while others are served.
 
 Loading takes seconds and unloading waits for what is queued, so both have threads of their own; the list

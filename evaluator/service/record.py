@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The parts of a running service, as one record for the modules that use several of them."""
 
 from __future__ import annotations

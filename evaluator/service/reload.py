@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """New settings for a service that runs (SIGHUP): changes what can be changed and logs the rest."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What goes out to clients: the answers of requests, other replies, and errors.
 
 Worker threads hand finished requests to `post`, which encodes their answers and sends them while the I/O

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The service as its owner uses it: built of its parts, listening, running, told to drain or to stop.
 
 One I/O thread owns the sockets (io_loop.py): it decodes requests, does what they ask for (handlers.py,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The clients of the service and their requests in flight.
 
 A session lasts from the first message of a connection until the connection ends or the client's key is
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluator._core import Link
+from evaluator._core import ByteAccount
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.scheduling.requests import Request
 from evaluator.service.connections.access import Access
@@ -41,7 +42,7 @@ class Session:
     client: bytes
     descriptor: int = -1
     address: str = ""
-    link: Link | None = None
+    link: ByteAccount | None = None
     user: str = ""
     key: str = ""
     since: float = field(default_factory=time.time)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Telling systemd how the service is (sd_notify): ready, reloading, stopping, and that it is alive.
 
 The protocol is a datagram of NAME=VALUE lines to the socket that NOTIFY_SOCKET names; see sd_notify(3).

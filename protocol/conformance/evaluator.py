@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The scripted evaluator's ears and mouth: requests in, judged; answers out, as `random` would give them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What is wrong with the positions of a request, beyond what breaks the protocol."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The cases that a client is walked through, and what is reported of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The memory of Python objects that have the buffer protocol.
 #pragma once
 

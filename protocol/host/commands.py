@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Subcommands of a program: modules with HELP, add_arguments(parser) and run(arguments) -> exit status."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Connections that have asked for nothing yet, and which of them makes room for another one."""
 
 from __future__ import annotations

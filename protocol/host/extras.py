@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What is not installed: packages of an extra, or those that the program needs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Files that another process sees whole or not at all, and files that grow by whole entries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The user's folders and names. In a container a process may have no home, and its user no name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Finds the compiled cores (`_core` of each package) for a checkout beside an installed package.
 
 In a checkout `import engine` finds the source folder first. Its core lies in the installed package, in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Text of others, made fit for people's terminals, logs and files."""
 
 from __future__ import annotations

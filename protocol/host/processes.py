@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How programs of several threads run and end, and how they start others that a terminal's Ctrl-C is not for.
 
 A UCI engine imports this before it answers: what takes long to import is imported where it is used.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The version of the whole project: of the distribution, of the engine and of the evaluator."""
 
 from __future__ import annotations

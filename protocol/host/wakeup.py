@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Wakes a thread that sleeps on sockets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Whom a service lets in: a file with a line for each client, its name, its rights and its public key."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a client needs for a service with keys: the service's public key and a pair of its own."""
 
 from __future__ import annotations

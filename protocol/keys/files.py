@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The folder that keys are kept in, and what its files may look like to others.
 
 evaluator.key   key pair of a service          client.key   key pair of the clients of this user

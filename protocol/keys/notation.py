@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How public keys are written: 64 hexadecimal digits, which need no quotes in any shell, file or URL; and
 after an address, as in tcp://gpu.example:5577#KEY."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Key pairs: made, kept in files that nobody else may read, never shown."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which service is meant by an address: a file with a line for each, the address and its public key."""
 
 from __future__ import annotations

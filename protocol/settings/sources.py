@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Where settings come from: TOML files and flags of a command line, made from the settings' declarations.
 
 A flag wins over the file, the file over the default.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A setting: its name, what it takes, what it is without being set; and dataclasses that consist of settings.
 
     @dataclass(frozen=True, slots=True)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Batches that the conformance suite asks for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which backends the conformance suite runs for:
 
 python -m pytest tests/backends                                  all that this machine can run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The backends under test: each with how to open it and how far it may be off."""
 
 from __future__ import annotations

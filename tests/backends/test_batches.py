@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a backend makes of batches of every size and form."""
 
 from __future__ import annotations

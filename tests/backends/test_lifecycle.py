@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Opening, sharing, closing."""
 
 from __future__ import annotations

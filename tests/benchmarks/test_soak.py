@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """benchmarks/service/soak.py: half a minute of it, with all that it has, and its verdict."""
 
 from __future__ import annotations

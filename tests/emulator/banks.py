@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Conflicts of shared memory's banks, counted from the addresses that a kernel's lanes really use.
 
 `python -m tests.emulator.banks` counts those of every tile of the products and of attention for every matrix

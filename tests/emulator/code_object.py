@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """AMD code objects: the ELF file that hipRTC and clang make, put into memory as the runtime would put it.
 
 Formats: the LLVM guide "User Guide for AMDGPU Backend", sections "ELF Code Object" (e_flags, note records,

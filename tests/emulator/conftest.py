@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A machine whose AMD GPU is the instruction emulator."""
 
 from __future__ import annotations

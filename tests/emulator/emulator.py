@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Launches of a code object's kernels in the instruction emulator, block after block.
 
 Memory is this process's own. Shared memory and registers start out as NaN patterns, and shared memory lies

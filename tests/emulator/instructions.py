@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Single AMD instructions as functions in this machine's code, by the emulator in the tinygrad source tree.
 
 It is the folder `test/mockgpu/amd` of a checkout, which the environment variable TINYGRAD names, and not on

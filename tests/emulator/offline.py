@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What hipRTC does on a machine with ROCm, by clang alone: the same source and options to a code object."""
 
 from __future__ import annotations

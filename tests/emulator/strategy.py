@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The stand-in HIP runtime with kernels as real machine code: compiled offline, run in the emulator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The conflicts of banks that the model of speed counts with are those of the machine code."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Products of e4m3 numbers as the machine code of the targets that multiply them, against numpy."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Every kernel as the machine code of every target that can be emulated, against numpy.
 
 Products of e4m3 numbers are in test_fp8.py, norms that are left to others in test_left_norms.py.

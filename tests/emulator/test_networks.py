@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Whole networks as real machine code, through hip-python and all of the backend, against lc0's own outputs
 and against float64."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The inner loop of the emulator: one translated instruction after the other, for one wave.
 #include <stdint.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Flags of commands, and those that documents name."""
 
 from __future__ import annotations

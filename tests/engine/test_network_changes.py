@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What becomes of searches, games and answers when an evaluator process gets another network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The golden networks: lc0 files with what lc0 itself computes for them, as test cases.
 
 Five of them, on 32 positions, are in tests/data/lc0; all of them, on 150 positions, in ../shared where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A state of the service, as metrics are told it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The log as programs read it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What is counted, and how often."""
 
 from __future__ import annotations

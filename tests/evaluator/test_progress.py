@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a start announces, and who hears it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The table of settings and what is made from it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What the stand-ins for libhipblas.so and libhipblaslt.so share: a product on host memory, and what a test
 // can make them do wrong. Tests only.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The stand-ins for libhipblas.so and libhipblaslt.so: built once per test run and loaded into this process,
 where the real hip-python finds them by name. blas.h says what they can be made to do wrong.
 """

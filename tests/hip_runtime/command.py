@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m tests.hip_runtime.command COMMAND ...`: a command of the evaluator on a machine that has AMD's
 driver. Its ROCm is what ROCM_PATH names, usually the stand-in; what that is, its own variables say."""
 

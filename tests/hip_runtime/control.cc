@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The runtime's state, its configuration, and what tests see of it.
 #include <chrono>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The default strategy: kernels as C++ on CPU fibers (fibers.h), compiled by the machine's own compiler into
 // a shared library, which is the "machine code".
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // GPU kernels as plain C++ on the CPU: one fiber per GPU thread, one block at a time, or all blocks of a grid
 // that wait for each other. Tests only.
 //

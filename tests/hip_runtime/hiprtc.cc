@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // libhiprtc.so: takes a source and hands it to the strategy's compiler.
 #include <cstring>
 

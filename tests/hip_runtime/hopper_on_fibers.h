@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What gemm_cluster.hip takes of kernels/hopper.h, on CPU fibers: mbarriers that count arrivals and bytes,
 // clusters of blocks that reach into each other's shared memory, the TMA with its swizzle, and wgmma with
 // operands in shared memory. Copies arrive at once. A grid whose fibers all wait ends the process. Tests

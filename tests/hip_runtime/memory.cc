@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Memory: host memory between guard pages. An address is never used twice, so that what is used after its end
 // faults or is found out.
 #include <sys/mman.h>

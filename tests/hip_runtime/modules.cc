@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Devices, modules, launches and graphs.
 #include <setjmp.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What the stand-in runtime is made of. See standin.h for what it is for.
 //
 // One mutex guards everything here. It is given up while an operation runs; only one runs at a time.

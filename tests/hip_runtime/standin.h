@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A stand-in for libamdhip64.so and libhiprtc.so: what tests can tell it, beside the HIP calls themselves.
 //
 // The real hip-python opens the two libraries and calls them; everything behind the calls is here. Device

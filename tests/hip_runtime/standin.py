@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The stand-in HIP runtime of this folder: built once per test run, loaded into this process, and told what
 to be. See standin.h for what it does; `Strategy` is the seam for other ways to run kernels.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Streams, events and captures: queues of operations that run when something waits for them.
 #include <algorithm>
 

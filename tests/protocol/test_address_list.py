@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Lists of evaluators' addresses: protocol.address_list, and the option that takes one."""
 
 from __future__ import annotations

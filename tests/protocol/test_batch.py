@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Cutting and joining batches of positions and of evaluations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The codec: what goes in comes out, and nothing from the wire is trusted."""
 
 from __future__ import annotations

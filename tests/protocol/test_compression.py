@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Compressed batches: what goes in comes out, nothing that lies about its size is decompressed, and each side
 does without where the other cannot."""
 

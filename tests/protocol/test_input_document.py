@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Input planes and policy indices of docs/reference/protocol.md against the engine that makes them."""
 
 from __future__ import annotations

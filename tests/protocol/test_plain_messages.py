@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the core reads of a message is what the codec reads of it without the core, or nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a client learns from a service that has too many connections."""
 
 from __future__ import annotations

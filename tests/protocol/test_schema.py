@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The JSON Schema of messages accepts what the codec makes, and refuses what the codec refuses."""
 
 from __future__ import annotations

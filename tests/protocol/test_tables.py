@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The tables of fields in docs/reference/protocol.md are what the messages declare."""
 
 from __future__ import annotations

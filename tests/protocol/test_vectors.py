@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The test vectors that ship with the protocol are what engine and evaluator say."""
 
 from __future__ import annotations

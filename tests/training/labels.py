@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Labelled games for tests: random play, with scores that follow a rule, so that something can be learnt."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A network's policy and W D L come into shards through the evaluator, and training takes them from there."""
 
 from __future__ import annotations

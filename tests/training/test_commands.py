@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The command line of training, with and without PyTorch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a run depends on, and what an earlier version's checkpoint says of it."""
 
 from __future__ import annotations

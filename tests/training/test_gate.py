@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A gate lets only a network through that an SPRT finds stronger."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The shipped settings are what the program would write, and every key in them is read."""
 
 from __future__ import annotations

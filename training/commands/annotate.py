@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training annotate`: what a network says of positions, into their shards."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training enlarge`: a larger network to begin with, which says what a smaller one says."""
 
 from __future__ import annotations

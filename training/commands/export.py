@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training export`: the mean of a run's weights as an lc0 file, verified."""
 
 from __future__ import annotations

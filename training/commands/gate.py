@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training gate`: a match decides whether a network takes another's place."""
 
 from __future__ import annotations

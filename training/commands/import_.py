@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training import`: games and chunks of other formats to shards."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training init`: a settings file to begin with; a network to go on with is tried."""
 
 from __future__ import annotations

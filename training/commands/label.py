@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training label`: games played and labelled by a UCI engine, as shards."""
 
 from __future__ import annotations

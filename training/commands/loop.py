@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training loop`: self-play, import, training, gate and promotion, generation after generation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training report`: networks against positions that an engine searched deeply."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training stats`: what shards hold, each read and checked."""
 
 from __future__ import annotations

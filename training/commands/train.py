@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m training train`: from positions to a network; the same command goes on with a run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a network says of a shard's positions, as the shard keeps it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Chunks, the records of one game each, gzipped or in tar archives: to the games of a shard.
 
 A record shows its position and up to seven earlier ones. From these the moves before the first record are

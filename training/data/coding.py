@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How the columns of a shard become small: each is predicted from what stands before it, and packed by xz.
 
 Of labels: a best move from the move played, the first line from the best move, scores of lines from each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Shards that appear in the folders of a run while it goes on, found and read in a thread of their own."""
 
 from __future__ import annotations

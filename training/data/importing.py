@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Sources to shards. The journal of the output folder names the sources that were read: the same command
 resumes a run that was killed, and skips them. Broken and changed sources are read again."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Games labelled by an engine, as .npz.xz archives: with several lines a position, or with a best move of its
 own search, several lines, and branches beside the game.
 

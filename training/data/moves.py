@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Moves as shards have them: from | to << 6 | promotion << 12 (none, knight, bishop, rook, queen)."""
 
 from __future__ import annotations

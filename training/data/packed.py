@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Input planes in a third of their size, without loss: what lies on the device, expanded there at each step.
 
 The 96 piece planes of eight positions are eight boards: in each square stands at most one man, so four

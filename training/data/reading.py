@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Shards to tables: games are played through by the core, which encodes each position and its legal
 moves."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's training records of versions 3 to 7, read as those of version 6.
 
 All begin with a version number; 3 and 4 lack the input format (classical then), 3 to 5 have the result as a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The games of a shard, played again to some of its positions."""
 
 from __future__ import annotations

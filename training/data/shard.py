@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Shards: the files in which training positions are kept. Games, not planes: 8 to 20 bytes a position.
 
 A shard holds whole games as columns of numbers. Moves are codes from | to << 6 | promotion << 12 (none,

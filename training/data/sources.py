@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which sources an import has read: files and members of archives, by name, size, time and content."""
 
 from __future__ import annotations

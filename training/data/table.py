@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The table of positions that is trained on, as columns in memory: positions packed, legal moves one after
 the other, targets of the value ready, those of the policy as an engine's scores or a search's shares."""
 

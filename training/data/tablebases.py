@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What tablebases say of positions with few men."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The folder of labelled games: shards, a journal that says which games are in them, and the games that wait
 for the next one.
 

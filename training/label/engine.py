@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A UCI engine that labels positions. One that dies, hangs or says nonsense is ended and started anew."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One labelled game: where it begins, the moves, the positions beside it, and how it ends.
 
 All that is random in it depends on the seed and the game's number alone; the labels on the engine.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Plays and labels games in this process: an engine for each running game, a pool for the network whose
 policy branches are drawn from."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Single positions judged by a UCI engine, several at a time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a UCI engine says of its lines, read from the output of a search."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Labels games until a folder has as many positions as are wanted, each written down when it is over."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What is labelled, and how. configs/label.toml shows every key."""
 
 from __future__ import annotations

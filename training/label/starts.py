@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Where labelled games begin: in a book, after random plies, with few men."""
 
 from __future__ import annotations

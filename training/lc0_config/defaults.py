@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What lc0's trainers do where a key is absent, and what a run here does that theirs do not.
 
 Sources: lczero-training's tf/tfprocess.py (YAML) and proto/training_config.proto (text format), where numbers

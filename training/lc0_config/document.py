@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Reads the parts of YAML and of protocol buffers' text format that lc0's training configurations use.
 
 YAML: mappings and lists of scalars, by indentation. Text format: fields, messages, lists, repeated fields.

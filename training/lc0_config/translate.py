@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's keys and ours. A key that means the same here is translated; every other one is reported as
 not, and why.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Attention over the 64 squares of a board as one Triton kernel a direction.
 
 Logits and shares stay on the chip. Read are q, k, v as one product left them and smolgen's logits, written is

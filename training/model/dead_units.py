@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Dead units: those of feed-forward layers that are 0 for every square of every position.
 
 They do nothing, and the gradient of relu and of its square has nothing for them: they stay dead. `revive`

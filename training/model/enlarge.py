@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A larger network that says what a smaller one says: a start that need not learn again what that one knows.
 
 Net2Net (Chen, Goodfellow and Shlens 2016): every channel of a square is there several times, and what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A network to begin training with: of a shape with fresh weights, or a copy of a file's."""
 
 from __future__ import annotations

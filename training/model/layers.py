@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The layers of an attention network, each made from its part of a NetworkSpec and written back to one.
 
 Weights are float32; a layer computes in the type of what it is given. Shapes: n positions, 64 squares,

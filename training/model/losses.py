@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a network is trained to say less wrongly: the losses, and the heads that exist in training only."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's attention network in PyTorch: made from a NetworkSpec, trained, and turned into one again."""
 
 from __future__ import annotations

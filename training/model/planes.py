@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Packed positions (`training.data.packed`) to input planes on the device, and the mirror of both sides of a
 sample. What comes out is what the core's encoder says, bit by bit."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Products in 8 bits as the processor's int8 pass computes them, so that training sees their error.
 
 The arithmetic is that of evaluator/backends/onnx/quantisation.py, with the ranges of the batch at hand in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Muon (Jordan et al. 2024): momentum, made orthogonal by Newton-Schulz iterations, for matrices within
 layers.
 

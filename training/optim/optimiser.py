@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """All parameters of a run with what moves them: Muon, AdamW, clipping, and the mean of the weights."""
 
 from __future__ import annotations

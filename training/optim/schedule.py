@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How fast is learnt at which point of a run: a rise, a constant rate, and a fall in a straight line to zero
 (warm-up, stable, decay: Hu et al. 2024, MiniCPM), so that a run can go on from where its rate was
 constant."""

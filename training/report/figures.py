@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Figures of what networks say against deep labels."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A picture of reports: calibration of the value, calibration of the policy, regret."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Deeply labelled positions as networks are held against them."""
 
 from __future__ import annotations

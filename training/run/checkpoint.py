@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Checkpoints: all that a run needs to go on, in one file that is written beside and renamed."""
 
 from __future__ import annotations

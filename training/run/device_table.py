@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The table of positions on the device: batches are gathered and expanded there, policy targets made
 there."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Shows a run: a table that is drawn anew in a terminal, lines in a log or a pipe."""
 
 from __future__ import annotations

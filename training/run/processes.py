@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The processes of a run: one for each GPU, each with all data and its share of every batch."""
 
 from __future__ import annotations

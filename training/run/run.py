@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A run from its settings to its network: goes on from a checkpoint, stops in order, and writes what
 happens."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The order in which positions are taken."""
 
 from __future__ import annotations

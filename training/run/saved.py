@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The network of a run's checkpoint."""
 
 from __future__ import annotations

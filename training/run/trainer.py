@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One process's training: the network, what moves it, the table, and a step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Builds the attack tables, and computes sliding attacks where PEXT is missing or slow.
 #include "chess/attacks.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Attack sets of every piece on every square, and the lines between squares.
 //
 // Sliding pieces: on CPUs with a fast PEXT instruction the occupied squares of the piece's lines are packed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Sets of squares as 64-bit masks (bit n is square n) and the operations on them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Reading, checking, correcting and writing FEN.
 #include "chess/fen.h"
 

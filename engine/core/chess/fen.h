@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Positions as text (Forsyth-Edwards Notation), with every illegal position refused by name.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Telling the fields of a FEN apart.
 #include "chess/fen_fields.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The fields of a FEN: which are there, and what becomes of their faults.
 #pragma once
 

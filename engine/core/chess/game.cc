@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Playing a game by UCI text.
 #include "chess/game.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A game: its start, the moves played and all positions, by UCI text.
 #pragma once
 

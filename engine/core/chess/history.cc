@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Repetitions are found by comparing keys backwards to the last irreversible move, then whole positions.
 #include "chess/history.h"
 

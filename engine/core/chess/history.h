@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A position with the positions before it: what repetition, the network input and the tree's walks need.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): a bijection of 64-bit words that looks random.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A move in 16 bits, and a fixed-size list of moves.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Legal move generation.
 //
 // Every generated move is legal at once, with no test by playing it. Before the pieces are visited we know

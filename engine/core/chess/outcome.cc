@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The rules that end a game, in the order lc0 applies them.
 #include "chess/outcome.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Perft by copying the position at every move.
 #include "chess/perft.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Playing moves, the position key, attacks on squares and dead positions.
 #include "chess/position.h"
 

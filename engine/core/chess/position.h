@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // One chess position: pieces, side to move, castling, en passant and counters, with legal moves and play.
 #pragma once
 

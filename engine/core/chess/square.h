@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Squares, colours and piece types: the vocabulary of the chess core.
 //
 // Squares are plain ints numbered a1 = 0, b1 = 1, ... h1 = 7, a2 = 8, ... h8 = 63, from White's side.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // UCI text of moves, both ways.
 #include "chess/uci_move.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Moves as UCI text ("e2e4", "e7e8q").
 #pragma once
 

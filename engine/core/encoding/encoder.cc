@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The input planes, exactly as lc0 fills them.
 #include "encoding/encoder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A game's current position as input of an lc0 network: 112 planes of 64 squares.
 //
 // Planes 13h to 13h + 12 show the position h plies back (0 to 7): our pawns, knights, bishops, rooks, queens,

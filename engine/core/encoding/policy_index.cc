@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The policy table, made at compile time from the geometry of queen and knight moves.
 #include "encoding/policy_index.h"
 

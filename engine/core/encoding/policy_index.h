@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // lc0's policy vector: which of its 1858 entries stands for which move.
 //
 // The entries are 1792 from-to moves sorted by from and to, then 66 promotions to queen, rook or bishop.

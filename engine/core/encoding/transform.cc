@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Choosing the transform of a position.
 #include "encoding/transform.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The board transforms of lc0's canonical input formats.
 //
 // A transform is a sum of kFlip, kMirror and kTranspose, applied in this order to the board as the side to

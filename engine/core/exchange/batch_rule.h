@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // How many positions a search asks for at a time, from the size of its tree and what is in flight. The
 // reasons and the figures are those of engine/search/batching.py, which makes the rules.
 #pragma once

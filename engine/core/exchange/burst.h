@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A search's calls without the interpreter, for some milliseconds: answers are taken in, and what is chosen
 // with their help is sent.
 #pragma once

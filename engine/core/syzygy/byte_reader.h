@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Reading a file's bytes from front to back, never past the end.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 #include "syzygy/compressed_values.h"
 
 namespace wavefront::syzygy {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A table's values, one after the other by position number, in compressed form.
 //
 // The values are cut into blocks of equal size in bytes, each of which holds as many values as fit. A block

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Which men are on the board: what tables are named and found by.
 #pragma once
 

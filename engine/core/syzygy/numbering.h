@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The number that a position has in its table.
 //
 // A table's men stand in a fixed order, like men side by side in groups. A position's number is that of its

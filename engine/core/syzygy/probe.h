@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What the tables know of a position.
 //
 // A stored value is that of a position without its captures where these are best, and knows nothing of en

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Which moves of a position keep what the tables say it is worth.
 #pragma once
 

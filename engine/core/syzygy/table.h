@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // One table file: what it says of positions with its material.
 //
 // A WDL file has the values of both sides to move, or of one where the sides have the same men; a DTZ file

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The tables of some folders: which there are, and their values.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Memory of the search tree: 8-byte granules addressed by 32-bit indices.
 //
 // Nodes, edge lists and child lists are runs of 1 to kMaxRun granules. Nothing is ever moved, so indices stay

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Evaluations on their way up: applying a batch, backing up values, proving results.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A batch of leaves on their way through the evaluator: what is sent, and where the answers belong.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Gathering: walks from the root that end in positions to evaluate.
 //
 // One walk carries many visits and splits as PUCT shares them out, so positions on the way are played and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // How deep a kept tree is.
 
 #include <algorithm>

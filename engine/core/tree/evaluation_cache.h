@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The cache of network evaluations: a ring of variable-sized records, the oldest overwritten first.
 //
 // A record is a 24-byte header (key, value, number of moves) and the packed priors of the legal moves in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The memory of the tree: what nodes take, how subtrees are given back, and what goes first when it is full.
 //
 // Nothing here stops the search for long. Detached subtrees wait in a list and are freed a little with each

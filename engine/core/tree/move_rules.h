@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Moves that a search does not look at, or the only ones that it looks at, down to some depth.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The search tree's two record types, in the arena's granules.
 //
 //   Node, 40 bytes: one visited position.

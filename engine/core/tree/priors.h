@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // From a network's logits to the packed priors of the legal moves.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 #include "tree/random_evaluator.h"
 
 #include <array>

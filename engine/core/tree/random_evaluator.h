@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A network that costs next to nothing: evaluations made from a hash of the encoded position.
 //
 // Bit for bit what the evaluator's `random` backend answers (evaluator/backends/random.py specifies it), so

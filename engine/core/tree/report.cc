@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What the search has found: the root, its moves and their principal variations.
 
 #include <algorithm>

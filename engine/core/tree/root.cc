@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The root: the position that is searched, found again in what earlier searches have left.
 //
 // What is kept begins at the top: the root, or a position shortly before it. While the opponent thinks about

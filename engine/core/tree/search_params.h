@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Every setting of the search core. The constants mean what lc0's of the same name do and have its defaults;
 // memory has the defaults of the engine's options (engine/options.py).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // PUCT: which moves of a position get the next visits.
 #pragma once
 

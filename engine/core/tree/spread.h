@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The spread of a node's values: the variance of W - L over its visits, in the 16 bits that the node has for
 // it. Kept where PUCT or the choice of the move asks for it, else 0.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Tablebases in the search: the ends of lines, and the root's moves.
 //
 // A leaf right after a capture or pawn move has the tables' value for certain, as the 50-move clock stands at

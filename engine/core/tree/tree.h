@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The search tree: gathers leaves into batches, takes evaluations back, answers what it has found.
 //
 // One thread searches (set_position, collect, apply, cancel); any thread may ask (root_info, lines ...).

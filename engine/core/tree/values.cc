@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Values that are more than the mean of a node's visits.
 //
 // A search may limit a node's value to what is proven of it: a player who can have a draw has at least that,

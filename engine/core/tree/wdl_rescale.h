@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Network values bent to how strongly the two sides play, after lc0's model of win, draw and loss.
 #pragma once
 

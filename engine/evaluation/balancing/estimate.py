@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How long an evaluator will take for a request, by its curve and by what it took for the last ones."""
 
 from __future__ import annotations

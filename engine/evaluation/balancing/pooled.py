@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluators for many searches: their batches travel together, in few requests.
 
 A request costs both processes some 150 µs of processor time, however few positions it carries, and on a CPU

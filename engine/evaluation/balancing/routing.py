@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which of several evaluators gets the next request of a pool, and how large that is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One evaluator of those that a pool's requests are shared out among."""
 
 from __future__ import annotations

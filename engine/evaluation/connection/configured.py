@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The evaluators whose addresses the user gave: which of them is used, by what health checks say of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A connection to an evaluator that runs, with the network that the options ask for."""
 
 from __future__ import annotations

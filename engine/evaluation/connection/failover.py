@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which of several evaluators is used, by what is seen of each: the rules, without connections or clocks.
 
 The addresses are in the order in which the user prefers them.

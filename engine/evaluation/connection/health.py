@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Looks at several evaluators again and again: whether each is there, and in which state."""
 
 from __future__ import annotations

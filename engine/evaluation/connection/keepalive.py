@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Whether an evaluator that owes answers and is silent is still there: the rules, without a clock.
 
 One that computes says so within milliseconds, however long its batches take. One that was stopped, or hangs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Finds or starts the evaluator, and gets it back when it is lost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Networks loaded into an evaluator that may serve others, too."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The evaluator that the engine starts: its command line, its start and its end.
 
 The engine never imports the evaluator: it starts it as a program that ends with the engine (when its standard

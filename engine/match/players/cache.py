@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The players of a match, as many of each as there are games at once; they are kept from game to game."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Names for players that were given none: the network or the program, and what tells them apart."""
 
 from __future__ import annotations

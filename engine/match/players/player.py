@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What plays: the interface of a player, and this engine behind it.
 
 The players of a match that are this engine share one `SearchPool`: one process, one evaluator, batches merged

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A UCI engine that runs as a program, as a player."""
 
 from __future__ import annotations

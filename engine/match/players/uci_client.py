@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A UCI program on the other end of two pipes: starting it, its options, one search at a time.
 
 Made for games, where a program is asked for a move thousands of times: a search is one write, and of what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Maximum likelihood of a distribution of scores under a constraint: the core of the SPRT and of intervals.
 
 A sample is a histogram: `counts` of results over a few `scores` (0, ½, 1 for games; 0, ¼ … 1 for pairs).

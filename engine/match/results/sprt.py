@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The sequential probability ratio test: ends a match as soon as its results decide between two hypotheses.
 
 H0: the first player is elo0 stronger; H1: it is elo1 stronger. After every finished pair the log likelihood

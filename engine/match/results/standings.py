@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The results of a match so far: who has how many points against whom."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What results say about strength: Elo, normalised Elo, error bars, likelihood of superiority.
 
 Two games with the same opening and colours reversed are one sample, not two: the opening makes their results

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The default time manager: the same number of visits for every move that the game is likely to have.
 
 What counts is the size of the tree that a move is chosen from, and a part of it is kept from the search

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's `alphazero` manager: the same percentage of the clock for every move."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a time manager is asked, what it answers, and what it gets afterwards: plain data."""
 
 from __future__ import annotations

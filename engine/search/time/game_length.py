@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How many moves a game still has: its length follows a log-logistic distribution.
 
 A game lasts longer than x moves with the probability 1 / (1 + (x / midpoint)^steepness). lc0's managers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One player's clock through a game: its time manager, and the delays that were measured."""
 
 from __future__ import annotations

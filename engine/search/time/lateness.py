@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How late things happen on this machine, and what a move costs that the search does not see."""
 
 from __future__ import annotations

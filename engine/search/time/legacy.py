@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's `legacy` manager: an even share of the clock, and what the move before has saved."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """From a manager's parameters to the manager."""
 
 from __future__ import annotations

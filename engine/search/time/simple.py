@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's `simple` manager: a percentage of the clock that grows with the game, a share of the increment, and
 what the move before has saved."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's `smooth` manager: plans visits, those that the tree keeps included, and saves for difficult moves.
 
 A part of each move's time goes to savings (lc0: piggybank), which a move may use whose choice is unsettled.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The `onnx` backend: onnxruntime sessions on the CPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What 8 bits are to hold: a network's activations on real positions, and what the processor can add up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A network as an ONNX file for other programs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A thin layer over `onnx.helper` to write graphs as expressions: every operation returns its output's
 name."""
 

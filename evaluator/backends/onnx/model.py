@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """NetworkSpec -> ONNX graph, of standard operators only.
 
 What can be folded into weights is: the attention scale into q, the residual factor alpha into the last matrix

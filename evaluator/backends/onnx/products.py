@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The products of a graph that can be computed in 8 bits: in float32 and observed, or rounded.
 
 They are those of the encoders and of a dense embedding's feed-forward layer. The other layers stay in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How a product with a constant matrix is computed in 8 bits.
 
 The input x [rows, in] becomes uint8, round(x * multipliers / scale) + zero held to 0..255, with one scale and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """onnxruntime, kept from reporting to its maker: every other module imports it from here.
 
 The official wheels have a telemetry client. As soon as onnxruntime is imported it writes an identifier and a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // One client's evaluations, from its connection to a device and back, without the Python interpreter.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // How a device is made to run a batch, prepared once for each of its batches in flight and sizes.
 #pragma once
 

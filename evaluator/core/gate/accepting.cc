@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // How the gate takes connections in, and who makes room for them.
 #include "gate/gate.h"
 
@@ -75,8 +76,8 @@ void Gate::admit(Descriptor client, const Listener& listener) {
   const int one = 1;
   setsockopt(descriptors.client.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);  // ipc has none
   const std::uint64_t number = next_number_++;
-  auto link =
-      std::make_shared<Link>(number, address_of_peer(descriptors.client.get()), door, limits_.link, board_);
+  auto link = std::make_shared<ByteAccount>(number, address_of_peer(descriptors.client.get()), door,
+                                            limits_.link, board_);
   auto relay = std::make_unique<Relay>(epoll_.get(), std::move(descriptors), listener.upstream_path, link,
                                        source, listener.mechanism, limits_.frames);
   relay->start();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // How other threads are heard by the gate's.
 #pragma once
 

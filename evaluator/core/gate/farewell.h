@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Connections that are refused, kept open until their clients have read why.
 #pragma once
 

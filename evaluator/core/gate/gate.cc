@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 #include "gate/gate.h"
 
 #ifdef __linux__
@@ -95,7 +96,7 @@ void Gate::stop_listening() {
   }
 }
 
-std::shared_ptr<Link> Gate::link_of(int descriptor) const {
+std::shared_ptr<ByteAccount> Gate::link_of(int descriptor) const {
   const std::string name = name_of_peer(descriptor);
   if (!name.starts_with(name_)) return nullptr;
   std::uint64_t number = 0;
@@ -198,7 +199,7 @@ void Gate::answer_bell() {
   for (const std::uint64_t number : board_->bell.answer()) {
     const auto found = relays_.find(number);
     if (found == relays_.end()) continue;
-    Link& link = found->second->link();
+    ByteAccount& link = found->second->link();
     if (link.is_to_be_cut()) {
       end(number, Ending::kAsked);
       continue;
@@ -246,7 +247,7 @@ void Gate::connect_waiting() {
 void Gate::relieve() {
   while (board_->buffered > limits_.buffered && !relays_.empty()) {
     const auto kept = [](const auto& entry) {
-      const Link& link = entry.second->link();
+      const ByteAccount& link = entry.second->link();
       return link.arriving() + link.unread();
     };
     const auto most = std::max_element(relays_.begin(), relays_.end(),

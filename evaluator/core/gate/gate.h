@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Stands between the clients and the service's ROUTER socket, and bounds in bytes what a client can make the
 // service keep.
 //
@@ -24,8 +25,8 @@
 #include <vector>
 
 #include "gate/admission.h"
+#include "gate/byte_account.h"
 #include "gate/farewell.h"
-#include "gate/link.h"
 #include "gate/relay.h"
 #include "gate/turns.h"
 #include "zmtp/descriptor.h"
@@ -35,7 +36,7 @@ namespace wavefront::gate {
 
 struct GateLimits {
   MessageLimits frames;
-  LinkLimits link;
+  AccountLimits link;
   ConnectionLimits connections;
   std::int64_t buffered;               // bytes of all connections together, arriving and unread
   std::chrono::milliseconds greeting;  // to show that it speaks ZeroMQ
@@ -60,7 +61,7 @@ class Gate {
   void stop_listening();
 
   // The connection behind a descriptor that the service has accepted; nothing if it is none of ours.
-  std::shared_ptr<Link> link_of(int descriptor) const;
+  std::shared_ptr<ByteAccount> link_of(int descriptor) const;
 
   // Connections at present.
   std::size_t size() const;
@@ -128,7 +129,7 @@ class Gate {
   mutable std::mutex mutex_;
   std::deque<Listener> listeners_;
   std::atomic<bool> has_local_ = false;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Link>> links_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<ByteAccount>> links_;
   std::array<std::uint64_t, kEndings> counts_{};
   std::deque<Ended> news_;
   bool closing_ = false;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Connections that have not authenticated, and which of them makes room for a newcomer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 #include "gate/relay.h"
 
 #ifdef __linux__
@@ -54,7 +55,7 @@ void send_refusal(int client, Mechanism mechanism, std::size_t greeted) {
   shutdown(client, SHUT_WR);
 }
 
-Relay::Relay(int epoll, Descriptors descriptors, std::string upstream_path, std::shared_ptr<Link> link,
+Relay::Relay(int epoll, Descriptors descriptors, std::string upstream_path, std::shared_ptr<ByteAccount> link,
              std::string source, Mechanism mechanism, const MessageLimits& limits)
     : epoll_(epoll),
       descriptors_(std::move(descriptors)),

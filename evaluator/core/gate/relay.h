@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // One client's connection to the gate and the gate's to the service, and the bytes between them.
 #pragma once
 
@@ -10,7 +11,7 @@
 #include <string>
 
 #include "gate/blocks.h"
-#include "gate/link.h"
+#include "gate/byte_account.h"
 #include "gate/zmtp.h"
 #include "zmtp/descriptor.h"
 #include "zmtp/ending.h"
@@ -33,7 +34,7 @@ class Relay {
     Descriptor reserved;
   };
 
-  Relay(int epoll, Descriptors descriptors, std::string upstream_path, std::shared_ptr<Link> link,
+  Relay(int epoll, Descriptors descriptors, std::string upstream_path, std::shared_ptr<ByteAccount> link,
         std::string source, Mechanism mechanism, const MessageLimits& limits);
 
   // Begins to listen to the client. Throws std::system_error.
@@ -79,7 +80,7 @@ class Relay {
   // Where the client comes from (source_of_peer).
   const std::string& source() const { return source_; }
 
-  Link& link() const { return *link_; }
+  ByteAccount& link() const { return *link_; }
 
  private:
   enum class State { kSigning, kWaiting, kOpen, kEnding };
@@ -95,7 +96,7 @@ class Relay {
   const int epoll_;
   Descriptors descriptors_;
   const std::string upstream_path_;
-  const std::shared_ptr<Link> link_;
+  const std::shared_ptr<ByteAccount> link_;
   const std::string source_;
   const Mechanism mechanism_;  // of the service
   FrameReader reader_;

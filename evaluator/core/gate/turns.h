@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Connections that wait for the same thing, served in turns of their sources.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What can be told of a ZMTP 3 stream from the outside: where its frames begin, and how large they are.
 #pragma once
 

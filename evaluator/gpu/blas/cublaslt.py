@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA's cuBLASLt as a source of matrix products, through ctypes on its C interface.
 
 Enumerators are those of cublasLt.h (CUDA 12 and 13); library.py explains how matrices map.

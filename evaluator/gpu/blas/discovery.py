@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which of the vendors' libraries work with a device, and why one that should does not."""
 
 from __future__ import annotations

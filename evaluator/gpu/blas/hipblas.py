@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """AMD's hipBLAS (rocBLAS beneath it) as a source of matrix products, through hip-python's bindings.
 
 It has one algorithm for each product, its own choice, and adds nothing to it. The interface is that of

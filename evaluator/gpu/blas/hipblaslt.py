@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """AMD's hipBLASLt as a source of matrix products, through hip-python's bindings (10 and newer).
 
 Sums are float32 for every storage. Biases are stored as the elements are, which every kernel of the library

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a vendor's library of matrix products looks like to the rest, and what each of them fuses.
 
 `cublaslt.py`, `hipblaslt.py` and `hipblas.py` implement it, as siblings. A device may offer several at once:

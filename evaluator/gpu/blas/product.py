@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a matrix product is, whatever computes it: the shape, and what is fused to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """AMD GPUs through hip-python (7.x and 10.x): the HIP runtime for everything, hipRTC as the compiler."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """From a kernel's source and its constants to a loaded kernel, with the machine code cached on disk.
 
 A kernel is one file of evaluator/kernels and the constants that it is compiled for (tile shapes, widths,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Records of processes that a GPU's driver or library ended, so that a later start does not use it again.
 
 A driver answers an illegal access with abort(), which no exception handler catches. So a process writes to a

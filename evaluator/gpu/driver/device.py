@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The small interface between everything else here and a GPU's driver.
 
 A `Device` allocates, copies, compiles, launches and waits; `amd.py` and `nvidia.py` implement it, as siblings

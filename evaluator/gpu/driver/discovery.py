@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which GPUs this machine has, and why one that should be there is not."""
 
 from __future__ import annotations

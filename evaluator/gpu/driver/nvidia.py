@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA GPUs through cuda-bindings: the driver for everything, NVRTC as the compiler."""
 
 from __future__ import annotations

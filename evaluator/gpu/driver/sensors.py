@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Power and temperature of a GPU, where the system or the driver tells.
 
 AMD's driver for Linux has them in files (the kernel's documentation of amdgpu, "GPU Power/Thermal Controls

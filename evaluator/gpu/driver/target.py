@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the kernels and the plan must know of an architecture, from its name alone.
 
 The compiler decides from its own macros whether a matrix unit exists (kernels/matrix.h); this is the same

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a report says of the machine: versions, settings and GPUs, and nothing of who uses it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a kernel takes of a target: registers, spills, shared memory, occupancy. Compiles; needs no GPU.
 
 For AMD targets by clang-19 and lld, into a code object as hipRTC makes it; for NVIDIA's by NVRTC. The numbers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Every form in which the kernels are compiled: what the plans of networks in use ask for, per target.
 
 Needs no device and no compiler: plans are data. `resources.py` compiles what is listed here.

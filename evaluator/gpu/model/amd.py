@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Work of kernels for AMD: clang's assembly, and what llvm-mca's scheduling models say of it.
 
 llvm-mca gives each instruction's cycles of the vector unit and of the matrix unit of CDNA, and how long the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Assembly as compilers write it: instructions in blocks, the loop that multiplies and the rest.
 
 AMD's (clang -S) says in comments which loop a block belongs to; in PTX a loop is what lies between a label

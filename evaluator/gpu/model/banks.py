@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Conflicts of shared memory's banks, as counted from the addresses of kernels in the instruction emulator.
 
 tests/emulator/test_banks.py runs blocks of these kernels and holds the table to what it counts.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Published figures of GPUs, as far as the model of speed wants them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a wave does in a kernel: its cycles of each unit in the loop over products, and outside of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Work of kernels for NVIDIA, by the same account as for AMD: to be compared with what was measured.
 
 LLVM has no scheduling models for these targets, so the cycles are a table: what a quarter of a multiprocessor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Positions a second of whole networks on a card, launch by launch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How long one launch takes a card: the slowest of what it needs, round after round of blocks.
 
 A block needs its waves' cycles of the matrix unit, the vector unit, the LDS and the way to the L2 cache, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The body of a network as launches: the forward pass up to the heads, layer by layer.
 
 Reads like `evaluator.backends.reference`, function by function; what is fused is noted where it happens. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A Program under construction: its memory, its order, and where a launch is checked against its target.
 
 The functions of `products` and `steps.py` append the launches of one operation each to a ProgramBuilder.

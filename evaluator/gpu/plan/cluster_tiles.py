@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The tiles of kernels/gemm_cluster.hip, products of some hundred rows on sm_90, and which may suit a
 product."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The network that precision=fp8 computes: the encoders' products of weights and inputs in e4m3.
 
 `rounded_network` says all of it in the network itself: the weights are rounded, and each layer says how its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The heads of a network as launches, from the board that its body ends with."""
 
 from __future__ import annotations

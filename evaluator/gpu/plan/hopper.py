@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The host's side of kernels/gemm_hopper.hip and attention_hopper.hip: what they compute, and their tiles.
 
 They are for sm_90 alone, half precision and many rows. Of products nothing here decides: the tuner measures

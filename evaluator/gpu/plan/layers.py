@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The layers of a network as the kernels take them: packed weights, with constant factors and norms in them.
 
 What is made here is named, and made once for all batch sizes.

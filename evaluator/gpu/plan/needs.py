@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the programs of a network ask for: the matrix products to be chosen, and all other kernels."""
 
 from __future__ import annotations

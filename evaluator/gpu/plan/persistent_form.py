@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Forms of the persistent kernel. Where both may be the fastest, each start measures them (`forms_for`).
 
 docs/lab/gpu-small-batches.md has what was tried besides.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How one network runs on one target: the launches of every batch size, with the packed weights kept between
 them."""
 

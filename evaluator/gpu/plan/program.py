@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A network as launches: plain data, made by `plan.py` for one batch size and run by `executor.py`.
 
 Nothing here knows a device or an address: a launch names the buffers and weights it works on, and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Weights of 8 and 4 bits.
 
 `rounded_network` rounds the encoders' weights of a network, once and for everything: for the reference of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The operations that a plan is made of, but for matrix products (products/): each function appends the
 launches of one fused step to a program."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which tile and how many splits a matrix product gets.
 
 `candidates` lists what can compute a product on a target; `estimate` ranks them by a model of a few lines,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Weights as the kernels want them: rows padded to whole chunks, in the precision of storage."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The batch sizes that a network is captured at."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Device streams: where batches of one network compute beside each other on a device.
 
 A small batch leaves most of a large device idle while its kernels start one after another, so two of them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Runs a Plan on a Device: weights uploaded once, one captured graph per batch size and batch in flight.
 
 Batches compute in one stream on one workspace, so that they do not slow each other down, but for small ones

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A batch in flight with its page-locked buffers: how it is handed to a device and its answer taken.
 
 Everything is prepared here and then done at once by evaluator._core, without the interpreter: each call of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """From a step of a Program to work in a stream: its buffers become addresses, its arguments what the driver
 takes."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What an executor allocates on its device, and where the buffers of its programs lie."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A plan brought onto a device: with smaller batches where memory is short, and planned anew where a library
 is given up."""
 

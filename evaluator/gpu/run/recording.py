@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Programs as graphs of a device: their steps are queued in streams that record instead of running."""
 
 from __future__ import annotations

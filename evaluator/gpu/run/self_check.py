@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Trial runs of an executor against what the reference says: every batch size is checked before it is used,
 where there are several programs for one the fastest right one is chosen, and small batches compute beside
 each other where that is sooner."""

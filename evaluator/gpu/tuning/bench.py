@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One matrix product on a device: run any choice for it, compare with the host, and time it.
 
 A choice is timed with everything it brings along (the passes that add up splits, apply an activation or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What was measured on a device, kept in a file for the next start.
 
 The file is keyed by device, driver, precision and code (the kernels, the modules that choose, the libraries'

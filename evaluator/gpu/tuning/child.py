@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Measuring in a process of its own, beside one that serves requests on the same device.
 
 What a kernel or a library does wrong ends the child alone, its compilers have the lowest priority, and its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """All matrix products of a network at every batch size, measured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The choice of matrix products for a start that does not wait for measurements.
 
 What was measured before on this device is taken from there. For the rest: the wgmma kernels where many rows

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Random operands on a device for the products that are measured one after the other.
 
 Filling memory anew for each of hundreds of products would take longer than running them. So all share one

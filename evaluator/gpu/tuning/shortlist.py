@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which candidates of a product are worth measuring, by what was found for the same product at other batch
 sizes.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Find the fastest correct way to compute each matrix product on this device, and keep it in a cache.
 
 Candidates are our own kernel with the likeliest tiles, and whatever the vendor's libraries offer. Each is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """When matrix products are measured, as the option `tuning` of the gpu backend says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Charts as SVG: scales, axes, lines, dots and bars, drawn anew each time at the size that there is room for.
 
 import { draw, make, say } from "./elements.js";

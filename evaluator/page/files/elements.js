@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Making and keeping elements. Text goes in as text nodes only: no name of a client or network is read as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Numbers, times and sizes as people read them. Every function gives text.
 
 /** A count or a rate in three or four digits: 0, 7.5, 981, 12.4k, 3.1M. */

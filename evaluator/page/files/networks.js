@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Networks: what each is, the curve that was measured of it, and the batches that it ran drawn over that.
 
 import { chart, decades, linear, logarithmic, path, steps } from "./charts.js";

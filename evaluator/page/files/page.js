@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The page: asks /status each second while somebody can see it, and shows what it says.
 
 import { keep, make, say } from "./elements.js";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The last ten minutes: positions per second, and the mean batch.
 
 import { chart, linear, path, steps } from "./charts.js";

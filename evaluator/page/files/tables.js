@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The tables: classes against their targets, devices, clients, warnings.
 
 import { make, say, table } from "./elements.js";

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Who may use the service, and for what: by the key of a client, or by the address that it came to.
 
 Never by where a client comes from: behind a proxy everybody comes from this machine.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """ZeroMQ's question who may connect (ZAP, RFC 27), answered in the service's own loop.
 
 Every address asks, plain ones too: the answer becomes the property User-Id of all messages of the connection,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Binding addresses: live sockets are never stolen, stale ones replaced, ours removed at exit."""
 
 from __future__ import annotations

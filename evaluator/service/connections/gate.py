@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The gate in front of the ROUTER socket: what a client may make the service keep, in bytes.
 
 The gate itself is native (evaluator/core/gate): it has the clients' connections, and passes their bytes on to
@@ -129,7 +130,7 @@ class Gatekeeper:
         lasting = f"/proc/self/fd/{descriptor}"
         return lasting if Path(lasting).exists() else path
 
-    def link(self, frame: zmq.Frame) -> _core.Link | None:
+    def link(self, frame: zmq.Frame) -> _core.ByteAccount | None:
         """The connection that a message came by; None for one that has ended since."""
         try:
             return self._gate.link_of(frame.get(_DESCRIPTOR))

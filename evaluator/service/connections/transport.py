@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the service asks of its sockets, whatever they are made of."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from evaluator._core import Link
+from evaluator._core import ByteAccount
 from protocol.host.wakeup import Wakeup
 
 GONE = "gone"
@@ -29,7 +30,7 @@ class Origin(NamedTuple):
 
     descriptor: int
     address: str
-    link: Link | None = None
+    link: ByteAccount | None = None
 
 
 class Delivery(Enum):

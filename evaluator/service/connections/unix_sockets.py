@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The sockets of a service that one program has started for itself: ipc addresses without ZeroMQ's threads.
 
 The service's own thread sleeps on the clients' connections and takes whole messages from them, and code that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The service's sockets: one ROUTER for all clients, behind the gate where there is one, and what other
 threads wake their owner by."""
 

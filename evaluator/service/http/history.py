@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The service's recent past, for the page: counters read every few seconds, and what lies between readings.
 
 What runs batches and answers requests counts as it always does and knows nothing of this.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """All that the service's page shows, as one JSON document: a status reply, and more.
 
 evaluator/page/files/status.schema.json describes it. It is put together on the threads that answer HTTP: from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Metrics of the service for Prometheus. docs/reference/metrics.md lists names, types, labels and units.
 
 Imported only where they are served: prometheus_client costs the start a tenth of a second.

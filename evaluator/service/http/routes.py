@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a service tells by HTTP: health checks, metrics for Prometheus, and the page for people.
 
 /live, /ready, /metrics; the page at / with its files under /page/, and the document that it shows at /status.

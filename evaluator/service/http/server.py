@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A small HTTP server that strangers cannot wear out: bounded in connections, bytes and time.
 
 A thread for each connection, one request a connection (HTTP/1.0), GET and HEAD.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Reads msgpack maps of text to plain values, as the headers of evaluations and of their results are.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Writes msgpack maps of text to plain values, as protocol/codec.py does.
 #pragma once
 

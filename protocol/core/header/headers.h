@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The headers of an evaluate and of its result, if nothing is unusual about them.
 #pragma once
 

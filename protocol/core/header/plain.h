@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Messages with nothing unusual about them: four frames, a header, and arrays of the sizes that it says. They
 // are what the cores handle by themselves; all else, and every error, is left to protocol/codec.py.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // One end of a connection: a socket, what has come by it, and what waits to be written to it.
 #pragma once
 

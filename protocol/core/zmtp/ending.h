@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Why a connection has ended: the gate's, the hub's and a stream's.
 #pragma once
 

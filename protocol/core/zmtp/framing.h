@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What every reader of a ZMTP 3 stream needs: the greeting of 64 bytes, and the heads of frames. A head is a
 // byte of flags and the frame's length, in one byte or eight.
 #pragma once

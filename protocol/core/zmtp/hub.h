@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // A service's end of an ipc address: all connections of its clients.
 #pragma once
 

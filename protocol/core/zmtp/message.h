@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What travels: frames, and the limits of those that a peer may send.
 #pragma once
 

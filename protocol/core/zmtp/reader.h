@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // From the bytes of a ZMTP 3 stream to messages.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What a service sends to a client that it has no room for.
 #pragma once
 

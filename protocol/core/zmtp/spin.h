@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Looking again and again before a thread sleeps, where processors are idle: to be woken takes 50 us and
 // more, above all in a virtual machine, whose idle processors have left it.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the tests of analysis share: a client that keeps its answers, and a scheduler that it talks to. Every
 answer is held against the schema."""
 

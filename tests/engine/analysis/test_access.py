@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Who may talk to `wavefront analysis --listen`."""
 
 from __future__ import annotations
@@ -6,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis.access import Gate, ListenAddress, check_address, read_address, read_tokens
+from engine.analysis.access import ListenAddress, TokenCheck, check_address, read_address, read_tokens
 from protocol.settings.spec import SettingsError
 
 TOKEN = "a-token-of-24-characters"
@@ -98,7 +99,7 @@ def test_what_is_no_token(tmp_path: Path, content: bytes) -> None:
     ],
 )
 def test_with_a_token_nobody_comes_in_without_it(headers: dict[str, str], admitted: bool) -> None:
-    assert (Gate({"ann": "another-token-of-this", "bob": TOKEN}).refusal(headers) == "") == admitted
+    assert (TokenCheck({"ann": "another-token-of-this", "bob": TOKEN}).refusal(headers) == "") == admitted
 
 
 @pytest.mark.parametrize(
@@ -117,4 +118,4 @@ def test_with_a_token_nobody_comes_in_without_it(headers: dict[str, str], admitt
 )
 def test_without_a_token_pages_of_foreign_sites_stay_out(origin: str | None, admitted: bool) -> None:
     headers = {} if origin is None else {"Origin": origin}
-    assert (Gate(origins=("https://chess.example",)).refusal(headers) == "") == admitted
+    assert (TokenCheck(origins=("https://chess.example",)).refusal(headers) == "") == admitted

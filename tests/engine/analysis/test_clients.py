@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Whose position is begun next, and which of a client's."""
 
 from __future__ import annotations

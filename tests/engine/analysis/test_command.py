@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront analysis` as programs run it: JSON lines over pipes."""
 
 from __future__ import annotations

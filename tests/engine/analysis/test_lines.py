@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Lines of input on their way to the scheduler."""
 
 from __future__ import annotations

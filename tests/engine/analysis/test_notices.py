@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What clients are told besides answers: warnings of doubtful messages, and the state of the evaluator."""
 
 from __future__ import annotations

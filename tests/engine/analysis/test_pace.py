@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How often searches report."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Queries from JSON to plain data: what is taken, what is refused, and which field is blamed."""
 
 from __future__ import annotations

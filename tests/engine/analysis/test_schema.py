@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The JSON Schema of messages: the file is the one that the tables make, and says what the parser takes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront analysis --listen --token-file`: nobody who reads logs or lists processes learns the token."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront analysis --listen`: the conversation over WebSocket, with clients of all kinds."""
 
 from __future__ import annotations

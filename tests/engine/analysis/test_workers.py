@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Positions searched by worker processes, and what becomes of them when one, or the evaluator, is lost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The subcommands, run as users run them."""
 
 from __future__ import annotations

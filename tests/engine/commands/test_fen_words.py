@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """FENs on the command line without quotes."""
 
 from __future__ import annotations

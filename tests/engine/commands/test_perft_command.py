@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`run_engine.py perft`."""
 
 from __future__ import annotations

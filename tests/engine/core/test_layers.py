@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The rooms of the C++ core are layers, as import-linter's contracts make those of the Python packages."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What tests of the way to the evaluator share."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Several evaluators that stand in for each other: real processes that are killed, drained, broken and
 started again, and searches that go on."""
 

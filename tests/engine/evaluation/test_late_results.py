@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluations that come after their search has ended, with a real evaluator process."""
 
 from __future__ import annotations

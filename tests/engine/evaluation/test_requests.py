@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What becomes of requests: engine.evaluation.requests, with a real evaluator process unless it must answer
 what it seldom does."""
 

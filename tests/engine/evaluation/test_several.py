@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Several evaluators that a pool of searches uses together: real processes, some of which are killed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Games as PGN, read back by python-chess."""
 
 from __future__ import annotations

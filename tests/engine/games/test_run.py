@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The loop that plays numbered games, with an executor and a ledger that a test can look into."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Helpers to play matches in tests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ends of games: by the rules, and by adjudication."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A match's configuration from TOML and flags."""
 
 from __future__ import annotations

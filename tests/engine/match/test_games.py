@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Whole matches in one process: real players, real programs, and everything that they can do wrong."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`run_engine.py match` as a process, and what it shows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Matches that are killed: the runner, a program, the evaluator, in the middle of games. Every game counts
 once."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The schedule: who plays whom, from which opening, with which colours."""
 
 from __future__ import annotations

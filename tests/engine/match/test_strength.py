@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a match finds the stronger side: the shipped network at 100 and at 400 nodes. About an hour on
 two cores."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Many searches on one evaluator: engine.pool.pool, with a real evaluator process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Searches whose calls go without the interpreter, with a real evaluator process."""
 
 from __future__ import annotations

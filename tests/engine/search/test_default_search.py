@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The core's tree with default options against the plain search of docs/explanation/search.md, visit by
 visit, through games in which the tree is kept."""
 

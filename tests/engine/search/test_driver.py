@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The driver with the instant evaluator: limits, early stops, batches, reuse."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Scores and their UCI text."""
 
 from __future__ import annotations

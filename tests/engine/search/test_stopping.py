@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """When a search ends: LimitWatch on real trees, with times that the tests choose."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The option SyzygyPath: its folders, what is said of them, and what a search makes of the tables."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The checker of training data: faults are named, and nothing that a file holds makes it crash."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What self-play shows in a terminal and in a log."""
 
 from __future__ import annotations

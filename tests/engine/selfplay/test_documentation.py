@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """docs/how-to/self-play.md and cluster.md: their commands parse and their options exist."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Self-play as a user runs it: whole games on a real evaluator, written, resumed, killed, checked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The training record: layout, fields, and that what it says can be read back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of settings on the command line and in files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The option TimeManager: names, parameters, and what is said of mistakes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What clients rely on beyond the letter of the protocol (docs/reference/uci.md)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Complete games through the real UCI process, refereed by python-chess."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """UCI text to plain data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The UCI engine as a process: every command, bad input, and nothing but UCI on standard output."""
 
 from __future__ import annotations

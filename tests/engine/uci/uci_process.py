@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A UCI engine as a process, for tests: sends lines, waits for answers, and checks every line against UCI's
 grammar."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Workers unpickle jobs of these tests, which an installed program does not find."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A job without engines: its executor does what a test has written down. Worker processes import it."""
 
 from __future__ import annotations

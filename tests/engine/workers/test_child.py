@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The connection between a supervisor and a worker process."""
 
 from __future__ import annotations

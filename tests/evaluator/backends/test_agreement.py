@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What counts as agreeing with the reference."""
 
 from __future__ import annotations

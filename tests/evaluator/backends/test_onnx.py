@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which session the onnx backend computes a batch with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The onnx backend's products in 8 bits: what they compute, and what they do not depend on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The positions that backends are checked and timed with."""
 
 from __future__ import annotations

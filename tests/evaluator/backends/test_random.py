@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The random backend against its specification, computed with Python's own integers."""
 
 from __future__ import annotations

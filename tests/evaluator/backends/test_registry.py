@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Finding and opening backends by name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How the shipped positions are made from shards, and read again."""
 
 from __future__ import annotations

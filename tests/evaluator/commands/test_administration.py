@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The commands that change a running evaluator, or show who uses it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Windows in which `bench --service` measures, by the clock of a scripted client."""
 
 from __future__ import annotations

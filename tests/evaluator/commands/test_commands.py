@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The commands bench, simulate and status, and the command line that finds them."""
 
 from __future__ import annotations

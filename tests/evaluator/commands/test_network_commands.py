@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator describe`, `export` and `random-network`, run as users run them."""
 
 from __future__ import annotations

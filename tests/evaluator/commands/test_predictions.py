@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The tables of `kernels --predict`: every phase can be told from the others in a terminal of 80 columns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The file that an owner of a GPU sends in: here of a machine without one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of commands on a terminal of 80 columns: rows can be distinguished."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Measuring a latency curve and keeping it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """From which batches a network on a device learns what they take."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """evaluator/devices/sensing.py: what is known of power and temperature, and for how long."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What an idle device tries, and when."""
 
 from __future__ import annotations

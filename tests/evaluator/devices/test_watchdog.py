@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What is watched is told to be overdue once, and only if it is not done by then."""
 
 from __future__ import annotations

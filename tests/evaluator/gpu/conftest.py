@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the GPU tests share."""
 
 from __future__ import annotations

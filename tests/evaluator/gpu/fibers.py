@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The gpu backend on the stand-in runtime, whose kernels run on CPU fibers: everything from hip-python up is
 what runs on an AMD GPU."""
 

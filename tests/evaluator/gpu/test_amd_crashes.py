@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """AMD GPUs whose driver or library ends the process: the engine plays on, and commands say what happened."""
 
 from __future__ import annotations

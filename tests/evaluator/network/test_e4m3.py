@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Rounding to e4m3, against the list of all its numbers."""
 
 from __future__ import annotations

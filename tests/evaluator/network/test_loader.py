@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Loading networks: what is read, repaired, chosen and folded."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Several devices described as one: rate, recommended batch, curve."""
 
 from __future__ import annotations

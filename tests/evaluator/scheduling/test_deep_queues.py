@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Play beside queues that are seconds deep, and what these keep when there is too much play; simulated."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The queue of a class against a sorted list, and the work that it and the policy do when it is long."""
 
 from __future__ import annotations

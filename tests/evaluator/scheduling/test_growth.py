@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A curve that was cut short, or measured on a busy machine, grows while it is used; simulated."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The latency model: interpolation, knee, drain time, correction by what runs."""
 
 from __future__ import annotations

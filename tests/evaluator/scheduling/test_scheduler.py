@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The queues: order, fairness, starvation, deadlines, cutting and putting together."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A running service, in this process or in one of its own, for whoever asks for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A backend with batches in flight to be lent, whose driver is written in Python and does as it is told."""
 
 from __future__ import annotations

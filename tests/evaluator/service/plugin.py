@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A backend for processes under test, found as any plug-in is: it hangs, or fails, while a file says so."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator serve` as a process of a test: started, read, and ended."""
 
 from __future__ import annotations

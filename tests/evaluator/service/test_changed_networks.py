@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """SIGHUP and `reload` at a real process whose network files move, vanish, break and change."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluations without the interpreter: when, and what becomes of them when something else comes or fails."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the fast path says a device has spent on batches that overlap, whichever ends first."""
 
 from __future__ import annotations

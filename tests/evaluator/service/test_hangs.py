@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Devices that hang and faults in the service's own threads: all is answered, and the state is true."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """evaluator/service/heap.py: memory that was freed goes back to the system."""
 
 from __future__ import annotations

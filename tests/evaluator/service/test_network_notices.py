@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which network answered, and what clients hear of changed networks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Several networks in one service: found by name, loaded, unloaded, reloaded, and the default among them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A client's and a service's end of an ipc address, with each other, with ZeroMQ's, and with bare sockets."""
 
 from __future__ import annotations

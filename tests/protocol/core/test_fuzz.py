@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Readers of streams and headers, and both ends of connections, at random in a program with sanitizers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which silent connection of an HTTP server makes room for another one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Atomic writing: the whole content or the old one, and nothing left behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A checkout finds the compiled core that fits it, and says what to do when there is none."""
 
 from __future__ import annotations

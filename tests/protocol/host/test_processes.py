@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How processes run and end."""
 
 from __future__ import annotations

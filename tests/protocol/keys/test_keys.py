@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Key pairs, the list of clients, the services known, and files that others may read or change."""
 
 from __future__ import annotations

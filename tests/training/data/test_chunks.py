@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's chunks come through an import as they were: planes, policy, values, results."""
 
 from __future__ import annotations

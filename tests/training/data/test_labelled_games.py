@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Archives of labelled games become shards; those that are damaged, or whose moves are illegal, are named."""
 
 from __future__ import annotations

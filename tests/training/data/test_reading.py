@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Shards become tables: held-out games apart, damaged shards left out."""
 
 from __future__ import annotations

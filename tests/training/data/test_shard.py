@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Shards keep what they are given, and whatever is wrong with a file is said."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Games are played again to positions with few men, and tablebases tell their results."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A UCI engine for tests: scores follow the rule of `tests.training.labels`; it fails where it is told to.
 
     python -m tests.training.label.scripted_engine [die|hang|illegal|silent MARKER]

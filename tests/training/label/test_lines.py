@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Of a search's output, the lines of the last complete iteration count."""
 
 from __future__ import annotations

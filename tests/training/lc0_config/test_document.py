@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The parts of YAML and of the text format that lc0's configurations use are read; the rest is named."""
 
 from __future__ import annotations

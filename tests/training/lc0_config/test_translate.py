@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A configuration of lc0's trainers becomes a run; every key that is not honoured is named, and why."""
 
 from __future__ import annotations

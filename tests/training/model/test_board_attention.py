@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The attention kernel of training, interpreted by Triton, and its gradients, beside the formula."""
 
 from __future__ import annotations

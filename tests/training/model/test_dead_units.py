@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Dead units of feed-forward layers are found, come back, and are begun anew with no change of answers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Larger networks that say what smaller ones say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Golden networks go through PyTorch and back: the same outputs, and the same network."""
 
 from __future__ import annotations

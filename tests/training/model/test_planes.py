@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the device expands is what the core encodes; a mirrored sample is the sample of the mirrored game."""
 
 from __future__ import annotations

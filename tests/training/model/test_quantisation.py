@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Training rounds as the processor's int8 pass does, and gradients pass through."""
 
 from __future__ import annotations

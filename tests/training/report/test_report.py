@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Networks are held against deep labels: moves found, expected score lost, policy and value calibrated."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Small runs for tests: settings, shards and processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Shards that appear while a run goes on join it, on every process, and are in it when it goes on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What is done to the sums of a matrix product: by the product's own kernel, or by a pass of kernels/rows.hip
 for what that leaves."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Launches of kernels/gemm.hip, the general kernel for matrix products: whole, or split along k."""
 
 from __future__ import annotations

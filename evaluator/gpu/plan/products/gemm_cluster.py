@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Launches of kernels/gemm_cluster.hip: products of some hundred rows on sm_90, which take norms that were
 left to them and leave them."""
 

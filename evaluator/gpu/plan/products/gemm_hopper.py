@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Launches of kernels/gemm_hopper.hip: products of many rows on sm_90, with the layer norm that follows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Matrix products with what follows in the same pass, as launches.
 
 `linear` asks the builder's chooser how a product is computed, and one function for each answer appends it: by

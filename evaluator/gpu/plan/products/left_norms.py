@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Layer norms that are left to the products which read their rows: kernels/row_norms.h says how.
 
 A pass of its own reads and writes every row for a norm. Without it, the product before leaves the rows' sums

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A layer that is a matrix product: its weights as kernels read them, and the scales of those of 8 bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One use of a layer of weights: what is multiplied, what becomes of it, and the buffers that every way of
 computing it reads."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The tensor maps of the kernels for Hopper: the boxes of their operands that the TMA loads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Random games for tests: the same moves in the native core and in python-chess, the oracle."""
 
 from __future__ import annotations

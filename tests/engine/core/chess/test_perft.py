@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Move generation is right if it counts the right number of move sequences."""
 
 from __future__ import annotations

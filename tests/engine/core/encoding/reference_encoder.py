@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's input planes, slowly: the facts of the format over python-chess boards, for comparison with the core.
 
 Written from the description of the format, square by square, with nothing taken from the core.

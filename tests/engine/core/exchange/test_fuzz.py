@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Bursts with evaluators of all kinds at random, in a program with sanitizers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Writes Syzygy files with random values, for material whose real tables are too large to be at hand.
 
 The values mean nothing, but everything that a reader must know of the format is in them: any order of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Files that are no tables, or not whole: left out, named once, and never read beyond their end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which tables folders have."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of five men and more: files with random values, read by python-chess as well."""
 
 from __future__ import annotations

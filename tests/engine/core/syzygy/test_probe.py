@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Values and distances of positions, against python-chess and recorded results."""
 
 from __future__ import annotations

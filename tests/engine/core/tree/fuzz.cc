@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Random use of a tree, and what must hold of it whatever is done: built with sanitizers and run by
 // test_fuzz.py.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A position of the plain search: what its visits have brought, and what follows of its value.
 
 Slow and close to the formulas of docs/explanation/search.md: everything is summed up anew from the moves.

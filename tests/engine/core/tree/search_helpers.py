@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the tests of the search tree share: a tree driven to a number of visits, without an evaluator."""
 
 from __future__ import annotations

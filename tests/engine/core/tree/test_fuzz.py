@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The invariants of the tree under random use, in a program built with AddressSanitizer and UBSan."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Positions that a batch looks ahead to: sent early, counted only when the search comes to them."""
 
 from __future__ import annotations

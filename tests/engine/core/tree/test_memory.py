@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The memory of the tree: bounded, small, used again, and pruned when it is full."""
 
 from __future__ import annotations

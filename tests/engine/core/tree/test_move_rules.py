@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Rules on the moves searched below the root, and the visits of a line's moves."""
 
 from __future__ import annotations

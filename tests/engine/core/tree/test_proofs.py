@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ends of the game in the tree, and the proofs that follow from them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The tree against a plain PUCT search written from the formulas, one visit at a time."""
 
 from __future__ import annotations

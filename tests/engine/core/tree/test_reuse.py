@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the tree keeps when the game goes on, and what it forgets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The root's moves: lines, restriction to some of them, noise and spelling."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The spread of a node's values: exploration that follows it, and moves chosen by a confidence bound."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Tablebases in the search: values of leaves, and the root's moves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Positions reached by several move orders: the value of a search in one line is used in another."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What an evaluator is expected to take. Times are what the test says they are."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Batches of many searches in few requests, with a real evaluator process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which of several evaluators gets the next request, with upstreams that obey."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The evaluator that the engine starts: engine.evaluation.connection.process."""
 
 from __future__ import annotations

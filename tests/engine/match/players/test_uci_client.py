@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What UCI programs say, and how they are spoken to."""
 
 from __future__ import annotations

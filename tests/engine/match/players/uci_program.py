@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A UCI engine that plays the first legal move, and fails in the way and at the move that it is told to.
 
     python uci_program.py [FAULT [PLY [WORDS]]]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Simulated matches: distributions of pairs with a known difference in strength, and the SPRT run on them."""
 
 from __future__ import annotations

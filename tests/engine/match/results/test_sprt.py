@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The SPRT against values that fastchess and fishtest give, and by simulated matches of known strength."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Elo and its error bars, against values that fastchess and fishtest give, and by simulation."""
 
 from __future__ import annotations

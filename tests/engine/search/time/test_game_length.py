@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How many moves a game still has."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A player's clock through a game: what is measured, and what is kept back for it."""
 
 from __future__ import annotations

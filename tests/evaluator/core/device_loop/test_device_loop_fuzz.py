@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluations without the interpreter, for clients and by drivers of all kinds at random, in a program with
 sanitizers."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // Random streams through the gate's reader of frames, its queue and its accounts: built with sanitizers and
 // run by test_gate_fuzz.py.
 //
@@ -20,7 +21,7 @@
 #include "fuzzing.h"
 #include "gate/admission.h"
 #include "gate/blocks.h"
-#include "gate/link.h"
+#include "gate/byte_account.h"
 #include "gate/turns.h"
 #include "gate/zmtp.h"
 
@@ -149,7 +150,7 @@ void queue(Random& random) {
 // A gate's thread and a service's at one account: in the end nothing is counted that is not there.
 void account(std::uint64_t seed) {
   const auto board = std::make_shared<Board>(kConnections);
-  Link link(1 << 16, "127.0.0.1", Door::kPublic, {10'000, 50'000, 40'000}, board);
+  ByteAccount link(1 << 16, "127.0.0.1", Door::kPublic, {10'000, 50'000, 40'000}, board);
   link.speaks(Mechanism::kNull);
   constexpr int kSteps = 3000;
   std::thread service([&] {
@@ -185,8 +186,8 @@ void account(std::uint64_t seed) {
 // kept of it is more than may arrive, however slowly it comes.
 void check_opaque_frames() {
   constexpr std::int64_t kArriving = 32'768, kFrameBytes = 64;
-  Link link(1, "a client", Door::kPublic, {kArriving, 1'000'000, 1'000'000},
-            std::make_shared<Board>(kConnections));
+  ByteAccount link(1, "a client", Door::kPublic, {kArriving, 1'000'000, 1'000'000},
+                   std::make_shared<Board>(kConnections));
   link.speaks(Mechanism::kCurve);
   for (int message = 0; message < 2; ++message) {
     for (std::int64_t frames = 1; frames < kArriving / kFrameBytes; ++frames)
@@ -201,7 +202,7 @@ void contend(std::uint64_t seed) {
   const auto board = std::make_shared<Board>(kConnections);
   Random random(seed);
   for (int step = 0; step < 100; ++step) {
-    Link link(1, "127.0.0.1", Door::kPublic, {10'000, 50'000, 40'000}, board);
+    ByteAccount link(1, "127.0.0.1", Door::kPublic, {10'000, 50'000, 40'000}, board);
     std::thread service([&] { require(link.establish(false), "there is room"); });
     const bool dismissed = link.dismiss();
     service.join();

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Who makes room at the gate when there are too many connections, and what refused clients are told."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zmq.utils.monitor import parse_monitor_message
 if sys.platform != "linux":
     pytest.skip("there is a gate on Linux only", allow_module_level=True)
 
-from evaluator._core import Link
+from evaluator._core import ByteAccount
 from protocol.handshake import TOO_MANY as TOO_MANY_EVENTS
 from tests.evaluator.core.gate.test_gate import WAIT_S, Gated, gated, until
 from tests.evaluator.zmtp import GREETING, READY, command, connect, connect_to, exactly, is_closed, message
@@ -39,7 +40,7 @@ def silent(port: int, source: str = "127.0.0.1", said: bytes = b"") -> socket.so
     return made
 
 
-def client(it: Gated, *, administrator: bool = False) -> tuple[socket.socket, Link, bool]:
+def client(it: Gated, *, administrator: bool = False) -> tuple[socket.socket, ByteAccount, bool]:
     """A client that has sent a message, and whether it was let in."""
     made = connect(it.port)
     made.sendall(message([b"hello"]))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The gate between clients and a ROUTER: what passes, who is turned away, and what is counted."""
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import zmq
 if sys.platform != "linux":
     pytest.skip("there is a gate on Linux only", allow_module_level=True)
 
-from evaluator._core import Gate, Link
+from evaluator._core import ByteAccount, Gate
 from tests.evaluator.zmtp import GREETING, READY, command, connect, frame, is_closed, message
 
 WAIT_S = 15.0
@@ -50,7 +51,7 @@ class Gated:
     def address(self) -> str:
         return f"tcp://127.0.0.1:{self.port}"
 
-    def receive(self) -> tuple[bytes, list[bytes], Link]:
+    def receive(self) -> tuple[bytes, list[bytes], ByteAccount]:
         """A client's identity, its next message, and its link; told to have been taken."""
         assert self.router.poll(int(WAIT_S * 1000)), "no message came"
         frames = self.router.recv_multipart(copy=False)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The gate's reader of frames, its queue, its accounts and its choice of who makes room, on random input in a
 program with sanitizers."""
 
@@ -23,7 +24,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_streams_of_any_kind_are_read_and_counted(sanitizers: str, tmp_path: Path) -> None:
-    names = ("admission", "bell", "blocks", "link", "lobby", "zmtp")
+    names = ("admission", "bell", "blocks", "byte_account", "lobby", "zmtp")
     wire = REPOSITORY / "protocol" / "core"
     sources = [*(CORE / "gate" / f"{name}.cc" for name in names), wire / "zmtp" / "framing.cc"]
     program = built(

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What is remembered of processes that a driver ended, and when a device is excluded for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Power and temperature from the system's files and from NVML."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The stand-in runtime itself, through hip-python: it finds mistakes, and another strategy can run the
 kernels."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The product kernel for some hundred rows on Hopper: whom it is offered to, its registers, and its results,
 on CPU fibers that have what it takes of that chip (tests/hip_runtime/hopper_on_fibers.h) and on the chip."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The kernels compile for every target, and those that count keep to the registers. Needs no GPU."""
 
 from __future__ import annotations

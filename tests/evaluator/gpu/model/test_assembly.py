@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Where the loop that multiplies begins and ends in assembly."""
 
 from __future__ import annotations

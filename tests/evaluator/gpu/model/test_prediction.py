@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Predictions from real machine code."""
 
 from __future__ import annotations

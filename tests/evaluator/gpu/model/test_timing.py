@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Launches of made-up code on a made-up card, whose times can be worked out by hand."""
 
 from __future__ import annotations

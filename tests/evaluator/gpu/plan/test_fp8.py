@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """precision=fp8: what of a network is rounded, that scales hold what comes, the plans made of it,
 and who is refused it."""
 

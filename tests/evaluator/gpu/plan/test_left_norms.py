@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which layer norms are left to the products that read their rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Few positions by our own kernels alone: at which batch sizes, and what the programs are made of."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """All encoders in one launch: the same results as by many, and only where they can be had."""
 
 from __future__ import annotations

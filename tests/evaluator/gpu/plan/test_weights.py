@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Weights as they are packed for the device."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """One launch of a plan on a real device, with arrays of the host as its operands."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The order of work on an AMD GPU: two batches in flight on streams of their own, right in every order that
 the streams allow, and no wait that could be left out."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Batches that compute beside each other: each in its device stream, right in any order."""
 
 from __future__ import annotations

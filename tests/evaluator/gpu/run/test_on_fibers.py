@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Whole networks through hip-python, the plan, the executor and the real kernels, on CPU fibers, against
 float64."""
 

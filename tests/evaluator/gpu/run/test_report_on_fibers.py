@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a report says of a network that is open on a GPU, here of CPU fibers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How far a device may be off the reference."""
 
 from __future__ import annotations

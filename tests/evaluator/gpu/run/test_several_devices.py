@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Two GPUs of unlike kinds side by side, on the stand-in runtime: found, opened, and used by the service at
 the same time, with one cache of programs."""
 

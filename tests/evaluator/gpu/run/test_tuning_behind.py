@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """tuning=behind: a network is served by guesses at once, and by what was measured afterwards."""
 
 from __future__ import annotations

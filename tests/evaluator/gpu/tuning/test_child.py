@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a process that measures and its parent say to each other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which candidates are measured where a product's neighbours are known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Libraries under the tuner's eyes: what is right and fastest is chosen, no kind of failure gets through."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Keys on real sockets: who is let in, who may administer, what others on the way see, and what clients that
 are not let in are told."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Addresses: which can be listened at, which are taken, and what is left of those whose owner was killed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Clients that do their worst to a service in a process of its own: its memory stays within what
 docs/how-to/service.md says, and others are answered meanwhile."""
 

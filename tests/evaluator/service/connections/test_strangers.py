@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Strangers that fill a service with silent connections, and clients that connect all the same."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A headless Chromium, driven by the protocol of its own developer tools."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The page: its files, the document that it shows, and who is answered."""
 
 from __future__ import annotations

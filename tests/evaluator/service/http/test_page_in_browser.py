@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The page in a real browser: what somebody reads on it, in every state and on every screen."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The metrics as Prometheus reads them."""
 
 from __future__ import annotations

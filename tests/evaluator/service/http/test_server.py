@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The HTTP server under clients that are slow, silent, many or talk nonsense."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-#include "gate/link.h"
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "gate/byte_account.h"
 
 #ifdef __linux__
 
@@ -26,8 +27,8 @@ std::int64_t seconds() {
 
 }  // namespace
 
-Link::Link(std::uint64_t link_number, std::string link_address, Door link_door, const LinkLimits& limits,
-           std::shared_ptr<Board> board)
+ByteAccount::ByteAccount(std::uint64_t link_number, std::string link_address, Door link_door,
+                         const AccountLimits& limits, std::shared_ptr<Board> board)
     : number(link_number),
       address(std::move(link_address)),
       door(link_door),
@@ -35,7 +36,7 @@ Link::Link(std::uint64_t link_number, std::string link_address, Door link_door, 
       board_(std::move(board)),
       forgiven_until_(seconds()) {}
 
-bool Link::establish(bool administrator) {
+bool ByteAccount::establish(bool administrator) {
   const std::lock_guard lock(mutex_);
   if (ended_ || established_) return true;
   established_ = board_->roll.enter(door, administrator);
@@ -44,25 +45,25 @@ bool Link::establish(bool administrator) {
   return established_;
 }
 
-bool Link::charge(std::int64_t bytes) {
+bool ByteAccount::charge(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (kept() + bytes > limits_.promised) return false;
   held_ += bytes;
   return true;
 }
 
-void Link::release(std::int64_t bytes) {
+void ByteAccount::release(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   held_ -= bytes;
 }
 
-void Link::answer(std::int64_t charged, std::int64_t bytes) {
+void ByteAccount::answer(std::int64_t charged, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   held_ -= charged;
   on_the_way_ = std::max<std::int64_t>(0, on_the_way_ + bytes);
 }
 
-void Link::took(std::int64_t cost) {
+void ByteAccount::took(std::int64_t cost) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;
   cost = std::min(cost, arriving_);
@@ -72,33 +73,33 @@ void Link::took(std::int64_t cost) {
   unpause();
 }
 
-void Link::cut() {
+void ByteAccount::cut() {
   const std::lock_guard lock(mutex_);
   if (ended_) return;
   cut_ = true;
   board_->bell.ring(number);
 }
 
-std::int64_t Link::arriving() const {
+std::int64_t ByteAccount::arriving() const {
   const std::lock_guard lock(mutex_);
   return arriving_;
 }
 
-std::int64_t Link::held() const {
+std::int64_t ByteAccount::held() const {
   const std::lock_guard lock(mutex_);
   return held_;
 }
 
-std::int64_t Link::unread() const {
+std::int64_t ByteAccount::unread() const {
   const std::lock_guard lock(mutex_);
   return unread_;
 }
 
-void Link::speaks(Mechanism mechanism) {
+void ByteAccount::speaks(Mechanism mechanism) {
   mechanism_.store(mechanism, std::memory_order_relaxed);
 }
 
-bool Link::relayed(std::int64_t cost, std::int64_t opaque_frames) {
+bool ByteAccount::relayed(std::int64_t cost, std::int64_t opaque_frames) {
   const std::lock_guard lock(mutex_);
   arriving_ += cost;
   board_->buffered += cost;
@@ -113,7 +114,7 @@ bool Link::relayed(std::int64_t cost, std::int64_t opaque_frames) {
   return !paused_;
 }
 
-bool Link::brought(std::int64_t bytes, std::int64_t waiting) {
+bool ByteAccount::brought(std::int64_t bytes, std::int64_t waiting) {
   const std::lock_guard lock(mutex_);
   // Frames have heads, and heartbeats come between them: more is brought than was sent.
   on_the_way_ = std::max<std::int64_t>(0, on_the_way_ - bytes);
@@ -122,58 +123,58 @@ bool Link::brought(std::int64_t bytes, std::int64_t waiting) {
   return unread_ == 0 || kept() <= limits_.kept;
 }
 
-void Link::read(std::int64_t bytes) {
+void ByteAccount::read(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   unread_ -= bytes;
   board_->buffered -= bytes;
   unpause();
 }
 
-bool Link::is_to_be_cut() const {
+bool ByteAccount::is_to_be_cut() const {
   const std::lock_guard lock(mutex_);
   return cut_;
 }
 
-bool Link::is_established() const {
+bool ByteAccount::is_established() const {
   const std::lock_guard lock(mutex_);
   return established_;
 }
 
-bool Link::take_refusal() {
+bool ByteAccount::take_refusal() {
   const std::lock_guard lock(mutex_);
   return std::exchange(refused_, false);
 }
 
-bool Link::dismiss() {
+bool ByteAccount::dismiss() {
   const std::lock_guard lock(mutex_);
   if (established_) return false;
   take_off();
   return true;
 }
 
-void Link::end() {
+void ByteAccount::end() {
   const std::lock_guard lock(mutex_);
   take_off();
 }
 
-void Link::take_off() {
+void ByteAccount::take_off() {
   if (established_ && !ended_) board_->roll.leave(door);
   ended_ = true;
   board_->buffered -= arriving_ + unread_;
   arriving_ = unread_ = 0;
 }
 
-std::int64_t Link::kept() const {
+std::int64_t ByteAccount::kept() const {
   return held_ + on_the_way_ + unread_;
 }
 
-void Link::unpause() {
+void ByteAccount::unpause() {
   if (!paused_ || is_full()) return;
   paused_ = false;
   board_->bell.ring(number);
 }
 
-bool Link::is_full() const {
+bool ByteAccount::is_full() const {
   if (unread_ > limits_.kept / 2) return true;  // It is to read answers before it asks for more.
   return arriving_ + kOpaqueFrameBytes * all_opaque_frames_ >= limits_.arriving ||
          opaque_frames_ > kMostOpaqueFrames;

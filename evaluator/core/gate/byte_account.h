@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // What one client takes of the service's memory, as the gate and the service see it.
 #pragma once
 
@@ -16,7 +17,7 @@
 namespace wavefront::gate {
 
 // In bytes.
-struct LinkLimits {
+struct AccountLimits {
   std::int64_t arriving;  // sent by the client and not taken by the service: beyond, its bytes stay outside
   std::int64_t kept;  // held by the service for it, and answers that it has not read: beyond, it is closed
   std::int64_t promised;  // the same, beyond which the service takes no further request
@@ -33,10 +34,10 @@ struct Board {
 
 // The account of one connection. Any thread may use it, also after the connection has ended: then nothing is
 // counted any more.
-class Link {
+class ByteAccount {
  public:
-  Link(std::uint64_t number, std::string address, Door door, const LinkLimits& limits,
-       std::shared_ptr<Board> board);
+  ByteAccount(std::uint64_t number, std::string address, Door door, const AccountLimits& limits,
+              std::shared_ptr<Board> board);
 
   const std::uint64_t number;
   const std::string address;  // of the client, as ZeroMQ would name it
@@ -101,7 +102,7 @@ class Link {
   void unpause();  // with the lock held, as the next one
   void take_off();
 
-  const LinkLimits limits_;
+  const AccountLimits limits_;
   const std::shared_ptr<Board> board_;
   std::atomic<Mechanism> mechanism_{Mechanism::kUnknown};
   mutable std::mutex mutex_;
