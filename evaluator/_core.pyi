@@ -184,9 +184,9 @@ class Gate:
     frame, message: the largest from a client, a message with all its frames. parts: most frames of a message.
     arriving: on the way from one client to the service; beyond, the client waits. promised: what
     `ByteAccount.charge` allows with the unread answers. kept: the same sum, beyond which a client that does
-    not read is closed. buffered: arriving and unread of all clients. connections: clients that are let in at a
-    time, at local addresses and again at the others. per_source: connections of one address that are not let in, at
-    most. greeting_ms: in which a client has to show that it speaks ZeroMQ.
+    not read is closed. buffered: arriving and unread of all clients. connections: clients that are let in at
+    a time, at local addresses and again at the others. per_source: connections of one address that are not
+    let in, at most. greeting_ms: in which a client has to show that it speaks ZeroMQ.
     """
 
     def __init__(

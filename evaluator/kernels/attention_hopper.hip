@@ -161,8 +161,8 @@ DEVICE void mma_step(float (&c)[BLOCK_N / 2], const Consumer& consumer, Pipeline
   wgmma_commit();
 }
 
-DEVICE void multiply(const float* bias, const TileScheduler& scheduler, uint32 shared, int k,
-                     int heads, const Scales& scales) {
+DEVICE void multiply(const float* bias, const TileScheduler& scheduler, uint32 shared, int k, int heads,
+                     const Scales& scales) {
   int tile = scheduler.first;
   if (tile >= scheduler.count) return;
   const int steps = k_steps(k);
