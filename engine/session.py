@@ -214,7 +214,9 @@ class Session:
             if client is not None:
                 return client
             late = perf_counter() - began >= patience and not control.pondering
-            if control.stopped or late:
+            if control.stopped:
+                raise EvaluatorLateError("the search was stopped before the evaluator was ready")
+            if late:
                 raise EvaluatorLateError("the evaluator was not ready in time")
 
     # -- search ------------------------------------------------------------------------------------------

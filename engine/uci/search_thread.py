@@ -94,7 +94,7 @@ class SearchThread:
         try:
             report = session.search(limits, control=control, started=self._received, on_report=show)
         except EvaluatorLateError as error:
-            output.info_string(f"error: {error}")
+            output.info_string(str(error) if control.stopped else f"error: {error}")
             report = session.report_without_search(limits)
         except NoEvaluatorError as error:
             self._give_up(str(error))

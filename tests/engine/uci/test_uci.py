@@ -54,6 +54,15 @@ def test_isready_is_answered_while_searching_and_stop_ends_it() -> None:
         assert engine.ask("stop", "bestmove")[-1].split()[1] in legal_moves()
 
 
+def test_a_search_that_is_stopped_at_once_is_no_error() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        engine.send("go infinite")
+        lines = engine.ask("stop", "bestmove")
+        assert lines[-1].split()[1] in legal_moves()
+        assert not any("error" in line for line in lines)
+
+
 def legal_moves(fen: str = chess.STARTING_FEN) -> set[str]:
     return {move.uci() for move in chess.Board(fen).legal_moves}
 
