@@ -19,10 +19,10 @@ import numpy as np
 
 from engine._core import Game
 from engine.evaluation.encoding import encode_games
+from engine.selfplay.shard import read_shard
 from evaluator.backends.sample import POSITIONS, SAME_PLANES, columns
 from evaluator.network.schema import InputFormat
 from training.data.replay import games_at
-from training.data.shard import read_shard
 
 
 def sampled(shards: list[Path], seed: int) -> list[Game]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.options import Options
+from engine.selfplay.shard import Shard, ShardError, read_header, read_shard, write_shard
 from training.data.annotations import annotated
 from training.data.reading import encoded_positions
-from training.data.shard import Shard, ShardError, read_header, read_shard, write_shard
 from training.errors import TrainingError
 from training.evaluation import EncodedRows, Evaluation
 

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from engine._core import Game
 from engine.evaluation.encoding import encode_games
+from engine.selfplay.shard import read_shard
 from evaluator.backends.onnx.backend import OnnxBackend
 from evaluator.network import SHIPPED_NETWORK, NetworkSpec, load_network
 from evaluator.network.spec import FloatArray
 from protocol.batch import EvaluationBatch, PositionBatch
 from training.data.replay import games_at
-from training.data.shard import read_shard
 
 CHUNK = 128
 ROUNDS = 12

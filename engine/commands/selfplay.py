@@ -43,6 +43,7 @@ OWN_FLAGS = (
     "time_limit_s",
     "seed",
     "output",
+    "format",
     "random_plies",
 )
 
@@ -83,6 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     engine.add_argument("--engine", metavar="KEY=VALUE,…", help="further options of configs/engine.toml")
     output = parser.add_argument_group("output")
     output.add_argument("--output", metavar="FOLDER", help="folder for all files (default: selfplay)")
+    output.add_argument(
+        "--format", metavar="FORMAT", help="format of the training data: lc0 or shards (default: lc0)"
+    )
     output.add_argument("--restart", action="store_true", help="discard the existing games")
     output.add_argument(
         "--json", action="store_true", help="print a summary as JSON at the end, and no table"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where self-play's games are kept: a folder with training data, PGN, and a journal that says what counts.
 
-OUTPUT/training/game_000000.gz   one file per game, in lc0's format
+OUTPUT/training/game_000000.gz   one file per game, in lc0's format; game_000000.shard as a shard
 OUTPUT/games.pgn                 the same games for people
 OUTPUT/journal.jsonl             one line per game: from when its line is there, a game counts
 OUTPUT/summary.json              totals
@@ -13,20 +13,27 @@ game's next attempt: no game is there twice, and no file is broken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from engine._core import Game
 from engine.games.archive import GameArchive, Messages
 from engine.games.journal import JournalError
 from engine.games.pgn import pgn_text
 from engine.games.record import Reason, Result, as_result
 from engine.selfplay.chunk import write_chunk
-from engine.selfplay.config import SelfPlayConfig
+from engine.selfplay.config import SelfPlayConfig, TrainingFormat
 from engine.selfplay.game import PlayedGame, Side
+from engine.selfplay.shard import SUFFIX, write_shard
+from engine.selfplay.shard_games import columns_of, shard_of
 from protocol.host.files import UNFINISHED
 from protocol.host.folders import expanded
+
+SUFFIXES: dict[TrainingFormat, str] = {"lc0": ".gz", "shards": SUFFIX}
+"""Of training files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,7 @@ class Folder:
     """The paths of a run of self-play."""
 
     root: Path
+    format: TrainingFormat = "lc0"
 
     @property
     def training(self) -> Path:
@@ -95,7 +103,11 @@ class Folder:
 
     def chunk(self, number: int) -> Path:
         """The training file of a game."""
-        return self.training / f"game_{number:06d}.gz"
+        return self.training / f"game_{number:06d}{SUFFIXES[self.format]}"
+
+    def training_files(self) -> Iterator[Path]:
+        """Those of all games, in either format."""
+        return chain.from_iterable(self.training.glob(f"*{suffix}") for suffix in SUFFIXES.values())
 
 
 class Archive:
@@ -113,10 +125,10 @@ class Archive:
     ) -> None:
         """Open or begin the folder; restart forgets what is there. Raises JournalError if it belongs to other
         games, or is in use."""
-        self.folder = Folder(expanded(config.output))
+        self.folder = Folder(expanded(config.output), config.format)
         self._name = Path(config.options.weights).name.removesuffix(".gz").removesuffix(".pb") or "wavefront"
         self._time_control = f"{config.nodes} nodes"
-        if not restart and not self.folder.journal.exists() and any(self.folder.training.glob("*.gz")):
+        if not restart and not self.folder.journal.exists() and any(self.folder.training_files()):
             raise JournalError(
                 f"{self.folder.training} holds training data, but no journal says of which games: choose "
                 "another --output, or --restart to delete it"
@@ -148,7 +160,7 @@ class Archive:
         record = game.record
         text = pgn_text(record, [self._name], [self._time_control], event="Wavefront self-play")
         try:
-            write_chunk(self.folder.chunk(record.number), game.training)
+            _write_training(self.folder.chunk(record.number), game)
         except OSError as error:
             raise JournalError(f"cannot write in {self.folder.training}: {error.strerror}") from None
         entry = GameEntry.of(game)
@@ -164,7 +176,24 @@ class Archive:
         folder = self.folder.training
         try:
             folder.mkdir(exist_ok=True)
-            for left_over in folder.glob("*.gz" if everything else f"*{UNFINISHED}"):
+            for left_over in (
+                *folder.glob(f"*{UNFINISHED}"),
+                *(self.folder.training_files() if everything else ()),
+            ):
                 left_over.unlink()
         except OSError as error:
             raise JournalError(f"cannot write in {folder}: {error.strerror}") from None
+
+
+def _write_training(path: Path, game: PlayedGame) -> None:
+    """Write a game's training file. Raises OSError."""
+    if path.suffix != SUFFIX:
+        write_chunk(path, game.training)
+        return
+    record = game.record
+    played = Game(record.start_fen, True)  # Its castling is king takes rook, as in shards.
+    for move in (*record.opening_moves, *(each.uci for each in record.moves)):
+        played.push_uci(move)
+    start = Game(record.start_fen, True)
+    columns = columns_of(start, played.moves(), len(record.opening_moves), game.training)
+    write_shard(path, shard_of([columns], "a game of self-play"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from engine.games.identity import options_identity
 from engine.games.openings import OpeningSettings
@@ -33,6 +33,8 @@ SELFPLAY_OPTIONS = Options(
 )
 """Where self-play's options differ from the engine's: as lc0's, and a temperature that falls from move 20 on.
 The evaluation cache and the tree are each game's own, hence small."""
+
+TrainingFormat: TypeAlias = Literal["lc0", "shards"]
 
 WITHOUT_NETWORK = ("random", "uniform")
 """Backends whose evaluations are not the network's; all others compute the same."""
@@ -63,7 +65,8 @@ class SelfPlayConfig:
     at most so many random moves after the opening, how many is drawn for each game. concurrency: games at
     once, 0 is what keeps the evaluator busy. workers: processes of this machine that play them, 0 is as many
     as the evaluator asks for. time_limit_s: seconds after which no more is played, 0 is none.
-    output: folder for training data, PGN, journal and summary.
+    output: folder for training data, PGN, journal and summary. format: of the training data: lc0's chunks,
+    or shards, which `wavefront-training` reads as they are.
     """
 
     options: Options = SELFPLAY_OPTIONS
@@ -80,6 +83,7 @@ class SelfPlayConfig:
     openings: OpeningSettings = field(default_factory=OpeningSettings)
     resign: Resignation = field(default_factory=Resignation)
     output: str = setting("selfplay")
+    format: TrainingFormat = setting("lc0", choices=get_args(TrainingFormat))
 
     def identity(self) -> dict[str, Any]:
         """All that games depend on, as JSON data: games that differ here are not mixed in one folder.
@@ -95,6 +99,8 @@ class SelfPlayConfig:
         apart = {"threads", "log_file", *where, *batching}
         if self.options.backend not in WITHOUT_NETWORK:
             apart.add("backend")
+        if self.format == "lc0":
+            del data["format"]  # Folders from before there were shards go on.
         data["options"] = options_identity(self.options, apart=apart)
         data["openings"] = self.openings.identity()
         identity: dict[str, Any] = json.loads(json.dumps(data))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.selfplay.shard import Shard, ShardError, read_shard, write_shard
 from evaluator.backends.batches import expand_planes
 from evaluator.backends.reference import forward
 from evaluator.network import load_network
@@ -21,7 +22,6 @@ from training.config import DataSettings, TargetSettings
 from training.data.annotations import NAT_STEPS, prior_identity
 from training.data.packed import unpack_positions
 from training.data.reading import encoded_positions, table_of
-from training.data.shard import Shard, ShardError, read_shard, write_shard
 from training.errors import TrainingError
 from training.evaluation import EncodedRows, Evaluation
 

@@ -34,9 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from engine.games.display import shows_tables
     from engine.option_flags import options_of_arguments
+    from engine.selfplay.shard import ShardError, read_header
     from training.annotate import annotate
     from training.data.reading import shards_of
-    from training.data.shard import ShardError, read_header
 
     paths = shards_of(arguments.paths)
     options = _with_network(options_of_arguments(arguments))

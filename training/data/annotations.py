@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.selfplay.shard import Shard, ShardError
 from evaluator.network import network_file
-from training.data.shard import Shard, ShardError
 from training.errors import TrainingError
 
 NAT_STEPS = 16

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine._core import Game, encode_line, policy_move
+from engine._core import Game, policy_move
 from engine.selfplay.chunk import MAX_RECORDS, TrainingDataError
 from engine.selfplay.decode import black_to_move, boards_of, fen_of, placement_of, transform_of
-from engine.selfplay.training_record import Info
+from engine.selfplay.shard import Shard
+from engine.selfplay.shard_games import columns_of, shard_of
 from training.data.records import NO_MOVE, RECORDS, parse_records
-from training.data.shard import SEARCH_COLUMNS, Shard
 from training.data.sources import KnownSources, Source, digest_of
 
 CHUNK_SUFFIXES = (".gz", ".tar", ".tar.gz", ".tgz")
@@ -33,8 +33,6 @@ MAX_CHUNK = MAX_RECORDS * RECORDS[7].itemsize
 HISTORY = 8
 REPETITIONS_ONLY = (5, 133)
 """Input formats that show no earlier positions but repeated ones."""
-PROMOTIONS = " nbrq"
-NO_BRANCH = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 Broken = Callable[[object, Exception], None]
 
@@ -134,7 +132,7 @@ def games_of(records: NDArray[np.void]) -> list[dict[str, Any]]:
             if following is None or not _shows(game, following):
                 break
             count += 1
-        games.append(_columns(start, game.moves(), prefix, records[first : first + count]))
+        games.append(columns_of(start, game.moves(), prefix, records[first : first + count]))
         first += count
     return games
 
@@ -234,96 +232,3 @@ def _move_of(game: Game, record: np.void, following: np.void | None) -> str:
         if _push_to(trial, wanted):
             return trial.moves()[-1]
     return policy_move(game, int(record["best_idx"]), transform_of(record))
-
-
-# --- games to columns ---------------------------------------------------------------------------------------
-
-
-def _columns(start: Game, moves: list[str], prefix: int, records: NDArray[np.void]) -> dict[str, Any]:
-    """One game's part of every column."""
-    codes = _codes(start, moves)
-    count = len(records)
-    input_format = int(records[0]["input_format"])
-    nothing = np.zeros((len(codes), 0), np.uint16)
-    _, _, _, offsets, policy, legal_codes, _ = encode_line(
-        start, codes, *NO_BRANCH, nothing, input_format, "fen_only"
-    )
-    visited, visited_moves, shares, best = [], [], [], []
-    for i, record in enumerate(records):
-        here = slice(offsets[prefix + i], offsets[prefix + i + 1])
-        probabilities = record["probabilities"]
-        legal = policy[here]
-        if len(np.setxor1d(np.flatnonzero(probabilities >= 0), legal)):
-            raise TrainingDataError(
-                f"record {i + 1}: its policy is not of the legal moves of {fen_of(record)}"
-            )
-        share = probabilities[legal].astype(np.float64)
-        if not abs(share.sum() - 1) < 1e-2:
-            raise TrainingDataError(f"record {i + 1}: its policy adds up to {share.sum():.3f}")
-        with_visits = np.flatnonzero(share > 0)
-        visited.append(len(with_visits))
-        visited_moves.append(legal_codes[here][with_visits])
-        shares.append(np.rint(np.minimum(1, share[with_visits]) * 65535).astype(np.uint16))
-        best.append(
-            legal_codes[here][int(np.flatnonzero(legal == record["best_idx"])[0])]
-            if int(record["best_idx"]) in legal
-            else legal_codes[here][int(share.argmax())]
-        )
-    white = not black_to_move(records[0])
-    result = float(records[0]["result_q"]) * (1 if white else -1)
-    values = {
-        "root": ("root_q", "root_d", "root_m"),
-        "best_child": ("best_q", "best_d", "best_m"),
-        "played_child": ("played_q", "played_d", "played_m"),
-        "own": ("orig_q", "orig_d", "orig_m"),
-        "result": ("result_q", "result_d"),
-    }
-    return {
-        "fen": start.fen(),
-        "plies": len(codes),
-        "prefix": prefix,
-        "results": {1.0: 1, -1.0: 0, 0.0: 2}.get(result, 3),
-        "moves": codes,
-        "visits": records["visits"],
-        **{name: np.stack([records[part] for part in parts]) for name, parts in values.items()},
-        "plies_left": records["plies_left"],
-        "proven": (records["invariance_info"] & Info.BEST_IS_PROVEN != 0).astype(np.uint8),
-        "best": np.array(best, np.uint16),
-        "visited": np.array(visited, np.uint8),
-        "visited_move": np.concatenate(visited_moves),
-        "visited_share": np.concatenate(shares),
-        "count": count,
-    }
-
-
-def _codes(start: Game, moves: list[str]) -> NDArray[np.uint16]:
-    """UCI moves as codes; castling is king takes rook, as games of Chess960 write it."""
-    squares = {
-        f"{file}{rank + 1}": 8 * rank + place for rank in range(8) for place, file in enumerate("abcdefgh")
-    }
-    return np.array(
-        [
-            squares[move[:2]]
-            | squares[move[2:4]] << 6
-            | (PROMOTIONS.index(move[4]) if len(move) > 4 else 0) << 12
-            for move in moves
-        ],
-        np.uint16,
-    )
-
-
-def shard_of(games: list[dict[str, Any]], source: str) -> Shard:
-    """The games of chunks as a shard. source: as of `Shard`."""
-    columns: dict[str, NDArray[Any]] = {
-        "fens": np.frombuffer("\n".join(game["fen"] for game in games).encode(), np.uint8),
-        "plies": np.array([game["plies"] for game in games], np.uint16),
-        "prefix": np.array([game["prefix"] for game in games], np.uint16),
-        "results": np.array([game["results"] for game in games], np.uint8),
-        # Castling as king takes rook, which says the same of standard games.
-        "chess960": np.ones(len(games), np.uint8),
-        "moves": np.concatenate([game["moves"] for game in games]),
-    }
-    for name, dtype in SEARCH_COLUMNS.items():
-        joined = np.concatenate([game[name] for game in games], axis=-1)
-        columns[name] = np.ascontiguousarray(joined.astype(dtype))
-    return Shard("search", columns, source)

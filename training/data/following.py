@@ -10,9 +10,9 @@ from pathlib import Path
 from threading import Event
 from time import monotonic
 
+from engine.selfplay.shard import ShardError
 from training.config import DataSettings
 from training.data.reading import ReadShard, ShardFile, ShardReader, shard_files
-from training.data.shard import ShardError
 from training.errors import TrainingError
 
 AT_ONCE = 8

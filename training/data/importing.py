@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.games.journal import Journal, JournalError
+from engine.selfplay.shard import SUFFIX, Shard, ShardError, write_shard
 from training.config import DataSettings, TargetSettings
 from training.data import labelled_games
 from training.data.chunks import CHUNK_SUFFIXES, ChunkGames
 from training.data.reading import table_of
-from training.data.shard import SUFFIX, Shard, ShardError, write_shard
 from training.data.sources import KnownSources, Source, digest_of_file
 from training.errors import TrainingError
 

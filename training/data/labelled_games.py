@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.data.shard import Shard, ShardError
+from engine.selfplay.shard import Shard, ShardError
 
 SUFFIX = ".npz.xz"
 MAX_BYTES = 1 << 32

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, Tablebases, encode_line
+from engine.selfplay.shard import SUFFIX, Shard, ShardError, read_header, read_shard
 from protocol.batch import POSITION_DTYPE
 from training import targets
 from training.config import DataSettings, TargetSettings
 from training.data.annotations import prior_identity
 from training.data.packed import PackedPositions, pack_positions
-from training.data.shard import SUFFIX, Shard, ShardError, read_header, read_shard
 from training.data.table import LISTED, NO_PLACE, PositionTable
 from training.data.tablebases import open_tablebases, results
 from training.errors import TrainingError

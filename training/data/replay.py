@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from engine._core import Game
+from engine.selfplay.shard import Shard
 from training.data.moves import uci_move
-from training.data.shard import Shard
 
 
 def games_at(shard: Shard, rows: Collection[int]) -> Iterator[tuple[int, Game]]:

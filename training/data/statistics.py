@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from training.data.coding import moves_of_samples
-from training.data.shard import Shard
+from engine.selfplay.shard import Shard
+from engine.selfplay.shard_coding import moves_of_samples
 from training.targets import MATE_CP
 
 RESULTS = ("black_won", "white_won", "draw", "unknown")

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, Tablebases
+from engine.selfplay.shard import Shard
 from protocol.host.folders import expanded
 from training.data.replay import games_at
-from training.data.shard import Shard
 from training.errors import TrainingError
 
 UNKNOWN = -128

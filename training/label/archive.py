@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from engine.games.identity import differences
 from engine.games.journal import Journal, JournalError
-from training.data.shard import SUFFIX, Shard, write_shard
+from engine.selfplay.shard import SUFFIX, Shard, write_shard
 from training.label.engine import Label
 from training.label.game import Branch, LabelledGame
 from training.label.settings import LabelSettings

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game
+from engine.selfplay.shard import Shard, ShardError, read_shard
 from training.config import TargetSettings
 from training.data.packed import PackedPositions
 from training.data.reading import asked_moves, played_through
 from training.data.replay import games_at
-from training.data.shard import Shard, ShardError, read_shard
 from training.data.table import NO_PLACE
 from training.errors import TrainingError
 from training.evaluation import EncodedRows

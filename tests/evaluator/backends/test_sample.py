@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.selfplay.shard import write_shard
 from evaluator.backends import sample
 from evaluator.network.schema import InputFormat
 from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard
-from training.data.shard import write_shard
 
 SCRIPT = REPOSITORY / "scripts" / "sample_positions.py"
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from engine.selfplay.chunk import TrainingDataError, write_chunk
+from engine.selfplay.shard import read_shard
 from engine.selfplay.training_record import RECORD_DTYPE, Records, reverse_ranks
 from tests.engine.selfplay.games import played_game
 from training.config import DataSettings, TargetSettings
@@ -22,7 +23,6 @@ from training.data.importing import import_sources
 from training.data.packed import unpack_positions
 from training.data.reading import shards_of, table_of
 from training.data.records import RECORDS, parse_records
-from training.data.shard import read_shard
 from training.data.sources import KnownSources
 from training.data.table import PositionTable
 from training.errors import TrainingError

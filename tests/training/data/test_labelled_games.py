@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.selfplay.shard import read_shard
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import run_training
 from training.data.importing import import_sources
 from training.data.labelled_games import without_repeats
 from training.data.reading import shards_of
-from training.data.shard import read_shard
 
 
 def archive(path: Path, *, deep: bool, **changed: NDArray[Any]) -> Path:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from engine._core import Game, encode
+from engine.selfplay.shard import ShardError, write_shard
 from tests.training.labels import labelled_shard
 from training.config import DataSettings, TargetSettings
 from training.data.packed import unpack_positions
 from training.data.reading import ShardReader, shard_files, table_of
-from training.data.shard import ShardError, write_shard
 from training.data.table import NO_PLACE, PositionTable
 from training.errors import TrainingError
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 from dataclasses import replace
@@ -11,12 +12,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.cli import main
+from engine.selfplay.shard import (
+    MAGIC,
+    SEARCH_COLUMNS,
+    Shard,
+    ShardError,
+    read_header,
+    read_shard,
+    write_shard,
+)
+from engine.selfplay.shard_coding import Columns
+from engine.selfplay.shard_games import shard_of
 from tests.engine.selfplay.games import played_game
 from tests.training.labels import labelled_shard
-from training.data.chunks import games_of, shard_of
-from training.data.coding import Columns
+from training.data.chunks import games_of
 from training.data.records import parse_records
-from training.data.shard import MAGIC, Shard, ShardError, read_header, read_shard, write_shard
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +157,37 @@ def test_numbers_that_are_not_finite_or_out_of_range_are_refused(
         return
     with pytest.raises(ShardError, match=f"the column {name} has"):
         write_shard(tmp_path / "a.shard", spoilt)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("variant", [(), ("--chess960",)])
+def test_self_play_writes_the_shards_that_an_import_of_its_chunks_makes(
+    variant: tuple[str, ...], tmp_path: Path
+) -> None:
+    flags = (
+        "selfplay",
+        "--backend",
+        "random",
+        "--games",
+        "3",
+        "--nodes",
+        "8",
+        "--concurrency",
+        "1",
+        *variant,
+    )
+    for kind in ("lc0", "shards"):
+        assert main([*flags, "--format", kind, "--output", str(tmp_path / kind)]) == 0
+    compared = [*SEARCH_COLUMNS, "results", "moves"]
+    for path in sorted((tmp_path / "lc0" / "training").iterdir()):
+        (game,) = games_of(parse_records(gzip.decompress(path.read_bytes())))
+        imported = shard_of([game], "a test").columns
+        written = read_shard(tmp_path / "shards" / "training" / f"{path.stem}.shard")
+        # A chunk shows some of the moves before its first record, a shard has them all.
+        known = len(imported["moves"])
+        columns = {**written.columns, "moves": written.columns["moves"][-known:]}
+        assert written.positions == len(columns["best"]) > 0
+        for name in compared:
+            assert np.array_equal(columns[name], imported[name], equal_nan=columns[name].dtype.kind == "f"), (
+                name
+            )

@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from engine._core import Game
+from engine.selfplay.shard import Shard, write_shard
 from tests.training.labels import labelled_shard, position_labels
 from tests.training.run.runs import run_training
 from training.data.moves import move_code
-from training.data.shard import Shard, write_shard
 from training.errors import TrainingError
 from training.label.judge import judge
 from training.label.settings import LabelSettings

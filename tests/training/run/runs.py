@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.selfplay.shard import write_shard
 from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard
 from training.cli import main
-from training.data.shard import write_shard
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "data": {"holdout": 0.1, "won_share": 1.0, "decided_share": 1.0},

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.selfplay.shard import write_shard
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
 from tests.training.labels import labelled_shard
@@ -21,7 +22,6 @@ from tests.training.run.runs import SETTINGS, read_until, run_training, start_tr
 from training.config import DataSettings, TargetSettings, TrainConfig, train_config
 from training.data.following import Follower, Found
 from training.data.reading import ShardFile, ShardReader, shard_files, table_of
-from training.data.shard import write_shard
 from training.data.table import PositionTable
 
 pytestmark = pytest.mark.integration

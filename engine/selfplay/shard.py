@@ -25,9 +25,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.selfplay import shard_coding as coding
+from engine.selfplay.shard_coding import Columns
 from protocol.host.files import write_atomically
-from training.data import coding
-from training.data.coding import Columns
 
 MAGIC = b"WFSHARD1"
 SUFFIX = ".shard"
