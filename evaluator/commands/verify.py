@@ -7,6 +7,8 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -72,15 +74,25 @@ def run(arguments: argparse.Namespace) -> int:
 def compared(file: str, name: str, options: dict[str, Any], positions: int) -> dict[str, Any]:
     """A backend's errors with one network. Raises NetworkError and BackendError."""
     # The warnings of formats that change what a network says name this command, which prints by how much.
-    logging.getLogger(gpu_options.__name__).setLevel(logging.ERROR)
     network = network_of(file)
-    with open_backend(name, network, **options) as backend:
+    with _quiet(gpu_options.log), open_backend(name, network, **options) as backend:
         batch = probe_batch(min(positions, backend.max_batch), seed=11)
         expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
         found = agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
         facts = {"network": network.name, "device": backend.device, "positions": len(batch)}
         limits = {"limits": asdict(backend.tolerance), "ok": found.within(backend.tolerance)}
         return facts | asdict(found) | limits
+
+
+@contextmanager
+def _quiet(log: logging.Logger) -> Iterator[None]:
+    """Drop the warnings of a log."""
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def show(rows: list[dict[str, Any]], as_json: bool) -> None:
