@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The figures that compare.py and history.py measure, of any installation.
+"""The figures that compare.py measures, of any installation.
 
 Each is measured from outside: through command lines, through UCI, and in one case through the native core's
 Python interface. What measures is always the code of this checkout, so that a figure changes when the
