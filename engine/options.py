@@ -50,7 +50,7 @@ _advanced = partial(_option, advanced=True)
 
 
 def _addresses(text: str) -> object:
-    from protocol.address_list import parse_addresses
+    from protocol.connections.address_list import parse_addresses
 
     return parse_addresses(text)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from protocol.addresses import DEFAULT_TCP
+from protocol.connections.addresses import DEFAULT_TCP
 from protocol.host import processes
 from protocol.policy import policy_moves
 from protocol.schema import schema

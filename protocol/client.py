@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import zmq
 
-from protocol.address_list import is_near
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.codec import decode_reply, encode, encode_evaluate
 from protocol.compression import Compressor, offered
-from protocol.connection import Connection, connect, wait_for
+from protocol.connections.address_list import is_near
+from protocol.connections.connection import Connection, connect, wait_for
 from protocol.errors import (
     BadRequest,
     Cancelled,

@@ -15,7 +15,7 @@ import pytest
 
 from evaluator import caching
 from evaluator.devices.calibration import latency_model
-from protocol.addresses import runtime_directory
+from protocol.connections.addresses import runtime_directory
 from protocol.host.folders import cache_folder, config_folder, expanded, user_names
 from protocol.host.processes import child_command
 from protocol.keys.credentials import credentials_for

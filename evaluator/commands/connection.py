@@ -44,8 +44,8 @@ def ask(arguments: argparse.Namespace, question: Callable[[EvaluatorClient], int
 
     Prints the reason and returns 1 when nobody answers or the evaluator refuses.
     """
-    from protocol.addresses import default_addresses
     from protocol.client import EvaluatorClient
+    from protocol.connections.addresses import default_addresses
     from protocol.errors import EvaluatorError, RemoteError
 
     problem = ""

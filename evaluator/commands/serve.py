@@ -285,7 +285,7 @@ def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
     import zmq
 
     from evaluator.service.connections.endpoints import private_folder
-    from protocol.addresses import default_addresses
+    from protocol.connections.addresses import default_addresses
 
     if settings.address:
         yield list(settings.address)

@@ -20,10 +20,10 @@ from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.encoding import encode_games
 from engine.options import Options
 from protocol import EvaluatorClient, compression
-from protocol.address_list import is_near
 from protocol.batch import PositionBatch
 from protocol.codec import decode_request, encode_evaluate
 from protocol.compression import MAX_WINDOW_LOG, Compressor
+from protocol.connections.address_list import is_near
 from protocol.errors import BadRequest, TooLarge
 from protocol.messages import Evaluate
 from tests.backends.batches import varied_batch

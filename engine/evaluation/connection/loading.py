@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from protocol.addresses import default_addresses
 from protocol.client import EvaluatorClient
+from protocol.connections.addresses import default_addresses
 from protocol.errors import EvaluatorError, NotAllowed
 from protocol.messages import NetworkInfo
 

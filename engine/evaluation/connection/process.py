@@ -24,7 +24,7 @@ from engine.evaluation.errors import (
     NoEvaluatorError,
 )
 from engine.options import Options
-from protocol.address_list import parse_addresses
+from protocol.connections.address_list import parse_addresses
 from protocol.host.processes import CRASHES_VARIABLE, child_command, crash_signal, group_of_its_own
 
 if TYPE_CHECKING:

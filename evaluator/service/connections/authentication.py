@@ -13,7 +13,7 @@ from typing import Any
 import zmq
 
 from evaluator.service.connections.access import Access, Door
-from protocol import multipart
+from protocol.connections import multipart
 
 AT_A_TIME = 16
 """Questions answered in one round of the service, so that thousands who connect at once hold nobody up."""

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import zmq
 
-from protocol.addresses import runtime_directory
+from protocol.connections.addresses import runtime_directory
 
 BACKLOG = 512
 """Connections that may wait to be taken."""

@@ -19,11 +19,11 @@ from evaluator.service.connections.authentication import Authentication, user_of
 from evaluator.service.connections.endpoints import BACKLOG, AddressError, bind, remove_socket
 from evaluator.service.connections.gate import MOST_FRAMES, ConnectionLimits, Gatekeeper
 from evaluator.service.connections.transport import GONE, Arrived, Delivery, Origin
-from protocol import multipart
 from protocol.codec import max_message_bytes
+from protocol.connections import multipart
+from protocol.connections.multipart import READABLE
 from protocol.host.wakeup import Wakeup
 from protocol.keys.notation import KeysError, show_key
-from protocol.multipart import READABLE
 
 HEARTBEAT_MS = 1000
 """How often idle connections are checked by the transport, so that vanished machines are forgotten."""

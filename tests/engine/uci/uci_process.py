@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from protocol.addresses import runtime_directory
+from protocol.connections.addresses import runtime_directory
 from tests.paths import REPOSITORY
 
 TIMEOUT = 60.0

@@ -158,7 +158,9 @@ def test_status_says_that_nobody_is_there(capsys: pytest.CaptureFixture[str]) ->
 def test_where_nobody_is_at_the_well_known_addresses_it_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("protocol.addresses.default_addresses", lambda: ["ipc:///tmp/no-such-evaluator"])
+    monkeypatch.setattr(
+        "protocol.connections.addresses.default_addresses", lambda: ["ipc:///tmp/no-such-evaluator"]
+    )
     assert cli.main(["status"]) == 1
     assert "`python -m evaluator serve` starts one" in capsys.readouterr().err
 

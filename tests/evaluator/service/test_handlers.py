@@ -12,9 +12,9 @@ import pytest
 
 from protocol import EvaluatorClient
 from protocol.codec import decode_reply, encode
+from protocol.connections.multipart import send
 from protocol.errors import DeadlineExceeded, NotReady, RemoteError, TooLarge, UnknownNetwork
 from protocol.messages import Evaluate, Hello, Welcome
-from protocol.multipart import send
 from tests.evaluator.service.harness import (
     WAIT_S,
     Harness,

@@ -14,7 +14,7 @@ from engine.evaluation.connection.connecting import served_network
 from evaluator.network import SHIPPED_NETWORK
 from evaluator.service.connections.access import Access
 from protocol import EvaluatorClient
-from protocol.addresses import runtime_directory
+from protocol.connections.addresses import runtime_directory
 from protocol.errors import LoadFailed, NotAllowed
 from tests.evaluator.service.harness import WAIT_S, expected, numbered_batch, running, same
 

@@ -18,7 +18,7 @@ if sys.platform != "linux":
     pytest.skip("there is a gate on Linux only", allow_module_level=True)
 
 from evaluator._core import ByteAccount
-from protocol.handshake import TOO_MANY as TOO_MANY_EVENTS
+from protocol.connections.handshake import TOO_MANY as TOO_MANY_EVENTS
 from tests.evaluator.core.gate.test_gate import WAIT_S, Gated, gated, until
 from tests.evaluator.zmtp import GREETING, READY, command, connect, connect_to, exactly, is_closed, message
 from tests.paths import REPOSITORY

@@ -25,8 +25,8 @@ from evaluator.service.connections.endpoints import AddressError
 from evaluator.settings import Settings
 from protocol import EvaluatorClient
 from protocol.codec import decode_reply, encode
+from protocol.connections.handshake import mechanism_of
 from protocol.errors import EvaluatorLost, LoadFailed, NotAllowed
-from protocol.handshake import mechanism_of
 from protocol.keys.clients import AllowedClient, allow, revoke
 from protocol.keys.credentials import Credentials
 from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR, SERVICES

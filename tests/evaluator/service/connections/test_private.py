@@ -18,10 +18,10 @@ from evaluator.service.connections.endpoints import AddressError
 from evaluator.service.connections.gate import ConnectionLimits
 from protocol import EvaluatorClient
 from protocol.codec import decode_reply, encode, encode_evaluate
+from protocol.connections.multipart import send
+from protocol.connections.unix import UnixConnection
 from protocol.errors import EvaluatorLost, NotReady
 from protocol.messages import Error, Hello, Welcome
-from protocol.multipart import send
-from protocol.unix_connection import UnixConnection
 from tests.evaluator.service.harness import (
     WAIT_S,
     EchoBackend,

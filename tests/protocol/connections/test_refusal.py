@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from protocol import EvaluatorClient, unix_connection, zeromq_connection
+from protocol import EvaluatorClient
+from protocol.connections import unix, zeromq
 from protocol.errors import EvaluatorLost
 from protocol.keys.files import SERVICE_PAIR
 from protocol.keys.notation import show_key
@@ -53,7 +54,7 @@ def refusing(listener: socket.socket, greeting: bytes, takes: int = 0) -> Iterat
 def test_a_client_by_tcp_is_told_that_there_are_too_many(
     keys: bool, takes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zeromq_connection, "RETRY_S", 0.0)
+    monkeypatch.setattr(zeromq, "RETRY_S", 0.0)
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
     greeting = GREETING
@@ -97,6 +98,6 @@ class Closed:
 def test_a_client_by_ipc_is_told_so_when_it_cannot_send(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unix_connection, "Stream", lambda *_, **__: Closed())
+    monkeypatch.setattr(unix, "Stream", lambda *_, **__: Closed())
     with pytest.raises(EvaluatorLost, match="too many connections"):
         EvaluatorClient(f"ipc://{tmp_path / 'socket'}", timeout=WAIT_S)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import zmq
 
-from protocol import multipart, unix_connection
+from protocol.connections import multipart, unix
+from protocol.connections.multipart import READABLE
+from protocol.connections.unix import UnixConnection
+from protocol.connections.zeromq import LONG_MS, ZeroMqConnection
 from protocol.errors import EvaluatorLost
-from protocol.multipart import READABLE
-from protocol.unix_connection import UnixConnection
-from protocol.zeromq_connection import LONG_MS, ZeroMqConnection
 
 if TYPE_CHECKING:
     from protocol._core import Stream
@@ -59,7 +59,7 @@ def connect(context: zmq.Context[Any], address: str, keys: str | Path = "") -> C
     Raises EvaluatorLost for what is no address, and for keys that cannot be used; whether anybody listens
     shows when receiving.
     """
-    if unix_connection.AVAILABLE and address.startswith("ipc://"):
+    if unix.AVAILABLE and address.startswith("ipc://"):
         return UnixConnection(address)
     return ZeroMqConnection(context, address, keys)
 

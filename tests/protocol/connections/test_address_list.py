@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists of evaluators' addresses: protocol.address_list, and the option that takes one."""
+"""Lists of evaluators' addresses: protocol.connections.address_list, and the option that takes one."""
 
 from __future__ import annotations
 
 import pytest
 
 from engine.options import OptionError, Options
-from protocol.address_list import parse_addresses
+from protocol.connections.address_list import parse_addresses
 from protocol.settings.spec import SettingsError
 
 

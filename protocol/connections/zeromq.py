@@ -13,13 +13,13 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from protocol import multipart
 from protocol.codec import MAX_REPLY_HEADER, max_message_bytes
+from protocol.connections import multipart
+from protocol.connections.handshake import TOO_MANY, why_refused
+from protocol.connections.multipart import READABLE
 from protocol.errors import EvaluatorLost
-from protocol.handshake import TOO_MANY, why_refused
 from protocol.keys.credentials import credentials_for
 from protocol.keys.notation import KeysError
-from protocol.multipart import READABLE
 
 HEARTBEAT_MS = 250
 """How often the transport pings an idle connection; after four missed answers it counts as lost. This is
@@ -49,7 +49,7 @@ _EVENTS = (
 
 
 class ZeroMqConnection:
-    """See `protocol.connection.Connection`."""
+    """See `protocol.connections.connection.Connection`."""
 
     def __init__(self, context: zmq.Context[Any], address: str, keys: str | Path = "") -> None:
         """keys: the folder that keys are kept in, as credentials_for has it. Raises EvaluatorLost for what is

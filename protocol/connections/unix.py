@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from protocol.codec import MAX_REPLY_HEADER, max_message_bytes
+from protocol.connections.handshake import too_many
+from protocol.connections.multipart import READABLE
 from protocol.errors import EvaluatorLost
-from protocol.handshake import too_many
 from protocol.messages import WIRE_MAX_POSITIONS
-from protocol.multipart import READABLE
 
 if sys.platform == "linux":
     from protocol._core import Stream
@@ -30,7 +30,7 @@ _MOST_FRAMES = 64
 
 
 class UnixConnection:
-    """See `protocol.connection.Connection`."""
+    """See `protocol.connections.connection.Connection`."""
 
     def __init__(self, address: str) -> None:
         """Raises EvaluatorLost for what is no address."""
