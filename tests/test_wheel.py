@@ -17,7 +17,6 @@ from tests.paths import REPOSITORY
 
 pytestmark = [
     pytest.mark.wheel,
-    pytest.mark.xdist_group("wheel"),  # built once
     pytest.mark.skipif(sys.platform != "linux", reason="auditwheel is for Linux"),
     pytest.mark.timeout(1800),
 ]
