@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from engine.selfplay.shard import write_shard
@@ -77,14 +77,17 @@ class Done:
 def run_training(*arguments: object, status: int = 0) -> Done:
     """Run a command of training to its end, in this process, as to import PyTorch takes seconds; its exit
     status must be `status`."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            returned = main([*map(str, arguments)])
-        except SystemExit as ended:
-            returned = int(ended.code or 0)
-    assert returned == status, out.getvalue() + err.getvalue()
-    return Done(returned, out.getvalue(), err.getvalue())
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:  # Files, as children write there, too.
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                returned = main([*map(str, arguments)])
+            except SystemExit as ended:
+                returned = int(ended.code or 0)
+        for file in (out, err):
+            file.seek(0)
+        done = Done(returned, out.read(), err.read())
+    assert returned == status, done.stdout + done.stderr
+    return done
 
 
 def start_training(*arguments: object) -> subprocess.Popen[str]:
