@@ -260,8 +260,8 @@ class OpenNetwork:
         return Job(info, self.wanted.formats.stored, needs, libraries=bool(self._libraries))
 
     def measured_anew(self, slices: Slice, progress: Callable[[str], None]) -> OpenNetwork | None:
-        """Measure what is fastest and open the network by that, beside this one; None where this one does not
-        run by guesses, or was opened with another `tuning`. Raises BackendError."""
+        """Measure what is fastest and open the network by that, while this one stays open; None where it
+        does not run by guesses, or was opened with another `tuning`. Raises BackendError."""
         info, buckets = self.device.info, self.executor.buckets
         if not self.provisional or self.wanted.tuning is not Tuning.BEHIND:
             return None

@@ -47,7 +47,7 @@ class Condition:
 
 
 class LifeCycle:
-    """Belongs to the I/O thread, but for `condition` and `ending`, which any thread and signal handler may
+    """Belongs to the I/O thread, except `condition` and `ending`, which any thread and signal handler may
     use. manager: is notified."""
 
     def __init__(

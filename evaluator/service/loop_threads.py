@@ -2,7 +2,7 @@
 """The thread that runs the service's loop, and its replacement where a driver does not return to it.
 
 The fast path (fast_path.py) enters the driver on the thread of the loop. A driver that hangs keeps that
-thread, so another one goes on with the loop.
+thread, so another thread continues the loop.
 """
 
 from __future__ import annotations

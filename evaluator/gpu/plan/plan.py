@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 
 FP8_POSITIONS = 16
-"""With precision=fp8, batches of so many positions and more have products of 8 bits. Smaller ones
-wait for memory and for each other's launches, not for the matrix unit, and stay in fp16."""
+"""With precision=fp8, batches of at least this many positions have products of 8 bits. Smaller ones wait for
+memory and for each other's launches, not for the matrix unit, and stay in fp16."""
 
 
 OWN_POSITIONS = range(2, 33)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Device streams: where batches of one network compute beside each other on a device.
+"""Device streams: batches of one network compute in them concurrently on a device.
 
-A small batch leaves most of a large device idle while its kernels start one after another, so two of them
-beside each other are done sooner than one after the other. Each then needs work buffers of its own. Larger
+A small batch leaves most of a large device idle while its kernels start one after another, so two concurrent
+ones end sooner than two in sequence. Each then needs work buffers of its own. Larger
 ones would only delay each other.
 """
 
@@ -31,8 +31,7 @@ MOST_MS = 1.0
 """A batch that takes longer fills the device, too, and to measure it would delay the start."""
 
 WORTHWHILE = 0.9
-"""Batches beside each other are worth their device streams if they take at most this part of what they take
-one after the other."""
+"""Concurrent batches are worth their streams if they take at most this part of their time in sequence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs a Plan on a Device: weights uploaded once, one captured graph per batch size and batch in flight.
 
-Batches compute in one stream on one workspace, so that they do not slow each other down, but for small ones
-that compute beside each other where that is sooner (device_streams.py). Copies of one batch run beside the
-computation of another. Small batches are not copied at all: the kernels read and write the page-locked
-memory directly, as they always do on a device that shares the CPU's memory.
+Batches compute in one stream on one workspace, so that they do not slow each other down. Small ones compute
+concurrently where that is sooner (device_streams.py). Copies of one batch overlap the computation of another.
+Small batches are not copied at all: the kernels read and write the page-locked memory directly, as they
+always do on a device that shares the CPU's memory.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Executor:
         self._direct = buckets[-1] if device.info.is_small_apu else DIRECT_POSITIONS
         self._memory, self._memory_of_streams = Memory(device), Memory(device)
         self.beside: frozenset[int] = frozenset()
-        """The batch sizes that compute beside each other."""
+        """The batch sizes that compute concurrently."""
         try:
             self._allocate(compiler, plan, {library.name: library for library in libraries}, in_flight)
         except BaseException:

@@ -90,8 +90,8 @@ class Samples:
             self._inputs = {}
 
     def inputs(self, elements: int, *, e4m3: bool = False) -> int:
-        """The address of at least so many random elements of deviation 1, or of pairs of e4m3 numbers of
-        E4M3_DEVIATION; it moves when they must be more."""
+        """The address of at least this many random elements of deviation 1, or of pairs of e4m3 numbers of
+        E4M3_DEVIATION; a call for more elements changes it."""
         address, there = self._inputs.get(e4m3, (0, 0))
         if elements > there:
             if address:

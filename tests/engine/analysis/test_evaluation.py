@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,26 +13,12 @@ import pytest
 
 from engine._core import Game
 from engine.analysis.evaluation import outputs
-from engine.analysis.scheduler import Scheduler
 from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import PipelineError
 from protocol.batch import EvaluationBatch
 from tests.engine.analysis.recording import RANDOM, Conversation, scheduler
 
 GAME = ["e2e4", "e7e5", "g1f3", "b8c6"]
-
-
-@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two workers"])
-def shared_scheduler(request: pytest.FixtureRequest) -> Iterator[Scheduler]:
-    with scheduler(workers=request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def talk(shared_scheduler: Scheduler) -> Iterator[Conversation]:
-    conversation = Conversation(shared_scheduler)
-    yield conversation
-    shared_scheduler.leave(conversation.client)
 
 
 def test_nodes_0_returns_the_networks_output_alone(talk: Conversation) -> None:

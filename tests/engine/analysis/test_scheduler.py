@@ -7,7 +7,6 @@ import json
 import math
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import chess
@@ -44,19 +43,6 @@ MESSAGES = st.dictionaries(
 ).map(lambda message: {"id": "a", "nodes": 3, **message})
 
 GAME = ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6"]
-
-
-@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two workers"])
-def shared_scheduler(request: pytest.FixtureRequest) -> Iterator[Scheduler]:
-    with scheduler(workers=request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def talk(shared_scheduler: Scheduler) -> Iterator[Conversation]:
-    conversation = Conversation(shared_scheduler)
-    yield conversation
-    shared_scheduler.leave(conversation.client)
 
 
 def test_positions_that_are_the_same_by_the_rules_have_the_same_key(talk: Conversation) -> None:

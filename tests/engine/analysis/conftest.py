@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scheduler for the tests of a module, and a conversation with it for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.analysis.scheduler import Scheduler
+from tests.engine.analysis.recording import Conversation, scheduler
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two workers"])
+def shared_scheduler(request: pytest.FixtureRequest) -> Iterator[Scheduler]:
+    with scheduler(workers=request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def talk(shared_scheduler: Scheduler) -> Iterator[Conversation]:
+    conversation = Conversation(shared_scheduler)
+    yield conversation
+    shared_scheduler.leave(conversation.client)
