@@ -259,7 +259,7 @@ def test_random_bytes_are_survived() -> None:
                 lines.append(line.replace(b"quit", b"").replace(b"LogFile", b""))
             engine.send_bytes(b"\n".join(lines) + b"\nstop\n")
             engine.sync()
-        engine.send("ucinewgame")
+        engine.new_game()
         engine.send("position startpos")
         assert engine.best_move("go nodes 10") in legal_moves()
 

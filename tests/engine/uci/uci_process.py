@@ -114,6 +114,14 @@ class UciProcess:
         """Everything said until all commands so far are obeyed, but for what computes the network."""
         return [line for line in self.ask("isready", "readyok")[:-1] if not line.startswith(COMPUTED_BY)]
 
+    def new_game(self) -> None:
+        """Send `ucinewgame` and read all that the last search says.
+
+        `readyok` may precede its best move. `ucinewgame` waits for that, and `help` for `ucinewgame`.
+        """
+        self.send("ucinewgame")
+        self.ask("help", "info string quit")
+
     def best_move(self, go: str) -> str:
         return self.ask(go, "bestmove")[-1].split()[1]
 
