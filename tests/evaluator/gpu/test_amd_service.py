@@ -133,6 +133,7 @@ def test_verify_passes_and_leaves_nothing_behind(environment: dict[str, str], ne
     assert json.loads(Path(environment["STANDIN_REPORT"]).read_text())["alive"] == {}
 
 
+@pytest.mark.slow  # Compiles every form of each product, and runs it on fibers.
 def test_tune_shows_a_table(
     machine: Runtime,
     network_file: Path,

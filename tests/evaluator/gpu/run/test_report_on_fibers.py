@@ -19,6 +19,7 @@ from tests.hip_runtime.standin import Runtime
 pytestmark = pytest.mark.kernels
 
 
+@pytest.mark.slow
 def test_every_launch_is_timed_and_predicted(runtime: Runtime, kernel_cache: Path) -> None:
     network = random_network("tiny-attention", seed=1)
     with open_on_fibers(
