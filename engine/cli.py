@@ -13,7 +13,7 @@ from protocol.host import processes
 if TYPE_CHECKING:
     from argparse import Namespace
 
-COMMANDS = ("analyse", "analysis", "bench", "evaluate", "match", "options", "perft", "selfplay")
+COMMANDS = ("analyse", "analysis", "bench", "evaluate", "match", "options", "perft", "self-test", "selfplay")
 """Modules of engine.commands."""
 
 ALIASES = {"analyse": "analyze"}
