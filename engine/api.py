@@ -188,7 +188,7 @@ class Engine:
         Raises ValueError for a bad limit, EvaluatorError when there is no evaluator.
         """
         limits = _limits(nodes, movetime, depth, mate, clock, search_moves)
-        report = self._search(limits, self._opened().options)
+        report = self._search(limits, self._opened().options, book=True)
         return PlayResult(report.best_move, report.ponder, report)
 
     def analyse(
@@ -286,6 +286,8 @@ class Engine:
         limits: Limits,
         options: Options,
         on_report: Callable[[Analysis], None] | None = None,
+        *,
+        book: bool = False,
     ) -> Report:
         session = self._opened()
         search_moves = {move: session.legal_move(move) for move in limits.search_moves}
@@ -300,6 +302,7 @@ class Engine:
                 limits,
                 control=control,
                 on_report=None if on_report is None else lambda report: on_report(Analysis(report)),
+                book=book,
             )
         except NoEvaluatorError as error:
             raise EvaluatorError(str(error)) from None

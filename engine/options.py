@@ -67,6 +67,14 @@ def _time_manager(text: str) -> object:
     return parse_time_manager(text)
 
 
+def _backend(text: str) -> object:
+    from engine.settings.lc0_names import is_backend_of_lc0
+
+    if is_backend_of_lc0(text):
+        raise OptionError(f"{text.strip()} is a backend of lc0; use auto, gpu or onnx")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Options(SettingsGroup):
     """The value of every option. Immutable: `changed` gives a copy with other values.
@@ -87,6 +95,7 @@ class Options(SettingsGroup):
         "Backend",
         "auto",
         "what computes the network; auto uses the fastest device; see `wavefront-evaluator serve --help`",
+        reader=_backend,
     )
     evaluator: str = _option(
         "Evaluator",
@@ -326,6 +335,17 @@ class Options(SettingsGroup):
         "in positions that the tablebases know, search only the shortest winning moves",
     )
 
+    book_file: str = _option(
+        "BookFile", "", "Polyglot opening book to play from; empty: none", section="book"
+    )
+    book_depth: int = _option("BookDepth", 255, "last full move that is played from the book", (1, 1000))
+    book_selection: str = _option(
+        "BookSelection",
+        "weighted",
+        "best: the move of the largest weight; weighted: a random move in proportion to its weight",
+        choices=("weighted", "best"),
+    )
+
     contempt_mode: str = _advanced(
         "ContemptMode",
         "play",
@@ -503,6 +523,10 @@ class Options(SettingsGroup):
         """A copy with the option of this UCI name (any case) set from a text. Raises OptionError."""
         option = _BY_UCI_NAME.get(name.strip().lower())
         if option is None:
+            from engine.settings.lc0_names import replacement
+
+            if instead := replacement(name):
+                raise OptionError(f"{name.strip()} is an option of lc0; {instead}")
             raise unknown("option", name.strip(), [option.title for option in OPTIONS])
         return self.parsed({option.name: text})
 

@@ -20,6 +20,7 @@ from engine.evaluation.late_results import LateResults
 from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
 from engine.options import Options
 from engine.search.batching import BatchSizes, Device
+from engine.search.book import book_report
 from engine.search.contempt import Contempt
 from engine.search.control import SearchControl
 from engine.search.driver import Search
@@ -228,17 +229,22 @@ class Session:
         control: SearchControl | None = None,
         started: float | None = None,
         on_report: Callable[[Report], None] | None = None,
+        book: bool = False,
     ) -> Report:
         """Search the position until a limit is met or `control` stops it; on_report gets it as it goes.
 
-        started: when the clock began to run, in perf_counter seconds. Raises NoEvaluatorError if there was no
-        evaluator in time for anything; one that is lost later only ends the search early. If the evaluator
-        gets another network, the search starts over with an empty tree and cache, and its limits as they are.
+        started: when the clock began to run, in perf_counter seconds. book: play a move of the option
+        BookFile instead, if it has one. Raises NoEvaluatorError if there was no evaluator in time for
+        anything; one that is lost later only ends the search early. If the evaluator gets another network,
+        the search starts over with an empty tree and cache, and its limits as they are.
         """
         control = control or SearchControl(pondering=limits.ponder)
         task = self._task(limits, perf_counter() if started is None else started)
         if not task.legal_moves:
             return Report(best_move=None, ponder=None)
+        if book and (found := book_report(self.game, limits, self._options, self._random, self._log)):
+            self._log(f"book move {found.best_move}, {found.lines[0].prior:.0%} of the position's weights")
+            return found
         if self._in_process:
             report = self._run(self._in_process_parts(task), task, control, on_report)
         else:

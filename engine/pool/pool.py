@@ -32,6 +32,7 @@ from engine.options import Options
 from engine.pool.evaluation import Evaluated, PooledEvaluation
 from engine.pool.search import Observer, PooledSearch
 from engine.search.batching import Device
+from engine.search.book import book_report
 from engine.search.contempt import Contempt
 from engine.search.limits import Limits
 from engine.search.report import Report
@@ -337,9 +338,11 @@ class PoolPlayer:
         prepare: Callable[[Tree], None] | None = None,
         inspect: Callable[[Tree], None] | None = None,
         observer: Observer | None = None,
+        book: bool = False,
     ) -> Future[Report]:
         """Search the game's current position; the future gets the report, or NoEvaluatorError.
 
+        book: play a move of the option BookFile instead, if it has one.
         clock_started: when the clock began to run, in perf_counter seconds; now if None. prepare and inspect
         get the tree in the pool's thread, just before the search (to add noise, say) and just after; observer
         looks at the search while it goes on. Raises RuntimeError if the player is searching.
@@ -348,9 +351,12 @@ class PoolPlayer:
             raise RuntimeError("this player is searching already")
         game = game.copy()
         legal_moves = game.legal_moves()
-        if not legal_moves:
+        known = None if legal_moves else Report(best_move=None, ponder=None)
+        if legal_moves and book:
+            known = book_report(game, limits, self.options, self.random, self._pool.tell_once)
+        if known is not None:
             over: Future[Report] = Future()
-            over.set_result(Report(best_move=None, ponder=None))
+            over.set_result(known)
             return over
         started = perf_counter() if clock_started is None else clock_started
         contempt = Contempt.of(self.options, game.turn, limits)

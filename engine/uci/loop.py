@@ -168,7 +168,8 @@ class UciEngine:
     def _uci(self, arguments: list[str], received: float) -> None:
         from protocol.host.version import __version__
 
-        lines = [f"id name Wavefront {__version__}", "id author the Wavefront authors"]
+        # Nibbler shows the statistics of all moves for engines whose name has "Lc0" in it.
+        lines = [f"id name Wavefront {__version__} (Lc0 networks)", "id author the Wavefront authors"]
         lines += [option_line(option) for option in OPTIONS]
         lines += [option_line(option, name) for name, option in ALIASES.items()]
         lines += [

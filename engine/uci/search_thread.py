@@ -92,7 +92,9 @@ class SearchThread:
                 control.stop()
 
         try:
-            report = session.search(limits, control=control, started=self._received, on_report=show)
+            report = session.search(
+                limits, control=control, started=self._received, on_report=show, book=True
+            )
         except EvaluatorLateError as error:
             output.info_string(str(error) if control.stopped else f"error: {error}")
             report = session.report_without_search(limits)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.option_flags import add_flags, default_toml, options_of_arguments
 from engine.options import OPTIONS, AliasValues, OptionError, Options
 from engine.uci.text import option_line
@@ -25,6 +26,7 @@ def other_value(spec: Setting) -> Value:
         return type(spec.default)(min(spec.low + 1, spec.high) if spec.default == spec.low else spec.low)
     if spec.reader is not None:
         return {
+            "backend": "gpu:device=amd:0",
             "evaluator": "tcp://a:5577, ipc:///run/b",
             "time_manager": "legacy(slowmover=1.1, steepness=6)",
             "contempt": "Name=30, 5",
@@ -123,6 +125,28 @@ def test_a_bad_file_is_named(tmp_path: Path, text: str) -> None:
         read_toml(file, Options())
     with pytest.raises(OptionError, match="cannot read"):
         read_toml(tmp_path / "missing.toml", Options())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "instead"),
+    [
+        ("NNCacheSize", "2000000", "Hash"),
+        ("BackendOptions", "gpu=0", "Backend"),
+        ("NodesPerSecondLimit", "100", "Slowmover"),
+        ("ConfigFile", "lc0.config", "--config"),
+        ("Backend", "cuda-fp16", "gpu"),
+        ("Backend", "eigen", "onnx"),
+    ],
+)
+def test_names_of_lc0_are_answered_with_what_to_use(name: str, value: str, instead: str) -> None:
+    with pytest.raises(OptionError, match="of lc0") as raised:
+        Options().with_uci(name, value)
+    assert instead in str(raised.value)
+
+
+def test_autodiscover_is_an_included_network() -> None:
+    options = Options().with_uci("WeightsFile", "<autodiscover>")
+    assert EvaluatorSettings.of(options) == EvaluatorSettings.of(Options())
 
 
 def test_empty_texts_follow_the_uci_convention() -> None:

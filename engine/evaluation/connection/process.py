@@ -24,6 +24,7 @@ from engine.evaluation.errors import (
     NoEvaluatorError,
 )
 from engine.options import Options
+from engine.settings.lc0_names import AUTODISCOVER
 from protocol.connections.address_list import parse_addresses
 from protocol.host.processes import CRASHES_VARIABLE, child_command, crash_signal, group_of_its_own
 
@@ -54,7 +55,7 @@ class EvaluatorSettings:
     def of(cls, options: Options) -> EvaluatorSettings:
         return cls(
             address=options.evaluator or os.environ.get("WAVEFRONT_EVALUATOR", ""),
-            weights=options.weights,
+            weights="" if options.weights == AUTODISCOVER else options.weights,
             backend=options.backend,
             threads=options.threads,
             policy_head=options.policy_head,

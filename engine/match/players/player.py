@@ -175,7 +175,7 @@ class EnginePlayer:
 
         started = perf_counter()
         limits = search_limits(self.config, position.board.turn, clocks)
-        future = self._player.search(position.core, limits, clock_started=started)
+        future = self._player.search(position.core, limits, clock_started=started, book=True)
         # Taken in the pool's thread: the event loop may be late, which is no fault of the player.
         future.add_done_callback(note_time)
         answer = asyncio.wrap_future(future)

@@ -79,7 +79,7 @@ def test_ready_means_that_a_search_has_evaluations_whatever_the_address() -> Non
     ("option", "reason"),
     [
         ("WeightsFile /nowhere/at all.pb.gz", "/nowhere/at all.pb.gz: there is no such file"),
-        ("Backend cuda", "there is no backend 'cuda'"),
+        ("Backend warp", "there is no backend 'warp'"),
     ],
 )
 def test_a_network_or_backend_that_cannot_be_had_ends_the_engine(option: str, reason: str) -> None:
