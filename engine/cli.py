@@ -13,7 +13,18 @@ from protocol.host import processes
 if TYPE_CHECKING:
     from argparse import Namespace
 
-COMMANDS = ("analyse", "analysis", "bench", "evaluate", "match", "options", "perft", "self-test", "selfplay")
+COMMANDS = (
+    "analyse",
+    "analysis",
+    "bench",
+    "check-engine",
+    "evaluate",
+    "match",
+    "options",
+    "perft",
+    "self-test",
+    "selfplay",
+)
 """Modules of engine.commands."""
 
 ALIASES = {"analyse": "analyze"}

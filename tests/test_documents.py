@@ -13,7 +13,7 @@ from tests.paths import REPOSITORY
 DOCUMENTS = [
     *sorted(REPOSITORY.glob("*.md")),
     *sorted((REPOSITORY / "docs").rglob("*.md")),
-    *(path for path in sorted(REPOSITORY.glob("*/**/README.md")) if ".venv" not in path.parts),
+    *sorted(REPOSITORY.glob("[!.]*/**/README.md")),
 ]
 FOLDERS = sorted(path.name for path in REPOSITORY.iterdir() if (path / "__init__.py").exists())
 FOLDERS += ["benchmarks", "configs", "docs", "scripts", "tests"]

@@ -124,6 +124,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="evaluate by a hash inside the process, without an evaluator",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--openbench", action="store_true", help="print nodes and nodes per second as OpenBench reads them"
+    )
     add_flags(parser, only=OPTIONS)
 
 
@@ -159,13 +162,21 @@ def run(arguments: argparse.Namespace) -> int:
             return run_suite(arguments, options.changed(minibatch_size=arguments.batch[0]))
         for batch in arguments.batch:
             measurements.append(
-                _measure(options.changed(minibatch_size=batch), arguments, deadline, quiet=arguments.json)
+                _measure(
+                    options.changed(minibatch_size=batch),
+                    arguments,
+                    deadline,
+                    quiet=arguments.json or arguments.openbench,
+                )
             )
     except (NoEvaluatorError, ValueError) as error:
         print(f"wavefront bench: {error}", file=sys.stderr)
         return 1
     summaries = [measurement.summary() for measurement in measurements]
-    if arguments.json:
+    if arguments.openbench:
+        nodes, seconds = (sum(each[key] for each in summaries) for key in ("nodes", "seconds"))
+        print(f"Nodes searched  : {nodes}\nNodes/second    : {nodes / seconds:.0f}")
+    elif arguments.json:
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries))
     else:
         _print_table(summaries)

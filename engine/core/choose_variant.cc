@@ -10,29 +10,26 @@
 
 #include <string>
 
+#include "cpu_features.h"
+
 namespace {
+
+using wavefront::engine::CpuFeatures;
 
 struct Variant {
   const char* level;
-  bool (*runs_here)();
+  bool (*runs_on)(const CpuFeatures& cpu);
 };
 
-// Best first. The instruction sets named are those that no CPU of the level lacks and older ones do;
-// __builtin_cpu_supports also asks whether the operating system saves the wider registers.
+// Best first. The instruction sets named are those that every CPU of the level has and older ones lack.
 constexpr Variant kVariants[] = {
     {"v4",
-     [] {
-       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx2") &&
-              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
+     [](const CpuFeatures& cpu) {
+       return cpu.avx512f && cpu.avx512bw && cpu.avx512cd && cpu.avx512dq && cpu.avx512vl && cpu.avx2 &&
+              cpu.bmi2 && cpu.fma;
      }},
-    {"v3",
-     [] {
-       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-              __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
-     }},
-    {"v2", [] { return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt"); }},
+    {"v3", [](const CpuFeatures& cpu) { return cpu.avx2 && cpu.bmi && cpu.bmi2 && cpu.fma; }},
+    {"v2", [](const CpuFeatures& cpu) { return cpu.sse42 && cpu.popcnt; }},
 };
 
 using InitialisationFunction = PyObject* (*)();
@@ -54,11 +51,11 @@ std::string own_folder() {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
-  __builtin_cpu_init();
+  const CpuFeatures cpu = wavefront::engine::detect_cpu_features();
   // For tests and measurements: a level that this CPU cannot run is refused below by the variant itself.
   const char* wanted = getenv("WAVEFRONT_CPU_LEVEL");
   for (const Variant& variant : kVariants) {
-    const bool chosen = wanted ? std::string(wanted) == variant.level : variant.runs_here();
+    const bool chosen = wanted ? std::string(wanted) == variant.level : variant.runs_on(cpu);
     if (!chosen) continue;
     const std::string path = own_folder() + "_core_" + variant.level + ".so";
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -4,7 +4,7 @@
 
 namespace wavefront::engine {
 
-const CompiledFeatures kCompiledFeatures = {
+const CpuFeatures kCompiledFeatures = {
 #ifdef __SSE4_2__
     .sse42 = true,
 #endif
@@ -31,6 +31,9 @@ const CompiledFeatures kCompiledFeatures = {
 #endif
 #ifdef __AVX512BW__
     .avx512bw = true,
+#endif
+#ifdef __AVX512CD__
+    .avx512cd = true,
 #endif
 #ifdef __AVX512DQ__
     .avx512dq = true,

@@ -20,28 +20,29 @@ namespace {
 std::string missing_cpu_features() {
   std::string missing;
 #if (defined(__GNUC__) || defined(__clang__)) && (defined(__x86_64__) || defined(__i386__))
-  __builtin_cpu_init();
-  const auto require = [&](bool compiled, bool present, const char* name) {
-    if (!compiled || present) return;
+  const CpuFeatures& compiled = kCompiledFeatures;
+  const CpuFeatures present = detect_cpu_features();
+  const auto require = [&](bool CpuFeatures::* feature, const char* name) {
+    if (!(compiled.*feature) || present.*feature) return;
     missing += missing.empty() ? "" : ", ";
     missing += name;
   };
-  const CompiledFeatures& compiled = kCompiledFeatures;
-  require(compiled.sse42, __builtin_cpu_supports("sse4.2"), "SSE4.2");
-  require(compiled.popcnt, __builtin_cpu_supports("popcnt"), "POPCNT");
-  require(compiled.bmi, __builtin_cpu_supports("bmi"), "BMI");
-  require(compiled.bmi2, __builtin_cpu_supports("bmi2"), "BMI2");
-  require(compiled.avx, __builtin_cpu_supports("avx"), "AVX");
-  require(compiled.avx2, __builtin_cpu_supports("avx2"), "AVX2");
-  require(compiled.fma, __builtin_cpu_supports("fma"), "FMA");
-  require(compiled.avx512f, __builtin_cpu_supports("avx512f"), "AVX-512 F");
-  require(compiled.avx512bw, __builtin_cpu_supports("avx512bw"), "AVX-512 BW");
-  require(compiled.avx512dq, __builtin_cpu_supports("avx512dq"), "AVX-512 DQ");
-  require(compiled.avx512vl, __builtin_cpu_supports("avx512vl"), "AVX-512 VL");
-  require(compiled.avx512vbmi, __builtin_cpu_supports("avx512vbmi"), "AVX-512 VBMI");
-  require(compiled.avx512vbmi2, __builtin_cpu_supports("avx512vbmi2"), "AVX-512 VBMI2");
-  require(compiled.avx512bitalg, __builtin_cpu_supports("avx512bitalg"), "AVX-512 BITALG");
-  require(compiled.avx512vpopcntdq, __builtin_cpu_supports("avx512vpopcntdq"), "AVX-512 VPOPCNTDQ");
+  require(&CpuFeatures::sse42, "SSE4.2");
+  require(&CpuFeatures::popcnt, "POPCNT");
+  require(&CpuFeatures::bmi, "BMI");
+  require(&CpuFeatures::bmi2, "BMI2");
+  require(&CpuFeatures::avx, "AVX");
+  require(&CpuFeatures::avx2, "AVX2");
+  require(&CpuFeatures::fma, "FMA");
+  require(&CpuFeatures::avx512f, "AVX-512 F");
+  require(&CpuFeatures::avx512bw, "AVX-512 BW");
+  require(&CpuFeatures::avx512cd, "AVX-512 CD");
+  require(&CpuFeatures::avx512dq, "AVX-512 DQ");
+  require(&CpuFeatures::avx512vl, "AVX-512 VL");
+  require(&CpuFeatures::avx512vbmi, "AVX-512 VBMI");
+  require(&CpuFeatures::avx512vbmi2, "AVX-512 VBMI2");
+  require(&CpuFeatures::avx512bitalg, "AVX-512 BITALG");
+  require(&CpuFeatures::avx512vpopcntdq, "AVX-512 VPOPCNTDQ");
 #endif
   return missing;
 }

@@ -121,8 +121,11 @@ class UciClient(asyncio.SubprocessProtocol):
 
     async def initialise(self) -> None:
         """Wait for `uciok` and learn the options. Raises ProgramGoneError."""
-        lines = await self._ask("uci\n", b"uciok")
-        for line in lines.decode("utf-8", "replace").splitlines():
+        self.learn((await self.ask("uci\n", b"uciok")).decode("utf-8", "replace").splitlines())
+
+    def learn(self, lines: Sequence[str]) -> None:
+        """Take the options from the lines before `uciok`."""
+        for line in lines:
             option = parse_option(line)
             if option is not None:
                 self.options[option.name.lower()] = option
@@ -141,14 +144,14 @@ class UciClient(asyncio.SubprocessProtocol):
 
     async def ping(self) -> None:
         """Wait until it has done all it was told. Raises ProgramGoneError."""
-        await self._ask("isready\n", b"readyok")
+        await self.ask("isready\n", b"readyok")
 
     async def new_game(self) -> None:
         """Tell it that the next position is of another game, and wait until it is ready for it, and before
         that for the end of a search that nobody waited for. Raises ProgramGoneError."""
         if self._searching:
             await self.stop()
-        await self._ask("ucinewgame\nisready\n", b"readyok")
+        await self.ask("ucinewgame\nisready\n", b"readyok")
 
     async def search(self, position: str, go: str) -> UciAnswer:
         """Ask for a move: the `position` and `go` lines without their ends. After a cancellation `stop` must
@@ -160,13 +163,13 @@ class UciClient(asyncio.SubprocessProtocol):
         self._searching = True
         del self._pending[: self._pending.rfind(b"\n") + 1]  # Whatever it said without being asked.
         self.went_at = perf_counter()
-        lines = await self._ask(f"{position}\n{go}\n", b"bestmove")
+        lines = await self.ask(f"{position}\n{go}\n", b"bestmove")
         self._searching = False
         return lines
 
     async def stop(self) -> None:
         """End a search whose answer was not awaited, and wait for it. Raises ProgramGoneError."""
-        await self._ask("stop\n", b"bestmove")
+        await self.ask("stop\n", b"bestmove")
         self._searching = False
 
     def quit(self) -> None:
@@ -205,8 +208,9 @@ class UciClient(asyncio.SubprocessProtocol):
             raise ProgramGoneError(self._ending)
         self._input.write(text.encode())
 
-    async def _ask(self, text: str, answer: bytes) -> bytes:
-        """Write, and wait for a line that begins with `answer`; returns all lines up to and with it."""
+    async def ask(self, text: str, answer: bytes) -> bytes:
+        """Write, and wait for a line that begins with `answer`; returns all lines up to and with it. Raises
+        ProgramGoneError."""
         if self._gone:
             raise ProgramGoneError(self._ending)
         self._awaited = answer
