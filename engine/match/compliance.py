@@ -145,10 +145,9 @@ class Compliance:
         for line, option in zip(lines, self._client.options.values(), strict=True):
             default = default_of(line)
             check_default(option, default)
-            if option.kind != "button":
-                value = "<empty>" if option.kind == "string" and not default else default
+            if option.kind != "button" and default not in ("", "<empty>"):
                 await self._ask(
-                    f"setoption name {option.name} value {value}\nisready\n", "readyok", START_SECONDS
+                    f"setoption name {option.name} value {default}\nisready\n", "readyok", START_SECONDS
                 )
         return f"{len(lines)} options accept their defaults"
 
