@@ -120,8 +120,8 @@ class Completed:
 class EvaluatorClient:
     """A connection to one evaluator. The constructor connects and completes the handshake.
 
-    address: a ZeroMQ address, "ipc:///run/…" or "tcp://127.0.0.1:5577". If the evaluator demands keys, its
-    public key may follow: "tcp://gpu.example:5577#3b9f…".
+    address: a ZeroMQ address, "ipc:///run/…" or "tcp://127.0.0.1:5577". The public key of an evaluator with
+    keys may follow: "tcp://gpu.example:5577#3b9f…".
     network: name or content hash of the network to use; None means the evaluator's default.
     timeout: seconds to wait for blocking calls and for the handshake, which an evaluator completes once its
     network is loaded. name: this client's name in the evaluator's log.
@@ -239,9 +239,9 @@ class EvaluatorClient:
     def receive(self, timeout_ms: float | None = None) -> Completed | None:
         """Return the next completed batch, in the order of the evaluator's answers.
 
-        timeout_ms: 0 does not wait, None waits without limit. Return None if nothing completed in time,
-        nothing is in flight, the descriptor of `interrupt_by` is readable, or the evaluator announces that it
-        drains or has other networks.
+        timeout_ms: 0 does not wait, None waits without limit. Return None if nothing completed in time or
+        nothing is in flight. Also return None once the descriptor of `interrupt_by` is readable, or the
+        evaluator announces that it drains or has other networks.
         Raises EvaluatorLost if the connection breaks. Batches in flight are lost: see `reconnect`.
         """
         if self._completed:
@@ -321,9 +321,7 @@ class EvaluatorClient:
         return self.draining
 
     def cancel(self, identity: int) -> None:
-        """Ask to discard a batch in flight. It completes once: cancelled or, if too late, with its
-        evaluation.
-
+        """Ask to discard a batch in flight. It completes once: cancelled or, if too late, evaluated.
         Unknown ids are ignored."""
         if identity in self._in_flight:
             self._send(Cancel(identity))
@@ -523,7 +521,7 @@ class EvaluatorClient:
         elif expected is None and reply.id == 0 and isinstance(reply, Welcome):
             self._take_notice(reply)
         elif expected is None:
-            # A late answer to a batch or ping that was given up is discarded.
+            # Discard a late answer to a batch that was given up, and the answer to `knock`.
             if not isinstance(reply, Result | CancelledMessage) and reply.id != self._knock:
                 self._answers[reply.id] = reply
         elif isinstance(reply, Result):

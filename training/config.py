@@ -248,7 +248,7 @@ class TrainConfig:
     run: RunSettings = field(default_factory=RunSettings)
 
     def identity(self) -> dict[str, Any]:
-        """Return all settings that the result depends on, as JSON data. Only the same ones can be resumed.
+        """Return the settings that determine the result, as JSON data. Only equal ones can be resumed.
 
         The run's length and its interval of checking for shards may change.
         """

@@ -5,8 +5,8 @@
         [--backend random] [--json]
 
 Runs for each size an endless search of a middle game, with default options and almost free evaluations.
-Prints a line for the time until the tree is full and for each interval after it. Then plays a game in which
-every move is searched until a tree of 64 MB is full, and compares its contents with those at the start.
+Prints a line for the time until the tree is full and for each interval after it. Then plays a game,
+searches every move until a tree of 64 MB is full, and compares its contents with those at the start.
 
 The whole engine runs the same endless searches with an evaluator. This shows the share of a tree's speed that
 `go infinite` reaches when positions go to another process.

@@ -3,8 +3,8 @@
 
     python -m benchmarks.search.memory [--nodes N] [--json]
 
-Reports the growth of the process while the tree grows, with an evaluation cache of the default size and
-without one, and the tree's count. Each tree has its own process.
+Reports the growth of the process while the tree grows, and the tree's count. The evaluation cache has its
+default size, or is off. Each tree has its own process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Benefit of several evaluators for one pool of searches: positions/s with 1, 2 and 3, and one of them
-killed.
+"""Several evaluators for one pool of searches: positions/s with 1, 2 and 3, also if one is killed.
 
     python -m benchmarks.service.evaluator_pool [--seconds 5] [--evaluators 1 2 3] [--backend NAME:OPTIONS …]
 

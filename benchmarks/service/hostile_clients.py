@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cost of hostile clients: growth of the evaluator's memory, and latency of another client during each
-attack.
+"""Cost of hostile clients: growth of the evaluator's memory, and latency of another client.
 
     python -m benchmarks.service.hostile_clients [--seconds 10] [--no-gate] [--attack NAME ...]
 
-The other client requests single positions, also without an attack. --no-gate connects clients to the ROUTER
+It requests single positions, with and without an attack. --no-gate connects clients to the ROUTER
 socket, as on systems without a gate. The device sleeps for a millisecond, so the figures show the service.
 Attackers are processes, and on a machine with few cores they take CPU time from the others. The row "busy"
 shows that effect: a client that reads its answers and keeps as many positions in flight as allowed.

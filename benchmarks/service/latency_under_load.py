@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Latency of play under load: a play client alone, and with self-play or analysis that queues seconds of
-work.
+"""Latency of play under load: a play client alone, and with seconds of queued self-play or analysis.
 
     python -m benchmarks.service.latency_under_load [--backend onnx|gpu|NAME:OPTIONS] [--seconds 5]
                                             [--load selfplay analysis] [--depth 6]

@@ -8,8 +8,8 @@ killed. Networks are loaded, changed and unloaded, signals are sent, and finally
 restarted.
 
 Prints a line per minute, and finally counts of requests, answers and events. The exit status is 0 if every
-request was answered, each result was correct, memory did not grow by more than --slope MB per minute, the log
-has no unexpected entries, and the service drained and restarted.
+request was answered, each result was correct, and the service drained and restarted. Also, memory must not
+grow by more than --slope MB per minute, and the log must have no unexpected entries.
 
 By default three devices answer like `random`, and results are compared bit by bit. One device fails each
 minute and hangs every four minutes, more often in a soak under six minutes. With, for example, --backend

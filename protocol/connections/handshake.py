@@ -30,9 +30,8 @@ _GREETING_BYTES = 64
 
 
 def why_refused(endpoint: str, event: int, value: int, credentials: Credentials | None) -> str:
-    """Return the error text for a failed handshake. event, value: zmq.Event.HANDSHAKE_FAILED_… of the
-    monitor.
-    credentials: those that were used."""
+    """Return the error text for a failed handshake. credentials: those that were used.
+    event, value: zmq.Event.HANDSHAKE_FAILED_… of the monitor."""
     if (event, value) in TOO_MANY:
         return too_many(endpoint)
     if event == zmq.Event.HANDSHAKE_FAILED_AUTH and credentials is not None:

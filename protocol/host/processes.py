@@ -71,8 +71,7 @@ def leave(status: int) -> NoReturn:
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine. Ctrl-C, SIGTERM and SIGHUP cancel it; an ignored SIGHUP, as under nohup, stays
-    ignored.
+    """Run a coroutine, which Ctrl-C, SIGTERM and SIGHUP cancel. An ignored SIGHUP (nohup) stays ignored.
 
     Raises KeyboardInterrupt if it was cancelled and returned no result, and at the second Ctrl-C.
     """

@@ -57,8 +57,7 @@ def import_sources(
     """Convert files and folders to shards.
 
     note: called with each broken source, which is skipped. progress: called with each shard.
-    Raises TrainingError for a source that is missing or holds no games, and if the output folder is not one
-    of an import.
+    Raises TrainingError for a missing source, one without games, and a foreign output folder.
     """
     files = [file for source in map(Path, sources) for file in _files(source)]
     folder = Path(output)

@@ -2,7 +2,7 @@
 """Lossless packing of input planes to a third of their size, for storage on the device.
 
 The 96 piece planes of eight positions are eight boards. A square holds at most one piece, so four bitboards
-hold the bits of its plane's number (0 empty, 1 to 6 our pawn to king, 7 to 12 theirs). Repetitions are one
+hold the bits of its plane's number: 0 empty, 1 to 6 our pawn to king, 7 to 12 theirs. Repetitions are one
 byte, the 50-move counter a number. Planes 104 to 108 and 110 are stored unchanged, 111 is all ones. Works for
 every input format of the core's encoder. The device unpacks at each step.
 """

@@ -17,8 +17,7 @@ from training.label.settings import LabelSettings
 def judge(
     games: Sequence[Game], settings: LabelSettings, workers: int, log: Callable[[str], None]
 ) -> list[int | None]:
-    """Return the score of each game's current position for the side to move, in centipawns, or None on
-    failure.
+    """Return centipawns of each game's current position for the side to move, or None on failure.
     Each search starts with an empty hash. Raises TrainingError if no engine can be started."""
     try:
         return asyncio.run(_judge(games, replace(settings, multipv=1), workers, log))

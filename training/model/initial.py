@@ -58,8 +58,8 @@ def shape_of(settings: ModelSettings) -> NetworkShape:
 
 def _begin_afresh(network: AttentionNetwork, generator: torch.Generator) -> None:
     """Initialise weights with Xavier's variance, and norms and gates as identity.
-    Layers of post-norm encoders are scaled by beta^2 as in DeepNet (Wang et al. 2022): beta = (8
-    layers)^(-1/4) for values, outputs and feed-forward layers."""
+    In post-norm encoders the variance is multiplied by beta^2 of DeepNet (Wang et al. 2022):
+    beta = (8 layers)^(-1/4) for values, outputs and feed-forward layers."""
     layers = max(1, len(network.encoders))
     beta = (8 * layers) ** -0.25
 
@@ -94,7 +94,7 @@ def _begin_afresh(network: AttentionNetwork, generator: torch.Generator) -> None
         normal(network.policy.promotion)
         if network.moves_left is not None:
             network.moves_left.dense2.biases.fill_(60)  # plies; a relu must not start dead
-    # The template of the random network has no trained values, so give it a neutral name.
+    # The random network's name does not describe the trained one.
     network.template = replace(network.template, name="network")
 
 

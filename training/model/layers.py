@@ -20,7 +20,7 @@ from evaluator.network.spec import Activation, FloatArray
 from training.model import quantisation
 
 RARE = 0.001
-"""A unit is nearly dead if it is positive on a smaller share of a batch's squares. Trained units: a tenth."""
+"""Units that are positive on a smaller share of a batch's squares are nearly dead. Usual share: 0.1."""
 
 
 def parameter(values: FloatArray) -> nn.Parameter:

@@ -50,8 +50,7 @@ def mirrored_policy() -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def cut_history(boards: Tensor, repetitions: Tensor, plies: Tensor) -> tuple[Tensor, Tensor]:
-    """Return boards and repetitions with the position `plies` back (int64 [n], 0 to 7) replacing all earlier
-    ones.
+    """Return boards and repetitions with the position `plies` back (int64 [n], 0 to 7) as all earlier ones.
     This is the network's input for a game that started there from a FEN."""
     steps = torch.arange(HISTORY, device=boards.device)
     source = torch.minimum(steps[None, :], plies[:, None])

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Muon (Jordan et al. 2024), for matrices within layers: momentum, orthogonalised by Newton-Schulz
-iterations.
+"""Muon (Jordan et al. 2024) for matrices within layers: momentum orthogonalised by Newton-Schulz iterations.
 
 Matrices of one shape are stacked and share one chain of products.
 """

@@ -26,8 +26,7 @@ PARTS = ("all", "games", "branches")
 class Figures:
     """Figures of a network on some positions; *_error are standard errors of means.
 
-    top1: share of positions where the policy's first move is the label's. regret: expected score that it
-    loses.
+    top1: share of positions where the policy's first move is the label's. regret: its loss of expected score.
     unlisted: share of positions without a label for that move. It then counts as the worst listed one, so the
     regret is a lower bound. log_loss: of the label's move at temperature 1; log_loss_best: at
     best_temperature.

@@ -75,8 +75,7 @@ class DeepPositions:
 
 
 def read_positions(paths: Sequence[Path], most: int, seed: int) -> DeepPositions:
-    """Return the positions with several legal moves in shards of labels. most: maximum, sampled randomly; 0:
-    all.
+    """Return the positions with several legal moves in shards of labels. most: random sample size; 0: all.
 
     Raises TrainingError.
     """

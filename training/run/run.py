@@ -310,7 +310,7 @@ class _Run:
 
 
 class _Clock:
-    """Measures the time since the last restart."""
+    """A periodic timer."""
 
     def __init__(self, period_s: float) -> None:
         self.period_s = period_s

@@ -175,7 +175,7 @@ class Trainer:
         self._prior_network = None
         self.set_targets()
         if self.config.data.surprise:
-            self.sampler.begin_epoch()  # with the new weights, as a resumed run would
+            self.sampler.begin_epoch()  # with the new sampling weights, as a resumed run would
 
     def broken_tables(self) -> list[int] | None:
         """Check the steps since the last call; None if every loss, gradient and weight was finite.
