@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Entry point of a checkout: the UCI engine, or with a subcommand its tools. The same as `wavefront`."""
+"""Entry point of a checkout, same as `wavefront`: the UCI engine or, with a subcommand, its tools."""
 
 from wavefront_launcher import start
 

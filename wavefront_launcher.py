@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Starts the programs, and all processes that they start, with the packages that lie next to this file.
+"""Starts the programs, and all their child processes, with the packages next to this file.
 
     python -P -m wavefront_launcher NAME [ARGUMENT …]
 
-The packages have names that users choose, too: a module `engine` in a folder of PYTHONPATH must not replace
-ours. So this module binds the four names, and leaves sys.path alone. The processes that multiprocessing
-starts import their parent's main module, hence the names are bound wherever this is imported.
-It is imported before `uciok`: nothing heavy here.
+Users choose the same package names: a module `engine` in a folder of PYTHONPATH must not replace ours. So
+this module binds the four names and leaves sys.path unchanged. Children of multiprocessing import their
+parent's main module, so importing this module binds the names.
+It is imported before `uciok`, so it must not import anything heavy.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import NoReturn
 
 PACKAGES = frozenset({"engine", "evaluator", "protocol", "training"})
 
-_FOLDER = dirname(realpath(__file__))  # noqa: PTH120 - pathlib takes longer to import than all of this
+_FOLDER = dirname(realpath(__file__))  # noqa: PTH120 - importing pathlib takes longer than everything here
 
 
 class _NextToThis:
-    """Finds the four packages, before sys.path is searched."""
+    """Finds the four packages before sys.path is searched."""
 
     @staticmethod
     def find_spec(
@@ -38,14 +38,14 @@ sys.meta_path.insert(0, _NextToThis)
 
 
 def start(program: str) -> NoReturn:
-    """Run a program with the arguments in sys.argv, and end the process with its exit status.
+    """Run a program with the arguments in sys.argv and end the process with its exit status.
 
     program: one of the packages, for its command line, or a module with a function `main`.
     """
     module, function = (f"{program}.cli", "console") if program in PACKAGES else (program, "main")
     try:
         run = getattr(import_module(module), function)
-    except ImportError as error:  # No native core, or one of other sources: the message says what to do.
+    except ImportError as error:  # The core is missing or outdated; the message has the remedy.
         sys.exit(f"{program}: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
@@ -53,17 +53,17 @@ def start(program: str) -> NoReturn:
 
 
 def wavefront() -> NoReturn:
-    """The UCI engine and its tools."""
+    """Start the UCI engine or one of its tools."""
     start("engine")
 
 
 def wavefront_evaluator() -> NoReturn:
-    """The evaluator and its tools."""
+    """Start the evaluator or one of its tools."""
     start("evaluator")
 
 
 def wavefront_training() -> NoReturn:
-    """The commands of training."""
+    """Start a command of training."""
     start("training")
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measurements of this checkout, a module each: `python -m benchmarks.PACKAGE.NAME` in the root."""
+"""Benchmarks of this checkout, one per module. Run `python -m benchmarks.PACKAGE.NAME` in its root."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the engine and the evaluator say to each other: batches, messages, their codec and a client.
+"""The protocol between engine and evaluator: batches, messages, their codec, connections and a client.
 
-`from protocol import EvaluatorClient` is all a script needs to have positions evaluated.
+Scripts need `from protocol import EvaluatorClient` only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _locate_core(__name__, __path__, _Path(__file__).resolve().parent)
 
 
 def __getattr__(name: str) -> Any:
-    # Lazily: code that needs only the batch types, or has to answer `uci` at once, does not wait for ZeroMQ.
+    # Imported lazily, so that code that needs only batches, or must answer `uci` quickly, does not load
+    # ZeroMQ.
     if name in __all__:
         from protocol import client
 

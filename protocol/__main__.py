@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m protocol`: what authors of clients need, for programs to read.
+"""`python -m protocol`: data and checks for authors of clients.
 
 python -m protocol table     # the move of each policy index, a JSON list of 1858 texts
 python -m protocol vectors   # test vectors: positions, bytes, indices, evaluations
 python -m protocol schema    # a JSON Schema of the messages' first frames
-python -m protocol conformance --listen tcp://127.0.0.1:5577   # walks a client through the protocol
+python -m protocol conformance --listen tcp://127.0.0.1:5577   # tests a client against a scripted evaluator
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ DOCUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
     "vectors": (vectors, "test vectors"),
     "schema": (schema, "a JSON Schema of the messages"),
 }
-"""What is printed as JSON, by the name of its command, with its help."""
+"""Function that makes the JSON document, and its help text, by command name."""
 
 
 def conformance(address: str, patience_s: float, keys: str | None) -> int:
-    """Walk a client through the cases; 0 if it did nothing wrong, 1 if it did, 2 if nothing can be tried.
-
-    keys: folder with the evaluator's key pair, which is made if it is missing; None demands no keys.
+    """Run the conformance cases with one client and return the exit status.
+    0: no faults. 1: faults. 2: invalid keys, or the address cannot be bound.
+    keys: folder with the evaluator's key pair, created if missing; None disables CURVE.
     """
     import zmq
 

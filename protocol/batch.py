@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The two arrays-of-structs that travel: positions to evaluate, and their evaluations.
+"""The two structs of arrays on the wire: positions to evaluate, and their evaluations.
 
-Both are plain containers of numpy arrays, little-endian, laid out exactly as on the wire, so that sending
-and receiving them copies nothing. The same classes are the evaluator backends' input and output.
+Both hold little-endian numpy arrays in the wire's layout, so sending and receiving copies nothing.
+The same classes are the input and output of evaluator backends.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ MAX_LEGAL_MOVES = 256
 """No chess position has more legal moves (218 is the known maximum)."""
 
 POSITION_DTYPE = np.dtype([("planes", "<u8", (PLANES,)), ("rule50", "<f4"), ("reserved", "<u4")])
-"""One encoded position, 904 bytes: plane masks (bit s of mask p is input element [p, s]; in the network's
-own input format, board transform applied), the value of plane 109, and four zero bytes."""
+"""One encoded position, 904 bytes: plane masks, the value of plane 109, and four zero bytes.
+
+Bit s of mask p is input element [p, s], in the network's input format after its board transform."""
 
 assert POSITION_DTYPE.itemsize == 904
 
 
-@dataclass(slots=True, eq=False)  # Not frozen: that costs 0.5 µs, and each step of a search makes one.
+@dataclass(slots=True, eq=False)  # Not frozen: that costs 0.5 µs, and each search step creates one.
 class PositionBatch:
     """Positions to evaluate and, for each, the policy indices of its legal moves.
 
@@ -48,7 +49,7 @@ class PositionBatch:
         return len(self.positions)
 
     def slice(self, start: int, stop: int) -> PositionBatch:
-        """Positions start to stop (0 <= start <= stop <= n) with their moves; shares this batch's memory."""
+        """Return positions start to stop (0 <= start <= stop <= n) with their moves; shares memory."""
         first, last = self.move_offsets[start], self.move_offsets[stop]
         return PositionBatch(
             positions=self.positions[start:stop],
@@ -58,7 +59,7 @@ class PositionBatch:
 
     @classmethod
     def concatenate(cls, parts: Sequence[PositionBatch]) -> PositionBatch:
-        """One batch of at least one, in order. A single one is returned as it is, several are copied."""
+        """Join at least one batch, in order. A single one is returned unchanged, several are copied."""
         if len(parts) == 1:
             return parts[0]
         moves = np.concatenate([part.moves for part in parts])
@@ -66,7 +67,8 @@ class PositionBatch:
         ends = np.concatenate([part.move_offsets[1:] for part in parts])
         offsets = np.zeros(len(ends) + 1, np.uint32)
         np.add(ends, np.repeat(before, [len(part.positions) for part in parts]), out=offsets[1:])
-        # As bytes: numpy takes 20 times as long to concatenate records, looking at their dtype each time.
+        # As bytes: numpy takes 20 times as long to concatenate records, because it inspects their dtype each
+        # time.
         records: list[Any] = [part.positions for part in parts]
         positions = np.frombuffer(bytearray().join(records), POSITION_DTYPE)
         return cls(positions, offsets, moves)
@@ -74,7 +76,7 @@ class PositionBatch:
 
 @dataclass(slots=True, eq=False)  # Not frozen, as above.
 class EvaluationBatch:
-    """What a network says about a PositionBatch of n positions and m moves.
+    """A network's evaluation of a PositionBatch of n positions and m moves.
 
     logits: float32 [m], raw policy of the legal moves, in the order they were sent.
     wdl: float32 [n, 3], win, draw and loss probabilities for the side to move; q is wdl[:, 0] - wdl[:, 2].
@@ -90,7 +92,7 @@ class EvaluationBatch:
         return len(self.wdl)
 
     def split(self, sizes: Iterable[tuple[int, int]]) -> Iterator[EvaluationBatch]:
-        """The evaluations of the batches that were concatenated; they share this one's memory.
+        """Yield the evaluations of each batch that was concatenated; they share this one's memory.
 
         sizes: (positions, moves) of each batch, in order.
         """
@@ -102,7 +104,7 @@ class EvaluationBatch:
 
     @classmethod
     def concatenate(cls, parts: Sequence[EvaluationBatch]) -> EvaluationBatch:
-        """One batch of at least one, in order. A single one is returned as it is, several are copied."""
+        """Join at least one batch, in order. A single one is returned unchanged, several are copied."""
         if len(parts) == 1:
             return parts[0]
         return cls(

@@ -89,12 +89,12 @@ ReplyType = TypeVar(
 )
 
 
-@dataclass(slots=True)  # Not frozen, as the batches of protocol/batch.py.
+@dataclass(slots=True)  # Not frozen, like the batches of protocol/batch.py.
 class Completed:
     """The end of a submitted batch: an evaluation or an error, never both.
 
-    id: what submit returned. queue_ms, compute_ms: time in the evaluator's queue and on its device.
-    batch_rode: positions in the device batch it was merged into.
+    id: as returned by submit. queue_ms, compute_ms: time in the evaluator's queue and on its device.
+    batch_rode: positions in the device batch that it was merged into.
     """
 
     id: int
@@ -106,11 +106,11 @@ class Completed:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled rather than failed."""
+        """True if it was cancelled rather than failed."""
         return isinstance(self.error, Cancelled)
 
     def result(self) -> EvaluationBatch:
-        """The evaluation; raises the error if there is one instead."""
+        """Return the evaluation, or raise the error if there is one."""
         if self.error is not None:
             raise self.error
         assert self.evaluation is not None
@@ -118,28 +118,26 @@ class Completed:
 
 
 class EvaluatorClient:
-    """A connection to one evaluator, made and shaken hands on when constructed.
+    """A connection to one evaluator. The constructor connects and completes the handshake.
 
-    address: a ZeroMQ address, "ipc:///run/…" or "tcp://127.0.0.1:5577", or with the public key of an
-        evaluator that demands keys "tcp://gpu.example:5577#3b9f…".
-    network: name or content hash of the network to use; None takes the evaluator's default.
-    timeout: seconds to wait for the handshake (an evaluator that still loads its network answers when it is
-        done) and for blocking calls. name: what the evaluator's log calls this client.
-    keys: the folder with the client's own pair (made if it is missing) and the keys of evaluators that need
-        not stand in the address; by default the user's configuration folder.
-    handshake: False connects without hello and so without waiting for a network; only ping, status and drain
-        are of use then.
-    compress: whether batches are compressed, if both sides can; None: where they go to another machine.
+    address: a ZeroMQ address, "ipc:///run/…" or "tcp://127.0.0.1:5577". The public key of an evaluator with
+    keys may follow: "tcp://gpu.example:5577#3b9f…".
+    network: name or content hash of the network to use; None means the evaluator's default.
+    timeout: seconds to wait for blocking calls and for the handshake, which an evaluator completes once its
+    network is loaded. name: this client's name in the evaluator's log.
+    keys: folder with the client's key pair (created if missing) and the keys of evaluators whose address has
+    none (default: the user's configuration folder).
+    handshake: False connects without hello, so without a network; then only ping, status and drain work.
+    compress: True compresses batches if both sides can; None: only if the evaluator is on another machine.
 
-    Attributes: networks (all NetworkInfo of the evaluator), network (the chosen one), max_batch (most
-    positions per request), recommended_batch, curve, server, instance (which run of the evaluator this is; ""
-    from one that does not say), version, in_flight (number of batches submitted and not received), heard_at
-    (when the last message came, as time.monotonic tells it), draining (the evaluator has said that it is
-    about to end: what is in flight is still answered, and nothing new is taken), notices (how often it has
-    announced other networks: `networks`, `aliases` and `network` then follow).
+    Attributes: networks (NetworkInfo of all), network (the chosen one), max_batch (maximum positions per
+    request), recommended_batch, curve, server, instance (id of this run of the evaluator, "" if not given),
+    version, in_flight (batches submitted and not received), heard_at (time.monotonic of the last message),
+    draining (the evaluator is shutting down: it answers what is in flight and rejects new batches), notices
+    (number of announced network changes; `networks`, `aliases` and `network` are updated).
 
-    Where the evaluator names the network of each result, no result of another network than the one that the
-    batch was submitted for is returned: the batch completes with NetworkChanged instead.
+    If results name their network, a result of another network than the requested one is never returned: the
+    batch completes with NetworkChanged.
 
     Raises EvaluatorLost if nobody listens there, EvaluatorTimeout, UnsupportedVersion, UnknownNetwork.
     """
@@ -174,7 +172,7 @@ class EvaluatorClient:
         self.draining = False
         self.notices = 0
         self._bound = ""
-        """What `use` was given; "" for the default network."""
+        """Argument of `use`; "" for the default network."""
         self._default = ""
         self.version = 0
         self.server = ""
@@ -193,7 +191,7 @@ class EvaluatorClient:
 
     @property
     def recommended_batch(self) -> int:
-        """The smallest batch within 5 % of the chosen network's best throughput."""
+        """Smallest batch within 5 % of the chosen network's best throughput."""
         return self.network.recommended_batch
 
     @property
@@ -203,7 +201,7 @@ class EvaluatorClient:
 
     @property
     def compresses(self) -> bool:
-        """Whether batches are compressed on the way."""
+        """True if batches are compressed on this connection."""
         return self._compressor is not None
 
     @property
@@ -219,10 +217,10 @@ class EvaluatorClient:
         deadline_ms: float | None = None,
         network: str | None = None,
     ) -> int:
-        """Send a batch without waiting and return its id, which `receive` names later.
+        """Send a batch without waiting and return its id; `receive` returns a Completed with that id.
 
-        The arrays are not copied: leave them unchanged until the batch's completion has been received. They
-        are checked by the evaluator, not here. network: name or content hash, if not the client's own.
+        The arrays are not copied: do not change them until the completion was received. The evaluator
+        validates them. network: name or content hash (default: the client's network).
         Raises TooLarge beyond max_batch, BadRequest for an empty batch, EvaluatorLost.
         """
         count = len(batch.positions)
@@ -239,12 +237,12 @@ class EvaluatorClient:
         return identity
 
     def receive(self, timeout_ms: float | None = None) -> Completed | None:
-        """The next batch that is done, in the order of the evaluator's answers.
+        """Return the next completed batch, in the order of the evaluator's answers.
 
-        Waits at most timeout_ms (0: not at all; None: as long as it takes), or until `interrupt_by` says
-        otherwise or the evaluator that it is `draining` or has other networks. Returns None if nothing is
-        done by then, or nothing is in flight. Raises EvaluatorLost when the connection breaks; the batches in
-        flight are then gone (`reconnect` and submit them again).
+        timeout_ms: 0 does not wait, None waits without limit. Return None if nothing completed in time or
+        nothing is in flight. Also return None once the descriptor of `interrupt_by` is readable, or the
+        evaluator announces that it drains or has other networks.
+        Raises EvaluatorLost if the connection breaks. Batches in flight are lost: see `reconnect`.
         """
         if self._completed:
             return self._completed.pop(0)
@@ -258,16 +256,14 @@ class EvaluatorClient:
         return None
 
     def interrupt_by(self, descriptor: int) -> None:
-        """Have `receive` return when this file descriptor (a socket's) becomes readable, so that one thread
-        can wait for answers and for other work."""
+        """Make `receive` return when this descriptor (of a socket) is readable, e.g. for other work."""
         self._interrupt = descriptor
 
     @property
     def stream(self) -> Stream | None:
-        """The connection's socket, for one who sends batches and receives their evaluations without this
-        client, and then tells it by `exchanged`; nothing of the client may be used meanwhile. None where that
-        is not possible: it is another kind of connection, compresses, or has something to `receive` already.
-        """
+        """The connection's socket for code that exchanges batches itself and then calls `exchanged`.
+        The client must not be used meanwhile. None if it is another kind of connection, compresses batches,
+        or has something to `receive` already."""
         if self._connection is None or self._completed or self._compressor is not None or self.draining:
             return None
         return self._connection.stream if self._interrupt is None else None
@@ -280,11 +276,12 @@ class EvaluatorClient:
     def exchanged(
         self, answered: Iterable[int], under_way: Mapping[int, tuple[int, int]], next_id: int, *, heard: bool
     ) -> None:
-        """Tell what has been done through `stream`: which batches have been answered, and which are in
-        flight, with their numbers of positions and moves. heard: something was received."""
+        """Record an exchange through `stream`.
+        answered: ids that completed. under_way: positions and moves of each id in flight. heard: True if any
+        message was received."""
         for identity in answered:
             self._in_flight.pop(identity, None)
-        network = self.network  # No notice is taken meanwhile.
+        network = self.network  # The stream's user takes no notices.
         self._in_flight.update((each, (*size, network)) for each, size in under_way.items())
         self._next_id = max(self._next_id, next_id)
         if heard:
@@ -298,10 +295,9 @@ class EvaluatorClient:
         deadline_ms: float | None = None,
         network: str | None = None,
     ) -> EvaluationBatch:
-        """Evaluate one batch and wait for it. Other batches may be in flight.
+        """Evaluate one batch and wait for the result. Other batches may be in flight.
 
-        Raises the evaluator's error (a RemoteError), EvaluatorTimeout after the client's timeout (the batch
-        is cancelled), EvaluatorLost.
+        Raises the evaluator's RemoteError, EvaluatorLost, and EvaluatorTimeout (the batch is then cancelled).
         """
         identity = self.submit(batch, priority=priority, deadline_ms=deadline_ms, network=network)
         deadline = time.monotonic() + self.timeout
@@ -318,42 +314,41 @@ class EvaluatorClient:
                 )
 
     def said_goodbye(self) -> bool:
-        """Whether the evaluator said that it is about to end, in what came before its connection broke."""
+        """Return True if the evaluator announced its shutdown before the connection broke."""
         with suppress(EvaluatorError):
             while not self.draining and self._pump(0.0):
                 pass
         return self.draining
 
     def cancel(self, identity: int) -> None:
-        """Ask to drop a batch in flight. It still completes once, as cancelled or, if that was too late,
-        with its evaluation. Unknown ids are ignored."""
+        """Ask to discard a batch in flight. It completes once: cancelled or, if too late, evaluated.
+        Unknown ids are ignored."""
         if identity in self._in_flight:
             self._send(Cancel(identity))
 
     # -- everything else -------------------------------------------------------------------------------
 
     def ping(self) -> float:
-        """Round trip to the evaluator in milliseconds."""
+        """Return the round-trip time to the evaluator in milliseconds."""
         start = time.perf_counter()
         self._ask(Ping(self._identity()), Pong)
         return (time.perf_counter() - start) * 1000
 
     def knock(self) -> None:
-        """Ask whether the evaluator is there, without waiting: the answer changes `heard_at` when `receive`
-        comes to it. Raises EvaluatorLost."""
+        """Send a ping without waiting; `receive` updates `heard_at` with the answer. Raises EvaluatorLost."""
         self._knock = self._identity()
         self._send(Ping(self._knock))
 
     def status(self) -> StatusReply:
-        """Health, networks and metrics of the evaluator."""
+        """Return health, networks and metrics of the evaluator."""
         return self._ask(Status(self._identity()), StatusReply)
 
     def load(
         self, path: str, *, policy_head: str = "", value_head: str = "", timeout: float | None = None
     ) -> NetworkInfo:
-        """Load a network file into the evaluator (a path on its machine) and wait until it serves it.
+        """Load a network file into the evaluator, wait until it is served, and return its description.
 
-        Does not change which network this client uses: see `use`. Raises LoadFailed.
+        Does not change which network this client uses: see `use`. path: on its machine. Raises LoadFailed.
         """
         request = Load(self._identity(), path, policy_head, value_head)
         network = self._ask(request, Loaded, timeout).network
@@ -361,32 +356,30 @@ class EvaluatorClient:
         return network
 
     def unload(self, network: str) -> None:
-        """Make the evaluator forget a network, by name or content hash. Raises UnknownNetwork."""
+        """Unload a network, given by name or content hash. Raises UnknownNetwork."""
         self._ask(Unload(self._identity(), network), Unloaded)
         self.networks = tuple(n for n in self.networks if network not in (n.name, n.content_hash))
 
     def alias(self, alias: str, network: str) -> str:
-        """Have an alias mean a network, or nothing any more if `network` is empty; returns the network's
-        name. The alias `default` is the network of clients that connect from then on and name none. Raises
-        UnknownNetwork, BadRequest."""
+        """Point an alias at a network, or remove it if `network` is empty; return the network's name.
+        The alias `default` applies to later clients that name none. Raises UnknownNetwork, BadRequest."""
         return self._ask(Alias(self._identity(), alias, network), Aliased).network
 
     def reload(self, network: str = "", *, timeout: float | None = None) -> Reloaded:
-        """Have the evaluator look at a network's file again, or at all files, and serve what is there now
-        under the same name. Raises LoadFailed, UnknownNetwork."""
+        """Reload the file of a network, or of all, and serve it under the same name.
+        Raises LoadFailed, UnknownNetwork."""
         return self._ask(Reload(self._identity(), network), Reloaded, timeout)
 
     def clients(self) -> tuple[Mapping[str, Any], ...]:
-        """Who is connected: one map for each client, see docs/reference/protocol.md."""
+        """Return one map for each connected client, see docs/reference/protocol.md."""
         return self._ask(Clients(self._identity()), ClientsReply).clients
 
     def drain(self, timeout: float | None = None) -> None:
-        """Tell the evaluator to finish what it has and exit; returns when nothing is queued or running."""
+        """Ask the evaluator to finish its work and exit; return when nothing is queued or running."""
         self._ask(Drain(self._identity()), Drained, timeout)
 
     def use(self, network: str) -> NetworkInfo:
-        """Choose the network for the batches to come, by name, alias or content hash. Raises
-        UnknownNetwork."""
+        """Choose the network of later batches by name, alias or content hash. Raises UnknownNetwork."""
         found = self._find(network)
         if found is not None:
             self._bound, self.network = network, found
@@ -395,21 +388,20 @@ class EvaluatorClient:
         raise UnknownNetwork(f"the evaluator has no network {network!r}; it has: {known}")
 
     def following(self, network: str) -> NetworkInfo:
-        """The network that a client bound to a name, alias or content hash has now: the one that is called
-        so, else the default one, else the first. "": the default one."""
+        """Return the network that a name, alias or content hash means now, else the default one.
+        network: "" means the default. Without a default, returns the first network."""
         found = self._find(network) if network else None
         return found or self._find(self._default) or next(iter(self.networks), self.network)
 
     def take_notices(self) -> None:
-        """Take what has come, without waiting, so that `networks` and `network` are up to date. Raises
-        EvaluatorLost."""
+        """Process received messages without waiting, to update `networks`. Raises EvaluatorLost."""
         while self._pump(0.0):
             pass
 
     def reconnect(self) -> None:
-        """Drop the connection and make a new one to the same address, with a new handshake.
+        """Close the connection and open a new one to the same address, with a new handshake.
 
-        Batches in flight are forgotten; submit them again. Raises as the constructor does.
+        Batches in flight are lost; resubmit them. Raises as the constructor does.
         """
         self._disconnect()
         self._connect()
@@ -459,13 +451,13 @@ class EvaluatorClient:
         self._default = welcome.default or ""
 
     def _take_notice(self, notice: Welcome) -> None:
-        """Take the networks that the evaluator announces, and follow to the one that is meant now."""
+        """Store the announced networks and switch to the one that this client's choice means now."""
         self._describe(notice)
         self.network = self.following(self._bound)
         self.notices += 1
 
     def _find(self, network: str) -> NetworkInfo | None:
-        """The network of this name, alias or content hash."""
+        """Return the network of this name, alias or content hash, or None."""
         meant = self.aliases.get(network, network)
         for candidate in self.networks:
             if meant in (candidate.name, candidate.content_hash):
@@ -508,8 +500,8 @@ class EvaluatorClient:
         return reply
 
     def _pump(self, deadline: float | None, interrupt: int | None = None) -> bool:
-        """Take one message in; False if none came by the deadline, or before the descriptor `interrupt`
-        became readable. Raises EvaluatorLost."""
+        """Process one message, and return False at the deadline or once `interrupt` is readable.
+        Raises EvaluatorLost."""
         connection = self._connected()
         frames = connection.receive(deadline, interrupt)
         if frames is None:
@@ -529,7 +521,7 @@ class EvaluatorClient:
         elif expected is None and reply.id == 0 and isinstance(reply, Welcome):
             self._take_notice(reply)
         elif expected is None:
-            # An answer to something given up on (a timeout) is dropped when nobody asks for it.
+            # Discard a late answer to a batch that was given up, and the answer to `knock`.
             if not isinstance(reply, Result | CancelledMessage) and reply.id != self._knock:
                 self._answers[reply.id] = reply
         elif isinstance(reply, Result):
@@ -561,7 +553,7 @@ class EvaluatorClient:
             raise connection.broken(f"{self.address} answered an evaluate with {type(reply).__name__}")
 
     def _has_moved(self, network: NetworkInfo) -> bool:
-        """Whether the evaluator has announced that a network's name now means another one."""
+        """Return True if the evaluator announced that this network's name now means another one."""
         return self.following(network.name).identity != network.identity
 
 
@@ -572,7 +564,7 @@ def _moved_from(network: NetworkInfo) -> NetworkChanged:
 def wait_for_any(
     clients: Sequence[EvaluatorClient], timeout_ms: float | None, interrupt: int | None = None
 ) -> None:
-    """Wait until `receive` of one of these clients, of one thread, has something to return or to raise, or
-    until the file descriptor `interrupt` becomes readable; at most timeout_ms (None: as long as it takes)."""
+    """Wait until `receive` of one of these clients may return or raise, or `interrupt` is readable.
+    clients: all of one thread. timeout_ms: None waits without limit."""
     if not any(client._completed or client._connection is None for client in clients):
         wait_for([client._connected() for client in clients], timeout_ms, interrupt)

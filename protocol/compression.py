@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compression of an evaluate's arrays: all three as one Zstandard frame.
 
-Python has Zstandard from 3.14 on; before that the package backports.zstd is the same (extra `compression`).
-Where there is neither nothing is offered or asked for.
+Python includes Zstandard since 3.14; the package backports.zstd (extra `compression`) is the same for older
+versions. With neither, compression is neither offered nor requested.
 
-Positions and moves shrink to a ninth or less. What was tried besides (planes of all positions side by side,
-their bytes too, differences between the positions of a game, or between those of a batch) gains 8 % at best
-and takes as long again as Zstandard itself. Answers are noise to it: they shrink by 9 %, and are sent as they
-are.
+Positions and moves shrink to a ninth or less. Other layouts gain 8 % at best and take as long again as
+Zstandard itself: planes of all positions side by side, their bytes too, differences between positions of a
+game or of a batch. Answers shrink by 9 % only, so they are sent uncompressed.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ ZSTD = "zstd"
 LEVEL = 1
 
 MAX_WINDOW_LOG = 23
-"""A frame must not ask for more than 8 MiB of memory besides its content."""
+"""Maximum window: a frame may need at most 8 MiB of memory in addition to its content."""
 
 
 @cache
 def zstd() -> Any:
-    """The module, None where there is none. Not before it is needed: engines mostly do without."""
+    """Return the Zstandard module or None. Imported on first use, because most engines never need it."""
     for name in ("compression.zstd", "backports.zstd"):
         with suppress(ImportError):
             return import_module(name)
@@ -38,26 +37,26 @@ def zstd() -> Any:
 
 
 def offered() -> tuple[str, ...]:
-    """What this side can read and write, for a welcome."""
+    """Return the compressions that this side supports, for a welcome."""
     return () if zstd() is None else (ZSTD,)
 
 
 class Compressor:
-    """Compresses for one connection, one thread at a time. There must be a `zstd`."""
+    """Compressor of one connection, for one thread at a time. Requires that `zstd()` is not None."""
 
     def __init__(self) -> None:
         self._module = zstd()
         self._compressor = self._module.ZstdCompressor(level=LEVEL)
 
     def compressed(self, arrays: Sequence[Any]) -> bytes:
-        """One frame with the bytes of these arrays, one after the other. It says how long they are."""
+        """Return one frame with the concatenated bytes of these arrays. It declares its content size."""
         whole: bytes = self._compressor.compress(b"".join(arrays), self._module.ZstdCompressor.FLUSH_FRAME)
         return whole
 
 
 def content_size(frame: bytes) -> int:
-    """How many bytes a frame says that its content has. Raises BadRequest for what is no frame that says so,
-    and where nothing can be decompressed."""
+    """Return the declared content size of a frame in bytes.
+    Raises BadRequest for an invalid frame, one without a size, and if Zstandard is not available."""
     module = zstd()
     if module is None:
         raise BadRequest("compression: this evaluator did not offer zstd, and cannot read it")
@@ -73,14 +72,14 @@ def content_size(frame: bytes) -> int:
 
 
 def content(frame: bytes, size: int) -> bytes:
-    """The content of a frame, which must be `size` bytes as `content_size` said. Raises BadRequest: for a
-    frame that is cut short or damaged, lies about its size, or is followed by something else."""
+    """Return the content of a frame. size: as `content_size` returned it.
+    Raises BadRequest for a frame that is truncated, damaged, of another size, or followed by more bytes."""
     module = zstd()
     options = {module.DecompressionParameter.window_log_max: MAX_WINDOW_LOG}
     decompressor = module.ZstdDecompressor(options=options)
     try:
         whole: bytes = decompressor.decompress(frame, size)
-        # What ends a frame without content of its own may be left.
+        # The end marker of a frame with empty content may remain.
         if not decompressor.eof and len(whole) == size:
             whole += decompressor.decompress(b"", 1)
     except module.ZstdError as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every way in which asking the evaluator can fail, as types.
+"""Exceptions for all failures of a request to an evaluator.
 
-`RemoteError` and its subclasses are answers of the evaluator and travel as `error` messages: each has a
-`code`, fixed by the protocol, and a message that says what is wrong and what to do. `EvaluatorLost` and
-`EvaluatorTimeout` are found out by the client itself.
+`RemoteError` and its subclasses are answers of the evaluator, sent as `error` messages. Each has a `code`,
+fixed by the protocol, and a message with the cause and the remedy. The client itself raises `EvaluatorLost`
+and `EvaluatorTimeout`.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from typing import ClassVar
 
 
 class EvaluatorError(Exception):
-    """Something went wrong between a client and an evaluator."""
+    """Base class of failures between a client and an evaluator."""
 
 
 class EvaluatorLost(EvaluatorError):
-    """The connection is gone, or never came about. Requests in flight will not be answered; see
-    `EvaluatorClient.reconnect`."""
+    """The connection broke or could not be made. Requests in flight stay unanswered.
+    See `EvaluatorClient.reconnect`."""
 
 
 class EvaluatorTimeout(EvaluatorError):
-    """The evaluator did not answer within the time the caller allowed. It may still answer later."""
+    """The evaluator did not answer within the caller's timeout. It may still answer later."""
 
 
 class RemoteError(EvaluatorError):
-    """The evaluator refused or failed a request; `code` is the protocol's name of the reason."""
+    """The evaluator rejected or failed a request. code: the protocol's name of the reason."""
 
     code: ClassVar[str] = "error"
 
     @property
     def message(self) -> str:
-        """What is wrong and what to do about it."""
+        """Cause and remedy."""
         return str(self)
 
 
 class BadRequest(RemoteError):
-    """The message breaks the protocol. Sending it again will fail again."""
+    """The message breaks the protocol. Sending it again would fail again."""
 
     code = "bad_request"
 
 
 class NotAllowed(RemoteError):
-    """The client has no right to ask for this; it needs a key that has, or another address."""
+    """The client lacks the right for this request; use a key with that right, or another address."""
 
     code = "not_allowed"
 
@@ -54,19 +54,19 @@ class UnsupportedVersion(RemoteError):
 
 
 class UnknownNetwork(RemoteError):
-    """The evaluator holds no network of that name or content hash."""
+    """The evaluator serves no network of that name or content hash."""
 
     code = "unknown_network"
 
 
 class NotReady(RemoteError):
-    """The evaluator still loads its networks. A hello is answered when they are there."""
+    """The evaluator is still loading its networks. It answers a hello once they are loaded."""
 
     code = "not_ready"
 
 
 class DuplicateId(RemoteError):
-    """The id is that of another request in flight, which this error does not concern."""
+    """Another request in flight has the same id. That request is not affected."""
 
     code = "duplicate_id"
 
@@ -90,13 +90,13 @@ class DeadlineExceeded(RemoteError):
 
 
 class Draining(RemoteError):
-    """The evaluator finishes what it has and takes nothing new."""
+    """The evaluator finishes its queue and rejects new requests."""
 
     code = "draining"
 
 
 class DeviceFailed(RemoteError):
-    """Every device, and the fallback, failed on this request."""
+    """All devices and the fallback failed on this request."""
 
     code = "device_failed"
 
@@ -114,8 +114,8 @@ class Cancelled(RemoteError):
 
 
 class NetworkChanged(RemoteError):
-    """Another network has taken the place of the one that the request was for. Never sent as an `error`: the
-    client finds it by the evaluator's notice."""
+    """Another network has replaced the one that the request was for. Never sent as an `error`: the client
+    derives it from the evaluator's notice."""
 
     code = "network_changed"
 
@@ -142,5 +142,5 @@ ERRORS: dict[str, type[RemoteError]] = {
 
 
 def remote_error(code: str, message: str) -> RemoteError:
-    """The typed error for a protocol code; a code of a newer evaluator becomes a plain RemoteError."""
+    """Return the error for a protocol code; unknown codes of newer evaluators become a RemoteError."""
     return ERRORS.get(code, RemoteError)(message)

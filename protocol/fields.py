@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fields of messages: what the wire may hold of each. A message declares a field once:
+"""Fields of messages and the values that they accept. A message declares each field once:
 
     class Load(Message):
         path: Annotated[str, text(32768), "file on the evaluator's machine"]
         policy_head: Annotated[str, text(256), "policy head; empty for the file's default"] = ""
 
-The decoder (`read`), the JSON Schema (schema.py) and the tables of docs/reference/protocol.md are derived.
-A field with a default may be missing or nil, unless it is REQUIRED. Texts: the meaning of the field, and its
-name on the wire if that differs. Attributes without a kind are not in the first frame.
+The decoder (`read`), the JSON Schema (schema.py) and the tables of docs/reference/protocol.md derive from it.
+A field with a default may be missing or nil, unless it is REQUIRED. The texts are the field's meaning and, if
+it differs, its name on the wire. Attributes without a kind are not in the first frame.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MOST = 2**63 - 1
 """The largest integer of any field."""
 
 REQUIRED = object()
-"""Marks a field that has to be on the wire although it has a default in Python."""
+"""Marks a field that must be on the wire although it has a default in Python."""
 
 
 class Kind(NamedTuple):
-    """What a field may hold.
+    """The values that a field accepts.
 
-    words: follow "must be" in errors, and describe the field in the document. schema: its JSON Schema.
-    fits: whether a value from the wire is valid. convert: makes Python's value of a valid one.
+    words: follow "must be" in errors, and describe the field in the docs. schema: its JSON Schema.
+    fits: returns True for a valid value from the wire. convert: converts a valid value for Python.
     """
 
     words: str
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
     convert: Callable[[Any], Any] = lambda value: value
 
     def read(self, values: Mapping[str, Any], name: str) -> Any:
-        """Return the field of a name. Raises BadRequest, which names it, if it is missing or invalid."""
+        """Return the field `name`. Raises BadRequest that names it, if it is missing or invalid."""
         value = values.get(name)
         if not self.fits(value):
             raise BadRequest(f"{name}: must be {self.words}")
@@ -84,12 +84,12 @@ def text(most: int) -> Kind:
 
 
 def choice(*texts: str) -> Kind:
-    """Return the kind of these texts."""
+    """Return the kind that accepts only these texts."""
     return Kind(f"one of {', '.join(texts)}", {"enum": [*texts]}, lambda value: value in texts)
 
 
 def pair(first: Kind, second: Kind) -> Kind:
-    """Return the kind of lists of two."""
+    """Return the kind of two-element lists; Python gets tuples."""
     return Kind(
         f"a pair of {first.words} and {second.words}",
         {"type": "array", "prefixItems": [first.schema, second.schema], "minItems": 2, "maxItems": 2},
@@ -111,7 +111,7 @@ def items(of: Kind, most: int) -> Kind:
 
 
 def record(declaring: type[Any], name: str) -> Kind:
-    """Return the kind of maps with the fields of a dataclass. name: that of its schema."""
+    """Return the kind of maps with the fields of a dataclass. name: name of its schema."""
     return Kind(
         "a map with text keys",
         {"$ref": f"#/$defs/{name}"},
@@ -121,8 +121,8 @@ def record(declaring: type[Any], name: str) -> Kind:
 
 
 class Field(NamedTuple):
-    """A field of a first frame. name: on the wire. meaning: for people. optional: whether it may be missing
-    or nil. attribute: its name in Python."""
+    """A field of a first frame. name: on the wire. meaning: description for the docs.
+    optional: True if it may be missing or nil. attribute: its name in Python."""
 
     name: str
     kind: Kind
@@ -135,7 +135,7 @@ _FIELDS: dict[type, tuple[Field, ...]] = {}
 
 
 def fields_of(declaring: type[Any]) -> tuple[Field, ...]:
-    """Return the fields that a dataclass declares with a kind, in their order."""
+    """Return the fields that a dataclass declares with a kind, in order."""
     if declaring not in _FIELDS:
         found = []
         for entry in dataclasses.fields(declaring):
@@ -152,7 +152,7 @@ def fields_of(declaring: type[Any]) -> tuple[Field, ...]:
 def read(declaring: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments for a dataclass from an untrusted map. Unknown fields are ignored.
 
-    Raises BadRequest, which names the field, if one is missing or invalid.
+    Raises BadRequest that names the field, if one is missing or invalid.
     """
     return {
         field.attribute: field.kind.read(values, field.name)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The messages of protocol version 1, as plain data. `codec.py` turns them into frames and back;
-docs/reference/protocol.md shows each on the wire. Each field is declared once, as fields.py describes.
+"""The messages of protocol version 1, as plain data. `codec.py` converts them to frames and back.
 
-Every message has an `id`: requests choose theirs, answers repeat it. Ids are positive and unique among the
-requests a client has in flight; 0 stands for "no request" in an error about an unreadable message.
+docs/reference/protocol.md shows each on the wire. Each field is declared once, see fields.py.
+Every message has an `id`: a request chooses one, its answer repeats it. Ids are positive and unique among a
+client's requests in flight; 0 means "no request" in an error about an unreadable message.
 """
 
 # No `from __future__ import annotations`: the annotations are read at run time.
@@ -36,7 +36,7 @@ PROTOCOL_VERSION = 1
 SUPPORTED_VERSIONS: tuple[int, ...] = (1,)
 
 DEFAULT_ALIAS = "default"
-"""The alias of the network of clients that name none."""
+"""Alias of the network of clients that name none."""
 
 Priority: TypeAlias = Literal["play", "analysis", "selfplay"]
 """Request classes: play is served before analysis, analysis before self-play."""
@@ -44,20 +44,20 @@ Priority: TypeAlias = Literal["play", "analysis", "selfplay"]
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 
 NETWORKS = "networks"
-"""The feature by which results name their network and an evaluator announces changed networks."""
+"""Feature: results name their network, and the evaluator announces changed networks."""
 
 FEATURES = (NETWORKS,)
-"""What this implementation can negotiate in hello and welcome."""
+"""Features that this implementation can negotiate in hello and welcome."""
 
 WIRE_MAX_POSITIONS = 65536
-"""Most positions in one request to any evaluator; `max_batch` of the welcome is usually smaller."""
+"""Maximum positions per request on the wire; `max_batch` of the welcome is usually smaller."""
 
 Curve: TypeAlias = Annotated[tuple[tuple[int, float], ...], items(pair(INTEGER, NUMBER), 4096)]
-"""Measured latency: (batch in positions, milliseconds), batches ascending."""
+"""Measured latency: (batch in positions, milliseconds), by ascending batch."""
 
 
 def best_rate(curve: Sequence[tuple[int, float]]) -> float:
-    """The most positions per second that a curve promises; 0 for an empty one."""
+    """Return the highest positions per second of a curve; 0 for an empty one."""
     return max((1000 * batch / ms for batch, ms in curve if ms > 0), default=0.0)
 
 
@@ -98,7 +98,7 @@ class NetworkInfo:
 
     @property
     def identity(self) -> str:
-        """Equal for networks whose evaluations are equal: of one file, with the same heads in use."""
+        """Equal for networks with equal evaluations: same file, same heads in use."""
         return " ".join(filter(None, (self.content_hash, self.policy_head, self.value_head)))
 
 
@@ -108,7 +108,7 @@ Networks: TypeAlias = Annotated[tuple[NetworkInfo, ...], items(record(NetworkInf
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What all messages have. A message with nothing else is a class without a decorator."""
+    """Base class of all messages. A message with no other field is a class without a decorator."""
 
     id: Positive
 
@@ -126,8 +126,8 @@ class Hello(Message):
 class Welcome(Message):
     """Answer to hello, sent once the evaluator is ready.
 
-    default: None from an evaluator that does not send it; then it is the first network. With id 0 it is a
-    notice, only for clients with the feature NETWORKS: networks changed, or the devices that compute them.
+    default: None from an evaluator that does not send it; then the first network is the default.
+    A welcome with id 0 is a notice to clients with the feature NETWORKS: networks or their devices changed.
     """
 
     id: Count
@@ -163,7 +163,7 @@ ARRAY_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Result(Message):
-    """Answer to evaluate. batch: of the largest device batch, if the request was split."""
+    """Answer to evaluate. batch: size of the largest device batch, if the request was split."""
 
     evaluation: EvaluationBatch
     queue_ms: Annotated[Number, "milliseconds from receipt to launch"]
@@ -174,7 +174,7 @@ class Result(Message):
 
 
 class Cancel(Message):
-    """Cancel the evaluate of the same id. Without effect when that has been answered already."""
+    """Cancel the evaluate with the same id. No effect if it was already answered."""
 
     __slots__ = ()
 
@@ -186,7 +186,7 @@ class Cancelled(Message):
 
 
 class Ping(Message):
-    """Is anybody there? Answered at once, also while networks load."""
+    """Check that the evaluator is alive. Answered at once, also while networks load."""
 
     __slots__ = ()
 
@@ -229,14 +229,14 @@ class Load(Message):
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Message):
-    """Answer to load, once the network takes requests."""
+    """Answer to load, once the network accepts requests."""
 
     network: Annotated[Network, "as in the welcome"]
 
 
 @dataclass(frozen=True, slots=True)
 class Unload(Message):
-    """Remove a network. What is queued for it is still evaluated."""
+    """Unload a network. Requests in its queue are still evaluated."""
 
     network: Annotated[Text1024, "name or content hash"]
 
@@ -249,8 +249,7 @@ class Unloaded(Message):
 
 @dataclass(frozen=True, slots=True)
 class Alias(Message):
-    """Point an alias at a network. The alias `default` is the network of clients that say hello from then on
-    and name none."""
+    """Point an alias at a network. The alias `default` applies to later clients that name no network."""
 
     alias: Annotated[Text256, "the further name"]
     network: Annotated[Text1024, "name, alias or content hash; empty removes the alias"]
@@ -265,7 +264,7 @@ class Aliased(Message):
 
 @dataclass(frozen=True, slots=True)
 class Reload(Message):
-    """Read a network's file again, and serve what is there now under the same name."""
+    """Reload a network's file and serve it under the same name."""
 
     network: Annotated[Text1024, "name, alias or content hash; empty for all networks"] = ""
 
@@ -292,13 +291,13 @@ class ClientsReply(Message):
 
 
 class Drain(Message):
-    """Take nothing new, finish what is queued, then exit."""
+    """Reject new requests, finish the queue, then exit."""
 
     __slots__ = ()
 
 
 class Drained(Message):
-    """Answer to drain, when nothing is queued or running any more."""
+    """Answer to drain, once nothing is queued or running."""
 
     __slots__ = ()
 
@@ -315,7 +314,7 @@ class Error(Message):
 Request: TypeAlias = (
     Hello | Evaluate | Cancel | Ping | Status | Load | Unload | Alias | Reload | Clients | Drain
 )
-"""What a client sends."""
+"""Messages that a client sends."""
 
 Reply: TypeAlias = (
     Welcome
@@ -331,7 +330,7 @@ Reply: TypeAlias = (
     | Drained
     | Error
 )
-"""What an evaluator sends."""
+"""Messages that an evaluator sends."""
 
 
 def _by_type(messages: Any) -> dict[str, type[Any]]:
@@ -339,10 +338,10 @@ def _by_type(messages: Any) -> dict[str, type[Any]]:
 
 
 REQUESTS = _by_type(Request)
-"""By the `type` of the first frame, which is the class's name in lower case."""
+"""By the `type` of the first frame: the class's name in snake case."""
 
 REPLIES = _by_type(Reply)
-"""As REQUESTS."""
+"""Like REQUESTS."""
 
 TYPES = {message: name for name, message in {**REQUESTS, **REPLIES}.items()}
 """The `type` of each message."""

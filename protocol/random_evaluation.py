@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pseudo-random evaluations from a hash of the position: always the same, as fast as a network of no cost.
+"""Deterministic pseudo-random evaluations from a hash of the position: a network without cost.
 
-The evaluator's backend `random` answers so, and the test vectors and the conformance script do. The engine's
-core has a twin that gives bit-identical float32, so this is a specification. Integers are uint64 and wrap;
-G = 0x9E3779B97F4A7C15.
+Used by the evaluator's backend `random`, the test vectors and the conformance script. The engine's core has a
+second implementation with bit-identical float32, so this is a specification. Integers are uint64 and wrap; G
+= 0x9E3779B97F4A7C15.
 
     mix(x):        x ^= x >> 30;  x *= 0xBF58476D1CE4E5B9;
                    x ^= x >> 27;  x *= 0x94D049BB133111EB;
@@ -36,7 +36,7 @@ U64Array = NDArray[np.uint64]
 
 
 def mix(x: U64Array) -> U64Array:
-    """Scramble x in place, and return it."""
+    """Mix the bits of x in place and return it."""
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
     x ^= x >> np.uint64(27)
@@ -46,7 +46,7 @@ def mix(x: U64Array) -> U64Array:
 
 
 def uniform(x: U64Array) -> NDArray[np.float32]:
-    """The top 24 bits as float32 in [0, 1), exact."""
+    """Return the top 24 bits as float32 in [0, 1), exact."""
     # Through int32: numpy converts it to float32 with vector instructions, uint64 one element at a time.
     return (x >> np.uint64(40)).astype(np.int32).astype(np.float32) * np.float32(2.0**-24)
 
@@ -56,7 +56,7 @@ _MOVE_KEYS = (np.arange(1858, dtype=np.uint64) + np.uint64(_FIRST_MOVE)) * _GOLD
 
 
 def random_evaluation(batch: PositionBatch) -> EvaluationBatch:
-    """What the specification says of each position."""
+    """Return the evaluations that the specification gives."""
     positions = batch.positions
     rule50 = np.ascontiguousarray(positions["rule50"]).view(np.uint32).astype(np.uint64)
     hashes = mix(rule50 * _RULE50 + positions["planes"] @ _PLANE_KEYS)

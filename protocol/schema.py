@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The JSON Schema of all messages' first frames, as JSON sees a msgpack map.
+"""The JSON Schema of all messages' first frames, with each msgpack map as a JSON object.
 
-`#/$defs/request` is what a client sends, `#/$defs/reply` what an evaluator answers. Arrays travel in further
-frames, which the schema does not describe. Unknown fields are allowed, since later versions add some.
+`#/$defs/request` covers the client's messages, `#/$defs/reply` the evaluator's. Arrays are in further frames,
+which the schema does not describe. Unknown fields are allowed, because later versions add some.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocol.messages import PROTOCOL_VERSION, REPLIES, REQUESTS, NetworkInfo, 
 
 
 def _object(fields: Iterable[Field], head: Schema) -> Schema:
-    """Return the schema of a map with some fields. head: schemas of others, which are required."""
+    """Return the schema of a map with these fields. head: schemas of further, required fields."""
     properties, required = {**head}, [*head]
     for field in fields:
         # An optional field may also be nil, which means the same as if it were missing.

@@ -64,12 +64,12 @@ class Drawing:
         self._parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}"/>')
 
     def svg(self) -> str:
-        """Return the file's text."""
+        """Return the SVG file's text."""
         return "\n".join([*self._parts, "</svg>"]) + "\n"
 
 
 def processes() -> str:
-    """The two processes and their clients."""
+    """Draw the two processes and their clients."""
     d = Drawing(760, 300, "The engine and the evaluator")
     d.box(20, 30, 130, 50, "Chess GUI\nor bot")
     d.box(20, 110, 130, 50, "Python\nprogram")
@@ -97,7 +97,7 @@ def processes() -> str:
 
 
 def batch() -> str:
-    """The life of a batch, from the search and back."""
+    """Draw the path of a batch from the search and back."""
     d = Drawing(760, 210, "The life of a batch")
     steps = (
         ("Select\nleaves of the\nsearch tree", BLUE),
@@ -123,7 +123,7 @@ def batch() -> str:
 
 
 def tree() -> str:
-    """The records of the search tree, as engine/core/tree/node.h declares them."""
+    """Draw the records of the search tree, as declared in engine/core/tree/node.h."""
     d = Drawing(760, 256, "Memory of the search tree")
     fields = (
         (8, "W - L sum"),
@@ -155,7 +155,7 @@ def tree() -> str:
 
 
 def knee() -> str:
-    """A latency curve and its knee: lc0's BT4 on an H200 (evaluator/scheduling/simulation.py)."""
+    """Draw a latency curve and its knee: lc0's BT4 on an H200 (evaluator/scheduling/simulation.py)."""
     from evaluator.scheduling.simulation import CURVES
 
     curve = CURVES["h200-bt4"]

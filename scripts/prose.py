@@ -39,20 +39,20 @@ WRONG = (
 """Phrases that are wrong in any context. STYLE: name the actor and use the field's verb."""
 
 MOST_WORDS = 30
-"""In a sentence."""
+"""Maximum words in a sentence of a document."""
 
 SOURCES = ("*.py", "*.pyi", "*.cc", "*.h", "*.hip", "*.toml", "*.md", "*.js", "*.html", "*.yml", "*.json")
 EXCLUDED = ("scripts/prose.py", "docs/lab/", "benchmarks/RESULTS.md", "tests/")
-"""Lab notes keep the words of their date."""
+"""Lab notes keep the words of their time."""
 
 
 ALWAYS = ("|", "#", ">", "```", "<!--", "![", ":::")
 NOT_PROSE = ("[",)
-"""Beginnings of lines that are no sentence, the second only outside a paragraph."""
+"""Starts of lines that are not prose, the second only outside a paragraph."""
 
 
 def tracked(*patterns: str) -> list[Path]:
-    """Return the files of the repository that match one of some patterns."""
+    """Return the repository's files that match one of the patterns."""
     names = subprocess.run(
         ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
@@ -60,7 +60,7 @@ def tracked(*patterns: str) -> list[Path]:
 
 
 def phrases(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and phrase of what a file has of WRONG. A phrase may continue on the next line."""
+    """Yield line and phrase of each match of WRONG in a file. A phrase may continue on the next line."""
     text = path.read_text("utf-8")
     # Comment signs at the beginning of a line do not separate words.
     flat = re.sub(r"\n[ \t]*(?://|#|\*)?[ \t]*", lambda match: " " * len(match[0]), text)
@@ -71,7 +71,7 @@ def phrases(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def sentences(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and text of the sentences of a document, without tables, code, quotations and headings."""
+    """Yield line and text of a document's sentences, without tables, code, quotations and headings."""
     block: list[str] = []
     began, fenced = 1, False
     for number, line in enumerate([*path.read_text("utf-8").splitlines(), ""], 1):
@@ -101,12 +101,12 @@ def split(line: int, block: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def words_of(text: str) -> int:
-    """Return how many words a text has."""
+    """Return the number of words in a text."""
     return len(re.findall(r"[\w'%/.,-]*\w[\w'%/.,-]*", text))
 
 
 def main() -> int:
-    """Check or count."""
+    """Check or count, and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -19,7 +19,7 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "prot
 
 
 def row(field: Field, default: object) -> str:
-    """Return the row of a field. default: what it is if it is missing; empty values are left out."""
+    """Return the row of a field. default: its value if missing; empty values are omitted."""
     name = f"`{field.name}`" + (" (optional)" if field.optional else "")
     default = f" (default: {default})" if field.optional and default else ""
     return f"| {name} | {re.sub('^an? ', '', field.kind.words)} | {field.meaning}{default} |"
@@ -34,7 +34,7 @@ def table(name: str) -> str:
 
 
 def filled(text: str) -> str:
-    """Return the document with its tables as the messages declare them."""
+    """Return the document with tables generated from the messages."""
     marked = r"^(<!-- fields: (\w+) -->\n\n)(?:\|.*\n)*"
     return re.sub(marked, lambda match: f"{match[1]}{table(match[2])}\n", text, flags=re.MULTILINE)
 

@@ -3,7 +3,7 @@
 
     python scripts/protocol_vectors.py > protocol/vectors.json
 
-The bytes and the indices are the engine's, the answers those of the evaluator's backend `random`.
+The engine produces bytes and indices; the evaluator's backend `random` produces the evaluations.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ POSITIONS: tuple[tuple[str, str, str, tuple[int, ...]], ...] = (
     ("Chess960: king takes rook", "1r2k1r1/pppppppp/8/8/8/8/PPPPPPPP/1R2K1R1 w GBgb - 0 1", "", (1, 2, 3)),
     ("mate: no moves", "startpos", "f2f3 e7e5 g2g4 d8h4", (1,)),
 )
-"""What it shows, FEN, moves, input formats."""
+"""Description, FEN, moves, input formats."""
 
 
 def vector(shows: str, fen: str, moves: str, input_format: int) -> dict[str, Any]:
-    """One entry of the file."""
+    """Return one entry of the file."""
     chess960 = shows.startswith("Chess960")
     game = Game(None if fen == "startpos" else fen, chess960)
     for move in moves.split():
@@ -68,7 +68,7 @@ def vector(shows: str, fen: str, moves: str, input_format: int) -> dict[str, Any
         "record": batch.positions.tobytes().hex(),
         "legal_moves": game.legal_moves(),
         "policy_indices": batch.moves.tolist(),
-        # The shortest texts that are these float32 and no others.
+        # The shortest texts that identify these float32.
         "logits": [float(str(logit)) for logit in answer.logits],
         "wdl": [float(str(share)) for share in answer.wdl[0]],
         "moves_left": float(str(answer.moves_left[0])),
@@ -76,7 +76,7 @@ def vector(shows: str, fen: str, moves: str, input_format: int) -> dict[str, Any
 
 
 def document() -> str:
-    """The whole file."""
+    """Return the whole file."""
     vectors = [
         vector(shows, fen, moves, input_format)
         for shows, fen, moves, formats in POSITIONS

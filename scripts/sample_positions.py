@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the real positions that backends are calibrated and checked with, in every input format of lc0.
+"""Write the real positions for calibrating and checking backends, in every input format of lc0.
 
     python scripts/sample_positions.py SHARD... > evaluator/backends/sample.npz
 
-The shards are files of `python -m training label` or `import`; from each come equally many positions, drawn
-at random from games and from beside them.
+The shards are files of `python -m training label` or `import`. Each contributes equally many random
+positions, both along games and from branches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from training.data.replay import games_at
 
 
 def sampled(shards: list[Path], seed: int) -> list[Game]:
-    """So many games, each at a position with a choice of moves, in random order."""
+    """Return POSITIONS games in random order, each at a position with several legal moves."""
     choice = random.Random(seed)
     games: list[Game] = []
     for place, path in enumerate(shards):

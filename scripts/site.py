@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hooks of mkdocs.yml: pages that are made when the site is built, and links that leave docs/.
+"""Hooks of mkdocs.yml: generated parts of pages, and links that leave docs/.
 
-The site replaces a line `<!-- generated: WHAT -->` of a page by what WHAT names in GENERATED. A link to a
-file outside docs/ becomes a link to its page (PAGES), or its text alone if it has none.
+A line `<!-- generated: WHAT -->` of a page is replaced by the result of GENERATED[WHAT]. A link to a file
+outside docs/ becomes a link to its page (PAGES) or, without one, plain text.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAGES = {
 """Files outside docs/ and their pages."""
 
 CONFIGURATION = "reference/configuration.md"
-"""The page of all files of configs/."""
+"""The page with all files of configs/."""
 
 PROGRAMS = {
     "wavefront": "engine.cli",
@@ -52,7 +52,7 @@ PROGRAMS = {
 
 
 def help_of(program: str, arguments: list[str]) -> str:
-    """Return what a program prints for `--help`, 80 columns wide."""
+    """Return a program's output for `--help`, 80 columns wide."""
     os.environ["COLUMNS"] = "80"
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
@@ -70,7 +70,7 @@ def command_lines(program: str) -> str:
 
 
 def configuration() -> str:
-    """Return every configuration file of configs/, each under its name."""
+    """Return all files of configs/, each below its name."""
     files = sorted((ROOT / "configs").glob("*.toml"))
     return "\n\n".join(f"## {file.name}\n\n{fenced(file.read_text('utf-8'), 'toml')}" for file in files)
 
@@ -87,7 +87,7 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages whose source lies outside docs/."""
+    """Add pages whose source is outside docs/."""
     from mkdocs.structure.files import File
 
     for source, page in PAGES.items():
@@ -97,7 +97,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Fill in generated parts and lead links to pages of the site."""
+    """Insert generated parts, and redirect links to pages of the site."""
     markdown = re.sub(r"<!-- generated: (.+?) -->", lambda match: GENERATED[match[1]](), markdown)
     own = page.file.src_uri
     source = next(

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Installed as `wavefront`, `wavefront-evaluator` and `wavefront-training`: starts the program of that name.
 #
-# A GUI hands its environment down. The dynamic linker and the interpreter read it before any code of ours runs.
-# So the variables are removed here that stop an interpreter or change what it prints, and the folders of an AppImage.
+# A child of a GUI inherits its environment, which the dynamic linker and the interpreter read before our code runs.
+# So remove variables that break an interpreter or change its output, and the folders of an AppImage.
 
 unset PYTHONHOME PYTHONPLATLIBDIR PYTHONEXECUTABLE PYTHONINSPECT PYTHONWARNINGS PYTHONIOENCODING PYTHONUTF8 \
   PYTHONHASHSEED PYTHONMALLOC PYTHONTRACEMALLOC PYTHONINTMAXSTRDIGITS PYTHONOPTIMIZE PYTHONCASEOK \
   PYTHON_GIL PYTHON_CPU_COUNT PYTHON_CONTEXT_AWARE_WARNINGS PYTHON_THREAD_INHERIT_CONTEXT
 
-# Sets $kept to the folders of a path that do not belong to an AppImage.
+# Sets $kept to a path's folders outside an AppImage.
 without_appimage() {
   kept=
   set -f
@@ -44,7 +44,7 @@ while [ -L "$script" ]; do
 done
 case $script in */*) bin=${script%/*} ;; *) bin=. ;; esac
 
-# The Python whose packages hold this program: in the same folder, or for `pip install --user` on the path.
+# The Python with this program's packages: in the same folder or, for `pip install --user`, on the path.
 python=python3
 for found in "$bin"/../lib*/python3.*/*-packages/wavefront_chess-*.dist-info; do
   [ -d "$found" ] || continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training` is the same as the console script `wavefront-training`."""
+"""`python -m training`: the same as the console script `wavefront-training`."""
 
 from training.cli import console
 

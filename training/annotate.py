@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A network's policy and W D L, from the evaluator into shards. A shard is rewritten when all of it is there,
-so that a run that is killed loses one shard's work at most."""
+"""Adds a network's policy and WDL, from the evaluator, to shards.
+
+Each shard is rewritten once it is complete, so a killed run loses at most one shard's work."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from training.evaluation import EncodedRows, Evaluation
 
 @dataclass(slots=True)
 class Annotated:
-    """What was done. network: its SHA-256. passed_over: shards that had its annotations. broken: file -> what
-    is wrong."""
+    """Summary of a run. network: its SHA-256. passed_over: shards that already had its annotations.
+    broken: file -> error."""
 
     network: str = ""
     shards: int = 0
@@ -47,8 +48,8 @@ def annotate(
 ) -> Annotated:
     """Annotate shards with the network of the options.
 
-    note: takes messages, among them each broken shard, which is left as it is. step: called with the number
-    of positions evaluated since it was last called. Raises TrainingError.
+    note: receives messages, among them each broken shard, which stays unchanged. step: called with the number
+    of newly evaluated positions. Raises TrainingError.
     """
     done = Annotated()
     with Evaluation(options, note) as evaluation, ThreadPoolExecutor(1) as reader:
@@ -58,7 +59,7 @@ def annotate(
             raise TrainingError("this backend evaluates no network: positions cannot be annotated with it")
         wanted = [path for path in paths if not _annotated_by(path, network.content_hash)]
         done.passed_over = len(paths) - len(wanted)
-        # The next shard is played through while the evaluator is at this one.
+        # Replay the next shard while the evaluator works on this one.
         coming = [reader.submit(_encoded, path, network.input_format) for path in wanted[:1]]
         for number, path in enumerate(wanted, 1):
             ready = coming.pop().result()
@@ -87,11 +88,11 @@ def _annotated_by(path: Path, network: str) -> bool:
     try:
         return bool(read_header(path).get("annotated_by") == network)
     except (ShardError, OSError):
-        return False  # reading it says what is wrong
+        return False  # reading the shard reports the error
 
 
 def _encoded(path: Path, input_format: int) -> tuple[Shard, EncodedRows] | Exception:
-    """A shard ready to be evaluated, or what is wrong with it."""
+    """Return a shard with its encoded positions, or the error."""
     try:
         shard = read_shard(path)
         return shard, EncodedRows(*encoded_positions(shard, input_format))

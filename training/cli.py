@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line of training: a command is one of `training/commands/`, imported when it is used."""
+"""Command line of training. Each command is a module of `training/commands/`, imported on use."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ COMMANDS = (
 
 
 def console() -> NoReturn:
-    """The console script `wavefront-training`."""
+    """Run the console script `wavefront-training`."""
     processes.console(main)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status: 0, 1 for a failure, 2 for wrong usage."""
+    """Run a command and return the exit status: 0, 1 for a failure, 2 for wrong usage."""
     import argparse
 
     from protocol.host.commands import add_commands, parse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a training run, one table of TOML a class. configs/train-gpu.toml shows every key."""
+"""Settings of a training run: one class per TOML table. configs/train-gpu.toml shows every key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTIVATIONS = ("mish", "relu", "swish", "relu_squared", "selu")
 
 @dataclass(frozen=True, slots=True)
 class DataSettings:
-    """Which positions are trained on."""
+    """Selection of training positions."""
 
     main: tuple[str, ...] = setting((), "folders and files of shards", low=1)
     early: tuple[str, ...] = setting(
@@ -57,7 +57,7 @@ class DataSettings:
 
 @dataclass(frozen=True, slots=True)
 class TargetSettings:
-    """What the heads are to say; training/targets.py has the formulas."""
+    """Targets of the heads; training/targets.py has the formulas."""
 
     prior: str = setting(
         "wavefront-gpu",
@@ -111,7 +111,7 @@ class TargetSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """The network's shape, where it does not begin as a copy."""
+    """Shape of a network that does not start as a copy."""
 
     start: str = setting(
         "",
@@ -143,7 +143,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class LossSettings:
-    """Weights of the losses. The heads after moves_left exist in training only."""
+    """Weights of the losses. The heads after moves_left exist only in training."""
 
     policy: float = setting(1.0, "weight of the policy: cross entropy over the legal moves", high=100)
     value: float = setting(1.2, "weight of WDL: cross entropy", high=100)
@@ -192,8 +192,7 @@ class OptimiserSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleSettings:
-    """How long, and how fast. The learning rate rises, is constant, and falls to nothing in a straight
-    line."""
+    """Length of the run and its learning rate, which rises, stays constant, and falls linearly to zero."""
 
     minutes: float = setting(0.0, "length of the run in minutes of training; 0: use positions", high=1e7)
     positions: int = setting(
@@ -210,7 +209,7 @@ class ScheduleSettings:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Where and how it is computed. Nothing here changes what is learnt but the seed and the precision."""
+    """Devices and processes. Only seed and precision change the result."""
 
     device: str = setting(
         "auto", "device to train on; cuda includes AMD GPUs", choices=("auto", "cpu", "cuda")
@@ -237,7 +236,7 @@ class RunSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
-    """A training run. output: the folder for checkpoint, metrics and network."""
+    """A training run. output: folder for checkpoint, metrics and network."""
 
     output: str = setting("runs/network", "folder of the run")
     data: DataSettings = field(default_factory=DataSettings)
@@ -249,9 +248,9 @@ class TrainConfig:
     run: RunSettings = field(default_factory=RunSettings)
 
     def identity(self) -> dict[str, Any]:
-        """All that the result depends on, as JSON data: a checkpoint of other settings is not resumed.
+        """Return the settings that determine the result, as JSON data. Only equal ones can be resumed.
 
-        The run's length may change: a run of constant rate may go on for longer. So may its looks for shards.
+        The run's length and its interval of checking for shards may change.
         """
         data = {part.name: asdict(getattr(self, part.name)) for part in fields(self) if part.name != "output"}
         data["run"] = {name: data["run"][name] for name in ("seed", "precision")}
@@ -262,7 +261,7 @@ class TrainConfig:
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """What the loop does. configs/loop.toml shows every key."""
+    """Settings of the loop. configs/loop.toml shows every key."""
 
     start: str = setting("wavefront-cpu", "network to start with: a file, wavefront-cpu or wavefront-gpu")
     output: str = setting(
@@ -296,16 +295,15 @@ PARTS: dict[str, type[Any]] = {
 
 
 def with_defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity of an earlier version, with settings that it did not know at their defaults, which mean
-    what was done before there were any."""
+    """Return an earlier version's identity; newer settings get defaults, which keep old behaviour."""
     known = TrainConfig().identity()
     return {name: known[name] | part for name, part in identity.items()}
 
 
 def train_config(document: Mapping[str, Any], source: str) -> TrainConfig:
-    """The run that tables stand for. source: what messages call where they came from.
+    """Return the run that TOML tables describe. source: name of the file for messages.
 
-    Raises SettingsError, which names the key.
+    Raises SettingsError that names the key.
     """
     root = Table(source, document)
     parts = {name: root.part(name, kind) for name, kind in PARTS.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can go wrong in training, in words for who started it."""
+"""The error of training for the user."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from protocol.host.extras import install
 
 
 class TrainingError(RuntimeError):
-    """Training cannot begin or go on. The message says why, and what to do about it."""
+    """Training cannot start or continue. The message gives the reason and the remedy."""
 
 
 def require_torch() -> None:
-    """Raise TrainingError where PyTorch is not installed."""
+    """Raise TrainingError if PyTorch is not installed."""
     try:
         import torch  # noqa: F401
     except ImportError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the evaluator's network says of the positions of shards."""
+"""Evaluation of shard positions by the evaluator's network."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ LEAST_BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """Positions with their legal moves: those of row i are moves[start[i] : start[i + 1]], as policy
-    indices."""
+    """Positions and the policy indices of their legal moves: row i has moves[start[i] : start[i + 1]]."""
 
     positions: PackedPositions
     start: NDArray[np.int64]
@@ -43,7 +42,7 @@ class EncodedRows:
 
     @classmethod
     def concatenate(cls, parts: Sequence[EncodedRows]) -> EncodedRows:
-        """At least one, in order."""
+        """Join at least one part, in order."""
         names = ("boards", "masks", "repetitions", "rule50")
         packed = PackedPositions(
             *(np.concatenate([getattr(part.positions, name) for part in parts]) for name in names)
@@ -54,7 +53,7 @@ class EncodedRows:
         return cls(packed, np.concatenate([*starts, before[-1:]]).astype(np.int64), moves)
 
     def rows(self, index: NDArray[np.int64]) -> EncodedRows:
-        """Those of the given numbers."""
+        """Return the rows at these indices."""
         packed, counts = self.positions, np.diff(self.start)[index]
         start = np.concatenate([[0], np.cumsum(counts)])
         flat = np.repeat(self.start[index] - start[:-1], counts) + np.arange(start[-1])
@@ -64,7 +63,7 @@ class EncodedRows:
         return EncodedRows(chosen, start, self.moves[flat])
 
     def batches(self, size: int) -> Iterator[tuple[int, PositionBatch]]:
-        """In order, each with the number of its first row."""
+        """Yield batches in order, each with the index of its first row."""
         packed = self.positions
         for first in range(0, len(packed), size):
             rows = slice(first, min(first + size, len(packed)))
@@ -80,10 +79,10 @@ class EncodedRows:
 
 
 class Evaluation:
-    """A connection to the evaluator of some options, found or started; a context manager.
+    """A context manager that connects to the options' evaluator, or starts it.
 
-    note takes messages. Belongs to one thread. Methods raise TrainingError where there is no evaluator, it
-    refuses the positions, or it has another network than at first: no result may mix two.
+    note: receives messages. Used by one thread. Methods raise TrainingError without an evaluator, if it
+    rejects positions, or if its network changes: results must not mix two networks.
     """
 
     def __init__(self, options: Options, note: Callable[[str], None]) -> None:
@@ -105,14 +104,14 @@ class Evaluation:
 
     @property
     def network(self) -> NetworkInfo:
-        """The network. Waits for the evaluator."""
+        """Wait for the evaluator and return its network."""
         return self._connected().network
 
     def evaluate(
         self, rows: EncodedRows, step: Callable[[int], None] = lambda count: None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Logits [m] of all legal moves and W D L [rows, 3]. step: called with the number of positions
-        evaluated since it was last called."""
+        """Return logits [m] of all legal moves and WDL [rows, 3].
+        step: called with the number of newly evaluated positions."""
         client = self._connected()
         batches = rows.batches(min(client.max_batch, max(LEAST_BATCH, client.recommended_batch)))
         logits = np.zeros(len(rows.moves), np.float32)
@@ -139,7 +138,7 @@ class Evaluation:
         return logits, wdl
 
     def _send(self, batches: Iterator[tuple[int, PositionBatch]]) -> None:
-        """Keep some requests in flight."""
+        """Send batches up to REQUESTS_IN_FLIGHT."""
         self._connected()
         while len(self._requests.sent) < REQUESTS_IN_FLIGHT:
             if not self._unsent:
@@ -152,7 +151,7 @@ class Evaluation:
             self._unsent.popleft()
 
     def _connected(self) -> EvaluatorClient:
-        """The evaluator, waiting for it as long as there is hope."""
+        """Return the evaluator's client; wait while a connection is possible."""
         try:
             while (client := self._requests.connect()) is None:
                 self._link.wait(1.0)

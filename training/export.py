@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A trained network as an lc0 file, and the proof that the file says what was trained."""
+"""Exports a trained network as an lc0 file and compares it with the reference."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from training.errors import TrainingError
 from training.model.network import AttentionNetwork, policy_source
 
 LOGITS_LIMIT = 1e-4
-"""How far a float32 pass in PyTorch may be from the reference, before weights are encoded."""
+"""Maximum deviation of PyTorch's float32 logits from the reference, before weights are encoded."""
 
 POSITIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A written network. logits: the largest difference between PyTorch and the reference, before encoding.
-    encoding: the largest difference that the file's 16-bit weights make."""
+    """A written network. logits: maximum difference between PyTorch and the reference, before encoding.
+    encoding: maximum difference caused by the file's 16-bit weights."""
 
     path: Path
     bytes: int
@@ -46,13 +46,13 @@ class Exported:
 def export_network(
     network: AttentionNetwork, path: Path, *, policy_temperature: float = 1.0, license: str = ""
 ) -> Exported:
-    """Write a network in lc0's format and check it.
+    """Write a network in lc0's format and verify it.
 
-    policy_temperature: the temperature of the search (PolicyTemperature) at which its priors are to be what
-    the network was trained to say; all policy logits are multiplied by it. license: what the file says of its
-    own. Raises TrainingError if the reference does not compute what PyTorch does.
+    policy_temperature: all policy logits are multiplied by it, so that a search with this PolicyTemperature
+    has the trained priors. license: licence text for the file.
+    Raises TrainingError if the reference's results differ from PyTorch's.
     """
-    network.quantise(False)  # an int8 pass does its own rounding
+    network.quantise(False)  # an int8 pass rounds by itself
     spec = network.spec(policy_scale=policy_temperature)
     off = compared(network, spec, policy_temperature)
     try:
@@ -66,7 +66,7 @@ def export_network(
 
 
 def int8_told(path: Path) -> str:
-    """What an int8 pass on the processor makes of a network file, in words."""
+    """Return in words how an int8 pass on the CPU changes a network's results."""
     from evaluator.backends.base import BackendError
     from evaluator.backends.onnx.backend import OnnxBackend
 
@@ -80,19 +80,19 @@ def int8_told(path: Path) -> str:
 
 
 def probe_planes() -> NDArray[np.float32]:
-    """[64, 112, 64] made-up input planes."""
+    """Return artificial input planes [64, 112, 64]."""
     return expand_planes(probe_batch(POSITIONS, seed=7).positions).astype(np.float32)
 
 
 @torch.no_grad()
 def compared(network: AttentionNetwork, spec: NetworkSpec, scale: float = 1.0) -> float:
-    """The largest difference of a policy logit between PyTorch, times scale, and the reference on `spec`.
+    """Return the maximum difference of policy logits between PyTorch, times `scale`, and the reference.
 
-    Raises TrainingError if it is beyond what rounding makes.
+    Raises TrainingError if it exceeds rounding errors.
     """
     planes = probe_planes()
     device = next(network.parameters()).device
-    # In full float32: TF32 would be off by more than the limit.
+    # In full float32: TF32 would exceed the limit.
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     tokens = torch.from_numpy(np.ascontiguousarray(planes.transpose(0, 2, 1))).to(device)

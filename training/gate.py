@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gate: a network takes another's place only if a match's SPRT says that it is stronger."""
+"""The gate: a network replaces another only if a match's SPRT accepts it as stronger."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ VERDICT = "gate.json"
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A match between two networks. against: a file, or a shipped network's name. sprt: as `wavefront match
-    --sprt` has it. folder: where the match is kept, so that the same gate goes on with it. match_arguments:
-    further ones."""
+    """A match between two networks. against: a file, or a shipped network's name. sprt: as for `wavefront
+    match --sprt`. folder: of the match, which the same gate resumes. match_arguments: further arguments."""
 
     network: Path
     against: str
@@ -33,16 +32,16 @@ class Promotion:
     match_arguments: tuple[str, ...] = ()
 
     def play(self) -> dict[str, Any]:
-        """Play the match, or what is left of it, and write the verdict.
+        """Play or resume the match, write the verdict and return it.
 
-        Returns the verdict: network, against, accepted, decision (H0, H1 or null), elo and the summary.
+        It has network, against, accepted, decision (H0, H1 or null), elo and the match's summary.
         Raises KeyboardInterrupt if the match was interrupted, and TrainingError if it failed.
         """
         for path in (self.network, network_file(self.against)):
             if not path.exists():
                 raise TrainingError(f"{path}: no network there")
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Progress goes to standard error, which the match has from this process.
+        # Progress is printed to the inherited standard error.
         status, output = run_step("engine", self._arguments())
         if status in (INTERRUPTED, -signal.SIGTERM):
             raise KeyboardInterrupt
@@ -64,7 +63,7 @@ class Promotion:
 
 
 def verdict_of(network: Path, against: str, summary: dict[str, Any]) -> dict[str, Any]:
-    """What a match's summary says about the network that was its first player."""
+    """Return the verdict of a match's summary about its first player."""
     decision = summary["sprt"]["decision"]
     return {
         "network": str(network),

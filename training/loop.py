@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loop: self-play, import, training, gate, promotion, and again with the network that is best then.
+"""The loop of generations: self-play, import, training, gate, promotion, each from the best network so far.
 
-A step counts when the journal says so. Each is a command of its own that goes on where it was, so that a loop
-that is killed is resumed by the same command, and loses at most what its step can lose.
+The journal records finished steps. Each step is a command that resumes its own work. The same command thus
+resumes a killed loop, which loses at most what its step loses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GATE_REFUSES = 3
 
 
 def loop_settings(document: Mapping[str, Any], source: str) -> LoopSettings:
-    """The settings that a file's keys stand for. Raises SettingsError, which names the key."""
+    """Return the settings of a file. Raises SettingsError that names the key."""
     root = Table(source, document)
     settings = LoopSettings(**root.settings(LoopSettings))
     root.end()
@@ -40,7 +40,7 @@ def loop_settings(document: Mapping[str, Any], source: str) -> LoopSettings:
 
 
 class Loop:
-    """A loop's folder, open. note: told of each step."""
+    """An open loop folder. note: called with each step."""
 
     def __init__(self, settings: LoopSettings, note: Callable[[str], None]) -> None:
         """Raises TrainingError."""
@@ -59,9 +59,9 @@ class Loop:
         self._generation = max((generation for generation, _ in self._done), default=1)
 
     def run(self) -> None:
-        """Make generations until there are as many as wanted.
+        """Run the configured number of generations.
 
-        Raises TrainingError for a step that failed, KeyboardInterrupt for one that was interrupted.
+        Raises TrainingError if a step fails, KeyboardInterrupt if it was interrupted.
         """
         with self._journal:
             self._begin()
@@ -83,7 +83,7 @@ class Loop:
 
     @property
     def _place(self) -> Path:
-        """The generation's folder."""
+        """Folder of the generation."""
         return self.folder / f"generation-{self._generation:04d}"
 
     def _take(self, step: str) -> None:
@@ -136,7 +136,7 @@ class Loop:
 
 
 def _run(program: str, arguments: list[str], step: str) -> None:
-    # Standard output belongs to who started the loop.
+    # Standard output is reserved for the loop's caller.
     status, _ = run_step(program, arguments, output=sys.stderr)
     if status in (INTERRUPTED, -signal.SIGTERM):
         raise KeyboardInterrupt
@@ -145,7 +145,7 @@ def _run(program: str, arguments: list[str], step: str) -> None:
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Copy a file so that a reader of `target` sees the old or the new one."""
+    """Copy a file atomically: a reader of `target` sees the old or the new one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f"{target.name}.part")
     shutil.copyfile(source, unfinished)

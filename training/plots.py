@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pictures of runs: how losses, moves found and speed went with the positions seen."""
+"""Plots of runs: losses, best moves found and speed over positions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PANELS = (
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The metrics of a run. A line that a killed run left unfinished is ignored. Raises TrainingError."""
+    """Return the metrics of a run, without an incomplete last line. Raises TrainingError."""
     path = run / METRICS
     try:
         lines = path.read_text("utf-8").splitlines()
@@ -43,7 +43,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def plot_runs(runs: Sequence[Path], output: Path) -> None:
-    """Draw the runs beside each other: figures of the steps thin, of the games held out thick.
+    """Plot several runs: thin lines for training steps, thick ones for held-out games.
 
     Raises TrainingError.
     """
@@ -69,7 +69,7 @@ def plot_runs(runs: Sequence[Path], output: Path) -> None:
 
 
 def figure_of(width: float, height: float) -> Figure:
-    """An empty picture, in inches. Raises TrainingError."""
+    """Return an empty figure of this size in inches. Raises TrainingError."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -78,7 +78,7 @@ def figure_of(width: float, height: float) -> Figure:
 
 
 def save_figure(figure: Figure, output: Path) -> None:
-    """Write a picture, in the format that its name ends in. Raises TrainingError."""
+    """Write a figure in the format of the file's suffix. Raises TrainingError."""
     try:
         figure.savefig(output)
     except (OSError, ValueError) as error:

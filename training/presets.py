@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Settings for networks worth training, and as commented TOML; configs/train-*.toml are made of this."""
+"""Presets of training, and settings as commented TOML, from which configs/train-*.toml are generated."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
         ),
     ),
 }
-"""By name: what it is, and its settings."""
+"""Heading and settings by name."""
 
 
 def config_text(config: TrainConfig, heading: str) -> str:
-    """A TOML file that shows every setting with what it means and takes."""
+    """Return a TOML file with every setting, its meaning and its range."""
     lines = [f"# {heading}", "# Use: `wavefront-training train FILE`. `--set` overrides the file."]
     lines += _lines(config, settings_of(TrainConfig))
     for name, kind in PARTS.items():
@@ -78,7 +78,7 @@ def config_text(config: TrainConfig, heading: str) -> str:
 
 
 def loop_text() -> str:
-    """configs/loop.toml."""
+    """Return configs/loop.toml."""
     heading = [
         "# Repeats self-play, training and gate. Use:",
         "# `wavefront-training loop FILE`.",

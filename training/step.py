@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs a program in a process of its own, which ends in order when the process that started it is gone.
+"""Runs a program in a child process that stops cleanly when its parent is gone.
 
     python -P -m wavefront_launcher training.step PROGRAM [ARGUMENT …]
 
-Standard input is a pipe whose other end that process holds: its end of file is the sign. The program gets
-SIGTERM then, at which matches, self-play and training write down what they have.
+Standard input is a pipe from the parent. At its end of file the program gets SIGTERM, on which matches,
+self-play and training save their state.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from wavefront_launcher import start
 
 
 def run_step(program: str, arguments: Sequence[str], *, output: IO[str] | None = None) -> tuple[int, str]:
-    """Run a program to its end. SIGTERM is passed on to it, and it ends with this process, however that ends.
+    """Run a program and return its exit status and kept output. SIGTERM is forwarded to it.
 
-    program: as `wavefront_launcher.start` takes it. output: where its standard output goes; None keeps it.
-    Returns the exit status and the output kept.
+    The program ends with this process, however that ends.
+    program: as in `wavefront_launcher.start`. output: destination of its standard output; None keeps it.
     """
     command = child_command("training.step", program, *arguments)
     target = subprocess.PIPE if output is None else output
@@ -45,7 +45,7 @@ def _end_with_starter() -> None:
 
 
 def main() -> None:
-    """Run what the command line names."""
+    """Run the program that the command line names."""
     threading.Thread(target=_end_with_starter, daemon=True).start()
     del sys.argv[0]
     start(sys.argv[0])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the heads are to say, every formula in one place.
+"""Training targets of the heads, with all formulas.
 
-Value targets are made once, by numpy; policy targets again whenever the prior changes, on the device. cp are
-centipawns and W D L probabilities, always for the side to move. n is a number of positions.
+Value targets are computed once, by numpy; policy targets after every change of the prior, on the device. cp
+are centipawns and WDL are probabilities, always for the side to move. n is a number of positions.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 
 MATE_CP = 31_000
-"""Scores beyond it tell of a mate: mate in k is 32000 - k."""
+"""Scores beyond it are mates: mate in k is 32000 - k."""
 
 CERTAIN = 2000.0
-"""Centipawns that a mate counts as where scores are compared."""
+"""Value of a mate in centipawns when scores are compared."""
 
 NEXT_PLIES = 8
-"""How far means over the labels of later plies reach."""
+"""Number of later plies in means over labels."""
 
 
 # --- value --------------------------------------------------------------------------------------------------
 
 
 def stockfish_wdl(cp: NDArray[np.int16], ply: NDArray[np.int64]) -> Floats:
-    """[n, 3] Stockfish 15.1's own model of its games (its uci.cpp, win_rate_model).
+    """Return WDL [n, 3] of Stockfish 15.1's model of its own games (its uci.cpp, win_rate_model).
 
     W = 1 / (1 + exp((a - v) / b)) with a and b cubic in m = min(240, ply) / 64, and v the score in its inner
     units, 361 to a pawn; L likewise of -v.
@@ -46,14 +46,14 @@ def stockfish_wdl(cp: NDArray[np.int16], ply: NDArray[np.int64]) -> Floats:
 
 
 def wide_wdl(cp: NDArray[np.int16]) -> Floats:
-    """[n, 3] logistic curves W = s((cp - 130) / 110), L = s((-cp - 130) / 110): unlike the above they still
-    tell 300 centipawns from 600, which a search between weaker players wants to know."""
+    """Return WDL [n, 3] of logistic curves W = s((cp - 130) / 110), L = s((-cp - 130) / 110).
+    Unlike the model above they distinguish 300 from 600 centipawns, as weaker players need."""
     score = np.clip(cp.astype(np.float64), -2000.0, 2000.0)
     return _w_and_l(1 / (1 + np.exp((130 - score) / 110)), 1 / (1 + np.exp((130 + score) / 110)))
 
 
 def label_wdl(cp: NDArray[np.int16], ply: NDArray[np.int64], settings: TargetSettings) -> Floats:
-    """[n, 3] of an engine's score: both curves mixed; a mate is certain."""
+    """Return WDL [n, 3] of an engine's score: a mixture of both curves; a mate is certain."""
     share = settings.sharp_share
     wdl = share * stockfish_wdl(cp, ply) + (1 - share) * wide_wdl(cp)
     wdl[cp > MATE_CP] = (1, 0, 0)
@@ -62,7 +62,7 @@ def label_wdl(cp: NDArray[np.int16], ply: NDArray[np.int64], settings: TargetSet
 
 
 def result_wdl(results: NDArray[np.uint8], black: NDArray[np.bool_]) -> Floats:
-    """[n, 3] of game results 1 White won, 0 Black won, 2 draw. NaN where the result is unknown (3)."""
+    """Return WDL [n, 3] of game results 1 White won, 0 Black won, 2 draw; NaN for 3, unknown."""
     wdl = np.full((len(results), 3), np.nan, np.float32)
     wdl[results == 2] = (0, 1, 0)
     won = results < 2
@@ -73,19 +73,19 @@ def result_wdl(results: NDArray[np.uint8], black: NDArray[np.bool_]) -> Floats:
 
 
 def q_d_wdl(q: Floats, d: Floats) -> Floats:
-    """[n, 3] of q = W - L and d."""
+    """Return WDL [n, 3] of q = W - L and d."""
     d = np.clip(d, 0, 1)
     q = np.clip(q, d - 1, 1 - d)
     return np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], axis=1).astype(np.float32)
 
 
 def mean_of_next(wdl: Floats, game: NDArray[np.int64], decay: float, *, own: bool) -> Floats:
-    """[n, 3] weighted mean of a position's W D L and those of the next NEXT_PLIES of its game, weights
-    decay^k.
+    """Return the mean WDL [n, 3] of each position and the next NEXT_PLIES of its game, with weights decay^k.
 
-    The TD(lambda) return over labels instead of values (Sutton and Barto, 12.1), truncated and normalised; as
-    KataGo's short-term value targets (KataGoMethods.md) without the position's `own`. game: [n] number of
-    each position's game, whose positions follow each other. Where no other counts it is the position's own.
+    The TD(lambda) return over labels instead of values (Sutton and Barto, 12.1), truncated and normalised.
+    With own=False it excludes the position itself, like KataGo's short-term value targets (KataGoMethods.md).
+    game: [n] number of each position's game, whose positions are consecutive. Without later positions the
+    result is the position's own WDL.
     """
     total = wdl * float(own)
     weights = np.full((len(wdl), 1), float(own), np.float32)
@@ -99,13 +99,13 @@ def mean_of_next(wdl: Floats, game: NDArray[np.int64], decay: float, *, own: boo
 
 
 def mixed(wdl: Floats, other: Floats, share: float) -> Floats:
-    """(1 - share) wdl + share other; wdl alone where other is unknown."""
+    """Return (1 - share) wdl + share other; wdl alone where other is NaN."""
     return np.where(np.isnan(other), wdl, (1 - share) * wdl + share * np.nan_to_num(other)).astype(np.float32)
 
 
 def rescored(wdl: Floats, results: NDArray[np.int8]) -> Floats:
-    """W D L with that of tablebases in its place: results [n] 1, 0, -1 for the side to move, -128 unknown. As
-    lc0's rescorer, which corrects the positions of its games by Syzygy tables."""
+    """Return WDL with tablebase results replacing it, as in lc0's rescorer.
+    results: [n] 1, 0, -1 for the side to move, -128 unknown."""
     certain = np.stack([results == 1, results == 0, results == -1], axis=1).astype(np.float32)
     return np.where(certain.any(axis=1, keepdims=True), certain, wdl).astype(np.float32)
 
@@ -113,18 +113,19 @@ def rescored(wdl: Floats, results: NDArray[np.int8]) -> Floats:
 def deblundered(
     q: Floats, d: Floats, best: Floats, played: Floats, game: NDArray[np.int64], settings: TargetSettings
 ) -> tuple[Floats, Floats]:
-    """What results say where no blunder was played since; q, d [n] for the side to move.
+    """Return results q, d [n] for the side to move, corrected for later blunders.
 
-    As lc0's rescorer (deblunder-q-blunder-threshold, -width): going back through a game, a move that is
-    worse than the best by more than the threshold replaces the result by the best move's value, in full
-    beyond threshold + width, in part before. best, played: q, d, m [3, n] of these moves.
+    As in lc0's rescorer (deblunder-q-blunder-threshold, -width), going backwards through a game: a move that
+    is worse than the best by more than the threshold replaces the result by the best move's value. The
+    replacement is complete beyond threshold + width and partial below. best, played: q, d, m [3, n] of these
+    moves.
     """
     if not settings.deblunder_threshold:
         return q, d
     q, d = q.copy(), d.copy()
     excess = np.nan_to_num(best[0] - played[0] - settings.deblunder_threshold)
     shares = np.clip(excess / max(settings.deblunder_width, 1e-6), 0, 1)
-    best = np.nan_to_num(best)  # Where it is unknown the share is 0, and 0 * NaN is NaN.
+    best = np.nan_to_num(best)  # Unknown values have share 0, but 0 * NaN is NaN.
     for i in range(len(q) - 1, -1, -1):
         if i + 1 < len(q) and game[i + 1] == game[i]:
             q[i], d[i] = -q[i + 1], d[i + 1]
@@ -141,7 +142,7 @@ def _w_and_l(win: NDArray[np.float64], loss: NDArray[np.float64]) -> Floats:
 
 
 def comparable_scores(cp: NDArray[np.int16]) -> NDArray[np.float32]:
-    """Scores in centipawns whose differences mean something: limited, and a mate the better the nearer."""
+    """Return scores in centipawns for comparison: limited, and nearer mates are better."""
     score = np.clip(cp.astype(np.float32), -1900, 1900)
     plies = 32_000 - np.abs(cp.astype(np.float32))
     mate = np.sign(cp) * (CERTAIN - np.minimum(plies, 50))
@@ -151,10 +152,10 @@ def comparable_scores(cp: NDArray[np.int16]) -> NDArray[np.float32]:
 def listed_scores(
     best: NDArray[np.uint8], lines: NDArray[np.uint8], lines_cp: NDArray[np.int16], settings: TargetSettings
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Places [n, L + 1] (255 none) and comparable scores of the moves that an engine lists.
+    """Return indices [n, L + 1] (255 none) and comparable scores of the moves that an engine lists.
 
-    best: [n] the deeper search's move; lines [n, L]: those of the search for the best lines, which compares
-    moves, so that best is put `best_bonus_cp` above the first line, whose score it is compared with.
+    best: [n] the deeper search's move. lines: [n, L] moves of the search for several lines. Its scores are
+    comparable, so best gets `best_bonus_cp` more than the first line.
     """
     scores = comparable_scores(lines_cp)
     places = np.concatenate([lines, best[:, None]], axis=1)
@@ -174,12 +175,12 @@ def improved_policy(
     settings: TargetSettings,
     exponent: float,
 ) -> torch.Tensor:
-    """[n, K] the policy target: softmax(exponent log prior + score / T).
+    """Return the policy target [n, K]: softmax(exponent log prior + score / T).
 
     The closed form of a policy improved under a KL penalty to the prior (Abdolmaleki et al. 2018, MPO; Grill
     et al. 2020, "Monte-Carlo tree search as regularized policy optimization"). T = score_cp (1 + score_slope
-    |s0|), s0 being the best score: what a centipawn is worth falls as the game is decided. A move that is not
-    listed counts as the worst listed one less unlisted_nats.
+    |s0|) with the best score s0: a centipawn matters less in decided games. An unlisted move counts as the
+    worst listed one less unlisted_nats.
 
     log_prior, score (centipawns), listed and legal (bool): [n, K] over the legal moves of each position.
     """
@@ -195,7 +196,7 @@ def improved_policy(
 
 
 def softened_policy(policy: torch.Tensor, temperature: float) -> torch.Tensor:
-    """[n, K] policy^(1/temperature), normalised: KataGo's auxiliary soft policy target (KataGoMethods.md)."""
+    """Return policy^(1/temperature) [n, K], normalised: KataGo's soft policy target (KataGoMethods.md)."""
     soft = policy.clamp(min=1e-12).pow(1 / temperature) * (policy > 0)
     return soft / soft.sum(dim=1, keepdim=True).clamp(min=1e-12)
 
@@ -203,28 +204,27 @@ def softened_policy(policy: torch.Tensor, temperature: float) -> torch.Tensor:
 # --- weights and distributions ------------------------------------------------------------------------------
 
 SURPRISE_LIMIT = 4.0
-"""Means of the surprise that count for one position at most."""
+"""Maximum weight of a position, in means of the surprise."""
 
 VALUE_BINS = 32
-"""Bins of the expected score."""
+"""Number of bins of the expected score."""
 
 VALUE_SIGMA = 0.75
 """Standard deviation of the smoothing, in bins."""
 
 
 def surprise_weights(surprise: torch.Tensor, share: float) -> torch.Tensor:
-    """[n] how often positions are taken: (1 - share) + share min(KL / mean KL, SURPRISE_LIMIT).
+    """Return the sampling weights [n]: (1 - share) + share min(KL / mean KL, SURPRISE_LIMIT).
 
     Policy surprise weighting of KataGo (KataGoMethods.md, with share 0.5). surprise: [n] divergence of the
-    policy target from the prior, NaN where there is no prior, which is taken as the mean.
+    policy target from the prior; NaN (no prior) counts as the mean.
     """
     relative = surprise / surprise.nanmean().clamp(min=1e-6)
     return (1 - share) + share * relative.nan_to_num(1.0).clamp(max=SURPRISE_LIMIT)
 
 
 def binned_value(wdl: torch.Tensor) -> torch.Tensor:
-    """[n, VALUE_BINS] the expected score as a histogram: the mass of a normal distribution around it in each
-    bin, clipped at 0 and 1.
+    """Return the expected score as a histogram [n, VALUE_BINS] of a normal distribution, clipped at 0 and 1.
 
     HL-Gauss (Imani and White 2018; Farebrother et al. 2024, "Stop Regressing", sigma of 0.75 bins).
     """

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Milliseconds of 1 to 32 positions by every way of computing them.
+"""Latency in milliseconds of 1 to 32 positions, with every way of computing them.
 
     python -m benchmarks.backends.few_positions [--shapes bt4,t82,t80] [--batches 1,2,4,8,16,32] [--layer 8]
 
-For each shape a line for each way: many launches, each product by what is fastest alone; one launch for all
-encoders in either form (evaluator/gpu/plan/persistent_form.py); our own kernels alone (plan.py,
-`own_program`), as a chain or with smolgen as a second branch, norms left to their readers or not.
-Milliseconds on the device, the median of turns among all ways, and how far the logits are off, over their
-deviation; "WRONG" where the self-check would not use it. Below it every launch of a layer, alone, at the
-batch size --layer, and what of each kind computes its products fastest. All products are measured anew, with
-twice as many candidates of kernels/gemm_cluster.hip as at a start. The exit status is 1 if anything was
-wrong.
+Prints one line per way for each shape: many launches, each product by its fastest implementation; one launch
+for all encoders in either form (evaluator/gpu/plan/persistent_form.py); our own kernels alone (plan.py,
+`own_program`), as a chain or with smolgen as a second branch, norms deferred to their readers or not.
+Shows device milliseconds (median of alternating runs) and the error of logits, in standard deviations;
+"WRONG" if the self-check would reject it. Then lists every launch of a layer, measured alone, at batch size
+--layer, and the fastest of each kind for its products. All products are measured again, with twice as many
+candidates of kernels/gemm_cluster.hip as at a start. Exit status: 1 after a wrong result.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ OWN = {
     "own, branches": (False, True),
     "own, chain, norms": (True, False),
 }
-"""Whether all is one chain, and whether norms are left to their readers."""
+"""Whether the program is one chain, and whether norms are deferred to their readers."""
 
 PERSISTENT = {"one launch": USUAL, "one, pairs, logits": PAIRS_AND_LOGITS}
 PRECISION = Precision.FP16
@@ -62,8 +61,8 @@ TURNS, RUNS = 8, 15
 
 @dataclass(slots=True)
 class Result:
-    """One way at one batch size. logits: root mean square error over their deviation. wdl: largest error.
-    times: milliseconds on the device, turn by turn."""
+    """One way at one batch size. logits: root mean square error, in standard deviations. wdl: maximum error.
+    times: device milliseconds of each turn."""
 
     logits: float
     wdl: float
@@ -71,7 +70,7 @@ class Result:
 
     @property
     def ms(self) -> float:
-        """The median turn's."""
+        """Median milliseconds."""
         return median(self.times)
 
     @property
@@ -82,13 +81,13 @@ class Result:
 
 @dataclass(slots=True)
 class EveryWay(Plan):
-    """A plan with more programs than are worth a start's time. names: of its programs, by what they are."""
+    """A plan with more programs than a start could measure. names: of its programs, by id."""
 
     names: dict[int, str] = field(default_factory=dict)
     kept: list[Program] = field(default_factory=list)
 
     def persistent_programs(self, positions: int) -> list[Program]:
-        """One for each form."""
+        """Return one program for each form."""
         if positions > MOST_IN_ONE or not self.blocks:
             return []
         return self._named(
@@ -96,7 +95,7 @@ class EveryWay(Plan):
         )
 
     def own_programs(self, positions: int) -> list[Program]:
-        """With and without norms that are left."""
+        """Return programs with and without deferred norms."""
         if self.measurements is None or self.target.name != "sm_90" or positions not in OWN_POSITIONS:
             return []
         return self._named(
@@ -108,14 +107,14 @@ class EveryWay(Plan):
         found = [(name, program) for name, program in programs if program is not None]
         for name, program in found:
             self.names[id(program)] = name
-            self.kept.append(program)  # so that no other has its id
+            self.kept.append(program)  # keeps its id unique
         return [program for _, program in found]
 
 
 def measured(
     executor: Executor, plan: EveryWay, sizes: Sequence[int], network: NetworkSpec
 ) -> dict[str, dict[int, Result]]:
-    """By way and batch size."""
+    """Return results by way and batch size."""
     batch = probe_batch(max(sizes), seed=3)
     expected = ReferenceBackend(network).evaluate(batch)
     found: dict[str, dict[int, Result]] = {}
@@ -145,7 +144,7 @@ def _errors(executor: Executor, batch: PositionBatch, wanted: EvaluationBatch) -
 
 
 def print_results(name: str, found: dict[str, dict[int, Result]], sizes: Sequence[int]) -> bool:
-    """Whether all is right."""
+    """Print results, and return True if all are correct."""
     print(f"\n{name:26}" + "".join(f"{f'{size}, ms':>16}" for size in sizes))
     for way, results in found.items():
         cells = []
@@ -161,7 +160,7 @@ def print_results(name: str, found: dict[str, dict[int, Result]], sizes: Sequenc
 
 
 def print_layer(executor: Executor, plan: EveryWay, size: int) -> None:
-    """Every launch of the second encoder, and all launches together, by way."""
+    """Print every launch of the second encoder, and the total of all launches, by way."""
     for program in executor.alternatives.get(size, ()):
         executor.select(size, program)
         launches = executor.profile(size)
@@ -176,7 +175,7 @@ def print_layer(executor: Executor, plan: EveryWay, size: int) -> None:
 
 
 def print_products(tuner: Tuner, sizes: Sequence[int]) -> None:
-    """The fastest of each kind for the products of boards."""
+    """Print the fastest of each kind for the products of boards."""
     for product, results in sorted(tuner.known.items(), key=lambda item: (item[0].m, item[0].n, item[0].k)):
         if product.m not in [64 * size for size in sizes if size > 1] or product.e4m3:
             continue
@@ -195,7 +194,7 @@ def _kind(choice: Choice) -> str:
 def compare(
     device: Device, compiler: Compiler, name: str, sizes: tuple[int, ...], layer: int
 ) -> tuple[bool, dict[str, Any]]:
-    """Print all of a shape. Whether all is right, and milliseconds by way and batch size."""
+    """Print all results of a shape; return True if correct, and milliseconds by way and batch size."""
     info = device.info
     network = random_network(name)
     libraries, _ = open_libraries(info, PRECISION)

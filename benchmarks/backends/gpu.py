@@ -4,9 +4,9 @@
     python -m benchmarks.backends.gpu [--shapes t82,bt4,t80] [--batches 1,8,32,128,256,512,1024]
         [--golden FOLDER]
 
-For each network: errors against the float64 reference, milliseconds of the computation alone (graph replays,
-CUDA or HIP events) and of `evaluate` with two batches in flight, beside lc0's cuda-fp16 on one H200. With
---profile BATCH, the time of every launch of one batch, summed by label.
+Prints for each network: errors against the float64 reference, milliseconds of the computation alone (graph
+replays, CUDA or HIP events), and of `evaluate` with two batches in flight, next to lc0's cuda-fp16 on one
+H200. With --profile BATCH, also the time of every launch of one batch, summed by label.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LC0_POSITIONS_PER_SECOND = {
 """lc0 v0.33-dev, cuda-fp16, random weights of the same shapes, one H200."""
 
 _T80 = replace(SHAPES["t80"], ffn=512)
-"""As wide as the network that lc0 was measured with."""
+"""Same width as the network that lc0 was measured with."""
 
 
 def main() -> None:
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def verify(backend: GpuBackend, network: NetworkSpec, name: str, count: int) -> dict[str, float]:
-    """Largest errors against the float64 reference."""
+    """Return the maximum errors against the float64 reference."""
     batch = probe_batch(count, seed=3)
     expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
     result = backend.evaluate(batch)
@@ -138,7 +138,7 @@ def time_batches(backend: GpuBackend, shape: str, batches: list[int]) -> list[di
 
 
 def two_in_flight(backend: GpuBackend, size: int, seconds: float) -> float:
-    """Milliseconds per batch with two threads calling `evaluate`; a single caller for one position."""
+    """Return milliseconds per batch with two threads calling `evaluate`; one thread for one position."""
     batch = probe_batch(size, seed=5)
     threads = backend.max_in_flight if size > 1 else 1
     backend.evaluate(batch)
@@ -160,7 +160,7 @@ def two_in_flight(backend: GpuBackend, size: int, seconds: float) -> float:
 
 
 def profile(backend: GpuBackend, size: int, repeats: int = 20) -> None:
-    """Each launch alone, back to back, so without the overlap that the graph has."""
+    """Print the time of each launch, back to back, so without the graph's overlap."""
     by_label: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
     for step, milliseconds in backend.executor.profile(size, repeats):
         label = ".".join(step.label.split(".")[1:]) if step.label.startswith("encoder") else step.label

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the onnx backend's int8 changes and what it gains, against its float32.
+"""Accuracy and speed of the onnx backend's int8, compared with its float32.
 
     python -m benchmarks.backends.int8_on_cpu SHARD... [--networks shipped,a.pb.gz] [--positions N]
         [--batches 1,8]
 
-Shards are files of `python -m training label` or `import`, from which come the positions to compare on, other
-ones than those that int8 measures its ranges on. Speed is that of one thread, in turns with float32, by the
-thread's processor time, the least of all runs: other programs only ever make a run slower.
+Shards are files of `python -m training label` or `import`. The positions for comparison come from them, and
+differ from those that calibrate int8's ranges. Speed is measured on one thread, alternating with float32, as
+its minimum CPU time: other programs only ever make a run slower.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROUNDS = 12
 
 
 def positions(shards: list[Path], count: int, input_format: int, seed: int = 9) -> PositionBatch:
-    """So many with a choice of moves, along games and beside them, from each shard as many."""
+    """Return `count` positions with several legal moves, on and off the games, equally from all shards."""
     choice = random.Random(seed)
     games: list[Game] = []
     for place, path in enumerate(shards):
@@ -60,9 +60,9 @@ def evaluated(backend: OnnxBackend, batch: PositionBatch) -> EvaluationBatch:
 
 
 def compared(result: EvaluationBatch, expected: EvaluationBatch, batch: PositionBatch) -> dict[str, float]:
-    """KL of the policy in nats, mean and of the worst hundredth; share of positions with the same best move;
-    what the policy of float32 loses by the other one; error of W, D and L: mean, of the worst hundredth,
-    largest; of q: mean."""
+    """Return the differences from float32.
+    KL of the policy in nats: mean and 99th percentile. Share of positions with the same best move. Loss
+    of float32's policy by the other best move. Error of WDL: mean, 99th percentile, maximum; of q: mean."""
     divergences, same, lost = [], [], []
     for start, end in pairwise(batch.move_offsets):
         right, found = (log_softmax(part.logits[start:end]) for part in (expected, result))
@@ -91,7 +91,7 @@ def log_softmax(logits: FloatArray) -> NDArray[np.float64]:
 
 
 def milliseconds(backends: list[OnnxBackend], batch: PositionBatch) -> list[float]:
-    """Of each backend for the batch."""
+    """Return milliseconds of each backend for the batch."""
     best = [float("inf")] * len(backends)
     runs = max(2, 64 // len(batch))
     for _ in range(ROUNDS):

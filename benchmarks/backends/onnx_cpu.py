@@ -3,10 +3,10 @@
 
     python -m benchmarks.backends.onnx_cpu [--threads N] [--batch N[,N...]] [--seconds S] [NETWORK ...]
 
-Through the backend's whole `evaluate`: masks in, logits of 35 legal moves out. The best of the runs that fit
-into S seconds per batch, because other programs only ever make a run slower. Without NETWORK: the shipped
-network and made-up ones of the sizes that lc0 was measured with (0.33-dev, blas backend, 2 threads on 2
-cores: the last column).
+Measures the backend's whole `evaluate`: masks in, logits of 35 legal moves out. Takes the fastest of the runs
+within S seconds per batch, because other programs only ever make a run slower. Default networks: the shipped
+one and random ones of the sizes that lc0 was measured with (0.33-dev, blas backend, 2 threads on 2 cores: the
+last column).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def seconds_per_batch(backend: Backend, count: int, limit: float) -> float:
 
 
 def measure(network: NetworkSpec, threads: int | None, batches: list[int], limit: float) -> dict[int, float]:
-    """Prints one network's table; returns positions/s by batch."""
+    """Print one network's table and return positions/s by batch."""
     with open_backend("onnx", network, threads=threads) as backend:
         flop = cost_of(network).flop
         print(f"\n{network.name} ({flop / 1e6:.0f} MFLOP per position) on {backend.device}")

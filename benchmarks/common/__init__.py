@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What several packages use: figures and their tables, installations, processes, devices that sleep."""
+"""Shared parts: figures and their tables, installations, processes, sleeping devices."""

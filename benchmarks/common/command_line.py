@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the command lines of several benchmarks share: types of argparse, exit codes."""
+"""Types of argparse and exit codes shared by several benchmarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FAILED, INTERRUPTED = 2, 130
 
 
 def positive(text: str) -> float:
-    """A number above 0, for argparse."""
+    """Parse a number above 0, for argparse."""
     value = float(text)
     if not value > 0:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
@@ -18,7 +18,7 @@ def positive(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """A whole number above 0, for argparse."""
+    """Parse an integer above 0, for argparse."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the benchmarks print: a measured figure beside the one to reach and the peer's."""
+"""Figures of benchmarks: the measured value with its target and the peer's value."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def print_figures(figures: Sequence[Figure], *, as_json: bool = False) -> None:
 
 
 def number(value: float) -> str:
-    """A value as a table shows it, with three digits or more that count."""
+    """Return a value for a table, with at least three significant digits."""
     if abs(value) >= 100 or not value:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3g}"
 
 
 def duration(seconds: float) -> str:
-    """Minutes and seconds."""
+    """Return a duration as minutes and seconds."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02d}"

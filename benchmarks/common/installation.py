@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The engine and evaluator that a benchmark measures: this checkout, or another interpreter's packages.
+"""The engine and evaluator to measure: this checkout, or the packages of another interpreter.
 
-A benchmark that measures through command lines and UCI gets an Installation and measures any commit with the
-same program. One that imports the packages measures this checkout, since `python -m benchmarks.…` looks for
-them in the folder where it is started; the compiled cores are the installed ones.
+A benchmark that uses command lines and UCI accepts an Installation, so one program measures any commit. A
+benchmark that imports the packages measures this checkout, because `python -m benchmarks.…` searches the
+current folder first; the compiled cores are the installed ones.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ RUN_ENGINE = [sys.executable, str(REPOSITORY / "run_engine.py")]
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """How the commands of one engine and evaluator are called.
+    """Commands of one engine and evaluator.
 
-    name: what tables call it. engine, evaluator, python: the beginnings of its commands; python has its
-    packages. folder: where its commands run. variables: set in their environment, in place of the caller's.
+    name: in tables. engine, evaluator, python: first words of its commands; python has its packages.
+    folder: working directory of its commands. variables: override the caller's environment.
     """
 
     name: str
@@ -40,15 +40,15 @@ class Installation:
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def environment(self, **variables: str) -> dict[str, str]:
-        """The environment of its commands. variables: some more for this call."""
+        """Return the environment of its commands. variables: further ones for this call."""
         return {**own_variables(), **self.variables, **variables}
 
     def output_of(self, command: Sequence[str], given: str | None = None) -> str:
-        """What one of its commands prints; raises CommandError."""
+        """Return the output of one of its commands. Raises CommandError."""
         return output_of(command, folder=self.folder, environment=self.environment(), given=given)
 
     def json_of(self, command: Sequence[str]) -> Any:
-        """The JSON that one of its commands prints; raises CommandError, also for what is no JSON."""
+        """Return the JSON that one of its commands prints. Raises CommandError, also for invalid JSON."""
         printed = self.output_of(command)
         try:
             return json.loads(printed)
@@ -57,7 +57,7 @@ class Installation:
 
 
 def own_variables() -> dict[str, str]:
-    """This process's environment without what would lead an interpreter to other packages than its own."""
+    """Return this process's environment without variables that redirect an interpreter's imports."""
     return {name: value for name, value in os.environ.items() if name not in _LEADING_ELSEWHERE}
 
 
@@ -76,7 +76,7 @@ CHECKOUT = Installation(
 def started_module(
     name: str, *words: str, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
 ) -> subprocess.Popen[str]:
-    """Run a module of `benchmarks` in a process of its own; streams are text. words: of its command line."""
+    """Start a module of `benchmarks` in a child process with text streams. words: of its command line."""
     command = [sys.executable, "-m", f"benchmarks.{name}", *words]
     environment = CHECKOUT.environment()
     return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, text=True, env=environment)

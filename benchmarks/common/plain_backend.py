@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The bare backend, without service and sockets: what the others are measured against."""
+"""The bare backend, without service and sockets, as the baseline of other measurements."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from evaluator.backends.probe import probe_batch
 from evaluator.scheduling.latency import LADDER
 
 NEAR = 0.9
-"""Sizes with this share of the best rate may be the best: other work on the machine blurs differences."""
+"""Sizes with this share of the best rate may be the best, because other work on the machine adds noise."""
 
 
 def backend_rate(backend: Backend, size: int, seconds: float) -> float:
-    """Positions per second in batches of one size, with as many in flight as the backend takes."""
+    """Return positions per second in batches of one size, with the backend's maximum in flight."""
     batches = [probe_batch(size, seed) for seed in range(4)]
     began = perf_counter()
 
@@ -33,14 +33,14 @@ def backend_rate(backend: Backend, size: int, seconds: float) -> float:
 
 
 def best_sizes(backend: Backend, seconds: float) -> list[int]:
-    """The batch sizes that may give most positions per second. seconds: for each size that is tried."""
+    """Return the batch sizes that may give the most positions per second. seconds: for each size."""
     backend_rate(backend, 8, 2 * seconds)
     rates: dict[int, float] = {}
     best, since = 0.0, 0
     for size in LADDER:
         if size > backend.max_batch or since == 3:
             break
-        # Twice, since what disturbs one measurement seldom disturbs the next.
+        # Twice, because a disturbance seldom affects both measurements.
         rates[size] = max(backend_rate(backend, size, seconds / 2) for _ in range(2))
         since = 0 if rates[size] > 1.02 * best else since + 1
         best = max(best, rates[size])
@@ -48,5 +48,5 @@ def best_sizes(backend: Backend, seconds: float) -> list[int]:
 
 
 def best_rate(backend: Backend, sizes: Sequence[int], seconds: float) -> float:
-    """Positions per second in batches of that one of the sizes that is the fastest now."""
+    """Return positions per second with the fastest of these batch sizes."""
     return max(backend_rate(backend, size, seconds / len(sizes)) for size in sizes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Commands that a benchmark starts: what they print, what they failed with, and that none outlives it."""
+"""Child processes of benchmarks: their output, their errors, and their reliable termination."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import IO
 import psutil
 
 TIME_LIMIT = 900.0
-"""Seconds after which a command of a benchmark counts as hung."""
+"""Timeout in seconds for a benchmark's command."""
 
 END_WITHIN = 3.0
-"""Seconds that a process has to end by itself once it was asked to."""
+"""Seconds from terminating a process to killing it."""
 
 
 class CommandError(Exception):
-    """A command failed; the message has the command, how it ended and the end of what it wrote to stderr."""
+    """A command failed. The message has the command, its exit code and the end of its stderr."""
 
 
 @contextlib.contextmanager
@@ -32,11 +32,11 @@ def started(
     stderr: int | IO[str] = subprocess.PIPE,
     time_limit: float = TIME_LIMIT,
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start a command with pipes for text; it and all that it started have ended when the block is left.
+    """Start a command with text pipes; on exit from the block it and its descendants have ended.
 
-    The process has a session of its own, so that Ctrl-C reaches only the benchmark, which then ends it here.
-    After time_limit seconds it is ended too, which its reader sees as the end of its output. Raises
-    CommandError if it cannot be started.
+    The process gets a session, so that Ctrl-C reaches only the benchmark, which then ends the process here.
+    After time_limit seconds it is ended too; its reader sees the end of its output. Raises CommandError if it
+    cannot be started.
     """
     made: list[subprocess.Popen[str]] = []
     failures: list[OSError] = []
@@ -60,7 +60,7 @@ def started(
         except OSError as error:
             failures.append(error)
 
-    # On a thread of its own, which no signal interrupts between the start and our hearing of it.
+    # In a thread, so that no signal interrupts us between its start and storing the process.
     starter = threading.Thread(target=start)
     watchdog: threading.Timer | None = None
     try:
@@ -82,7 +82,7 @@ def started(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End a process with its descendants, if it has not ended, and close its pipes."""
+    """End a process and its descendants if it is running, and close its pipes."""
     if process.poll() is None:
         end_family(process)
     for pipe in (process.stdin, process.stdout, process.stderr):
@@ -93,7 +93,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def end_family(process: subprocess.Popen[str]) -> None:
-    """Ask a process and all its descendants to end, and kill those that do not."""
+    """Terminate a process and all its descendants, and kill those that do not end."""
     try:
         descendants = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -120,7 +120,7 @@ def output_of(
     given: str | None = None,
     time_limit: float = TIME_LIMIT,
 ) -> str:
-    """Run a command to its end and return what it printed. given: its standard input.
+    """Run a command and return its output. given: its standard input.
 
     Raises CommandError if it cannot be started, fails, or takes more than time_limit seconds.
     """
@@ -135,14 +135,14 @@ def output_of(
 
 
 def failure(command: Sequence[str], code: int, complaints: str) -> str:
-    """A message on a failed command with the last lines that it wrote to stderr."""
+    """Return an error message for a failed command, with its last lines of stderr."""
     lines = complaints.strip().splitlines()[-12:]
     return "\n".join([" ".join(command), f"ended with exit code {code}" + ":" * bool(lines), *lines])
 
 
 def processor_seconds() -> float:
-    """Processor time, in user and system mode, of the ended processes that this one started and of those that
-    they had waited for. Raises CommandError where the system does not count it."""
+    """Return the CPU time, user and system, of this process's ended children and of theirs.
+    Raises CommandError if the system does not count it."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a benchmark that takes minutes shows meanwhile, on stderr."""
+"""Progress display of long benchmarks, on stderr."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from benchmarks.common.figures import duration
 
 
 class Progress:
-    """Shows the step in flight, the time since the beginning, and the last line of what the step prints.
+    """Shows the current step, the elapsed time, and the step's last output line.
 
-    On a terminal one line that changes; elsewhere a line for each step. A context manager.
+    On a terminal it updates one line; elsewhere it prints a line per step. A context manager.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -34,7 +34,7 @@ class Progress:
         self._status.stop()
 
     def step(self, text: str) -> None:
-        """Begin something that takes a while."""
+        """Start a step."""
         self._step = text
         if self._console.is_terminal:
             self._show(text)
@@ -42,13 +42,13 @@ class Progress:
             self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def detail(self, text: str) -> None:
-        """Show a line of what the step prints; nowhere but on a terminal."""
+        """Show a line of the step's output, on a terminal only."""
         if self._console.is_terminal:
             room = max(0, self._console.width - len(self._step) - 16)
             self._show(f"{self._step}: {text[:room]}")
 
     def note(self, text: str) -> None:
-        """Show a line that stays."""
+        """Print a permanent line."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _show(self, text: str) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A backend that computes nothing and takes as long as a device would; a plug-in in a folder of its own.
+"""A backend that sleeps as long as a device would compute; installable as a plug-in.
 
---backend sleeping:base=1.3,each=0.0316        milliseconds of a batch, and of each position in it
+--backend sleeping:base=1.3,each=0.0316        milliseconds per batch and per position
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NEEDS_NETWORK = False
 
 
 def unavailable() -> str | None:
-    """It can run anywhere."""
+    """Return None: it runs anywhere."""
     return None
 
 
 class Sleeping(Backend):
-    """Takes two batches at a time, and one after the other: as a GPU whose uploads overlap its computing."""
+    """Accepts two batches, computed in sequence, like a GPU whose uploads overlap its computation."""
 
     name = "sleeping"
     max_batch = 1024
@@ -52,12 +52,12 @@ class Sleeping(Backend):
 def open(
     network: NetworkSpec | None, *, threads: int | None = None, base: float = 1.3, each: float = 0.0316
 ) -> Backend:
-    """A device of that speed."""
+    """Return a device of that speed."""
     return Sleeping(base, each)
 
 
 def install(folder: Path) -> None:
-    """Let interpreters that have the folder in PYTHONPATH find the backend."""
+    """Install the backend for interpreters with the folder in PYTHONPATH."""
     metadata = folder / "wavefront_sleeping-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: wavefront-sleeping\nVersion: 1.0\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backend of a service that a benchmark measures: tuned before it serves, not while it is measured."""
+"""Tunes a measured service's backend before it serves instead of during the measurement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ TUNED = ("auto", "gpu")
 
 
 def tuned(backend: str) -> str:
-    """A backend's name and options, with `tuning=before` where it has that option and does not say it."""
+    """Return a backend's name and options with `tuning=before`, if it has that option and it is not set."""
     name, _, options = backend.partition(":")
     if name not in TUNED or "tuning=" in options:
         return backend

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much of the evaluator's speed `wavefront analysis` gets: evaluations per second of whole games, sent as
-JSON lines, over the evaluator's own.
+"""Efficiency of `wavefront analysis`: evaluations per second, relative to the evaluator's rate.
 
     python -m benchmarks.engine.analysis [--weights FILE] [--backend NAME] [--nodes N] [--searches N]
         [--workers N,…] [--seconds S] [--rounds N]
 
-The evaluator's own rate is that of the bare backend, without service and sockets, in batches of the size with
-most positions per second. Analyses and backend take turns of a few seconds, because other work on the machine
-changes both; the figure is the median of the rounds' ratios. Evaluations are those that the evaluator counts.
-Each number of worker processes is another analysis; auto leaves it to the program. Processor time is shown in
-cores: of the process that talks to the client, of all its workers, and of the evaluator; and in microseconds,
-of the first for a position that was answered, of a search for an evaluation.
+Whole games are sent as JSON lines. The evaluator's rate is that of the bare backend, without a service,
+in batches of the fastest size. Analyses and backend alternate every few seconds, because other work on the
+machine changes both; the figure is the median of the rounds' ratios. The evaluator counts the evaluations.
+Each number of worker processes is a separate analysis; auto lets the program choose. CPU time is shown in
+cores, for the process that talks to the client, all its workers, and the evaluator. It is also shown in
+microseconds: the client process per answered position, a search per evaluation.
 
-`--backend sleeping:base=0.35,each=0.0031` is a device that computes nothing in the time of an H200 with the
-shipped network. Beside it the processors of a small machine are the limit, of which the microseconds tell.
+`--backend sleeping:base=0.35,each=0.0031` simulates an H200 with the shipped network by sleeping. Then the
+CPUs of a small machine are the limit, as the microseconds show.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ from evaluator.network import SHIPPED_NETWORK, load_network
 from protocol import EvaluatorClient
 
 QUEUED = 2000
-"""Positions that wait while it is measured: more than are ever searched at a time."""
+"""Queued positions during the measurement: more than are ever searched concurrently."""
 
 SETTLE_SECONDS = 2.0
-"""Until searches are of all ages."""
+"""Seconds until searches of all ages are running."""
 
 
 class Analysis:
-    """`wavefront analysis` on a running evaluator, kept busy with games while it is `fed`."""
+    """`wavefront analysis` on a running evaluator, kept busy with games after `feed`."""
 
     def __init__(self, address: str, *flags: str) -> None:
         command = [
@@ -79,19 +78,19 @@ class Analysis:
         threading.Thread(target=self._read, daemon=True).start()
 
     def processor_seconds(self) -> tuple[float, float]:
-        """Of the process that talks to us, and of its workers."""
+        """Return CPU seconds of the process that talks to us, and of its workers."""
         front = psutil.Process(self._process.pid)
         workers = [child for child in front.children() if "engine.workers.child" in child.cmdline()]
         return _processor_seconds([front]), _processor_seconds(workers)
 
     def feed(self) -> None:
-        """Begin to send games, and go on as they are answered."""
+        """Start sending games, and send more as they are answered."""
         self._feeding = True
         self._idle.clear()
         self._top_up()
 
     def rest(self) -> None:
-        """Drop what is queued and wait until nothing is searched."""
+        """Cancel queued positions and wait until no search is running."""
         self._feeding = False
         self._say({"id": "rest", "action": "terminate_all"})
         self._idle.wait()
@@ -135,9 +134,8 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Rates:
-    """What an analysis came to, a second. evaluated: evaluations. answered: finished positions. front,
-    workers, evaluator: cores taken by the process that talks to the client, by its workers, by the evaluator.
-    """
+    """Rates of an analysis per second. evaluated: evaluations. answered: finished positions. front, workers,
+    evaluator: cores used by the process that talks to the client, by its workers, by the evaluator."""
 
     evaluated: float
     answered: float
@@ -146,7 +144,7 @@ class Rates:
     evaluator: float
 
     def told(self) -> str:
-        """As a part of a line."""
+        """Return the rates as part of a line."""
         searching = self.workers or self.front
         return (
             f"analysis {self.evaluated:8,.0f}/s  {self.answered:6,.1f} positions/s  cores: front "
@@ -157,7 +155,7 @@ class Rates:
 
 
 def analysis_rate(analysis: Analysis, client: EvaluatorClient, seconds: float) -> Rates:
-    """What an analysis comes to that has left its beginning behind."""
+    """Measure an analysis after its warm-up."""
     evaluator = [
         child for child in psutil.Process().children() if {"evaluator", "serve"} <= set(child.cmdline())
     ]
@@ -237,7 +235,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _plugins() -> Iterator[None]:
-    """The sleeping device, for this process and those that it starts."""
+    """Install the sleeping device for this process and its children."""
     with tempfile.TemporaryDirectory() as name:
         sleeping_devices.install(Path(name))
         sys.path.insert(0, name)

@@ -4,10 +4,11 @@
     python -m benchmarks.engine.cold_start [--runs N] [--weights FILE] [--backend gpu] [--reach SECONDS]
         [--first] [--json]
 
-The median of several runs, each a new process; the files are in the system's cache. `readyok` answers an
-`isready` sent at once, and comes when the evaluator process holds the network. One more run starts without
-the evaluator's own caches, as on the first day; `--backend gpu:tuning=before` has it wait for measurements.
-With --first all runs are such starts, and nothing is measured for the others before.
+Reports the median of several runs, each a new process; the files are in the system's cache. `readyok` answers
+an `isready` sent at once, and comes when the evaluator process has loaded the network. One more run starts
+without the evaluator's caches, like a first start; with `--backend gpu:tuning=before` it waits for
+measurements.
+With --first all runs are such starts, and no other start is measured.
 """
 
 from __future__ import annotations
@@ -29,14 +30,13 @@ from benchmarks.common.processes import CommandError, failure, started
 from benchmarks.common.tuned import tuned
 
 TIME_LIMIT = 300.0
-"""Seconds after which a start counts as hung; a large network without caches takes 45."""
+"""Timeout of a start in seconds; a large network without caches takes 45."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of the engine. uciok, readyok: seconds since its process was started. quit: seconds from
-    `quit` until it had ended. engine_bytes, evaluator_bytes: resident memory of the engine and of the
-    processes that it started, at readyok."""
+    """One start of the engine. uciok, readyok: seconds since the process's start. quit: seconds from `quit`
+    to its end. engine_bytes, evaluator_bytes: resident memory of engine and descendants at readyok."""
 
     uciok: float
     readyok: float
@@ -48,10 +48,10 @@ class Start:
 def start(
     flags: Sequence[str] = (), *, installation: Installation = CHECKOUT, cache_folder: str = ""
 ) -> Start:
-    """Start an engine, wait for `readyok` and let it quit.
+    """Start an engine, wait for `readyok` and make it quit.
 
-    flags: options of the engine. cache_folder: in place of the user's cache. Raises CommandError if the
-    engine ends before, or takes more than five minutes.
+    flags: options of the engine. cache_folder: replaces the user's cache. Raises CommandError if the engine
+    ends early or takes more than five minutes.
     """
     command = [*installation.engine, *flags]
     environment = installation.environment(**({"XDG_CACHE_HOME": cache_folder} if cache_folder else {}))
@@ -80,7 +80,7 @@ def start(
                         quit_s = time.perf_counter() - asked
                         return Start(times["uciok"], times["readyok"], quit_s, *memory)
             except BrokenPipeError:
-                pass  # it ended at once: said below
+                pass  # it ended at once: reported below
             except subprocess.TimeoutExpired:
                 raise CommandError(f"{' '.join(command)}\ndid not end within 30 s of quit") from None
             code = engine.wait()
@@ -89,7 +89,7 @@ def start(
 
 
 def _resident_bytes(pid: int) -> tuple[int, int]:
-    """Of a process, and of all that it started."""
+    """Return the resident memory of a process, and of all its descendants."""
     process = psutil.Process(pid)
     descendants = sum(child.memory_info().rss for child in process.children(recursive=True))
     return process.memory_info().rss, descendants
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def _warm(flags: Sequence[str], arguments: argparse.Namespace) -> list[Start]:
-    # Whatever the caches lack is there afterwards.
+    # This start fills the caches.
     start([*flags, f"--backend={tuned(arguments.backend or 'auto')}"])
     return [_told(start(flags)) for _ in range(arguments.runs)]
 
@@ -136,7 +136,7 @@ def _told(one: Start) -> Start:
 
 
 def _figures(what: str, starts: Sequence[Start], reach: float) -> list[Figure]:
-    """The medians of some starts."""
+    """Return the medians of some starts."""
     uciok = statistics.median(each.uciok for each in starts)
     readyok = statistics.median(each.readyok for each in starts)
     peer = "lc0 11 s on big networks"

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What matches cost: the runner's time per move, memory of many games, and how busy the evaluator is kept.
+"""Costs of matches: the runner's time per move, memory of many games, and use of the evaluator.
 
 python -m benchmarks.engine.matches [overhead] [programs] [memory] [evaluator]
     [--weights FILE] [--backend NAME] [--program FILE] [--nodes N] [--seconds S] [--rounds N]
 
-overhead: whole games by players that answer at once, with everything that a match does but the search:
-clocks, rules, PGN, journal, statistics. programs: the same between two UCI programs at 50 nodes a move, of
---program. memory: 500 games at once on the `random` backend. evaluator: 64 games at
-once, their positions per second over the bare backend's best; games and backend take turns, because other
-work on the machine changes both. It also prints where the processor time went, which that work changes less.
+overhead: whole games by players that answer at once, with everything in a match except the search: clocks,
+rules, PGN, journal, statistics. programs: the same between two UCI programs (--program) at 50 nodes a move.
+memory: 500 concurrent games on the `random` backend. evaluator: positions per second of 64 concurrent games,
+relative to the bare backend's best. Games and backend alternate, because other work on the machine changes
+both. It also prints the distribution of CPU time, which such work changes less.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ EVALUATOR_GAMES = 64
 
 
 class _InstantPool:
-    """Answers every search at once with a random move, from a thread as a real pool does."""
+    """Answers every search at once with a random move, from a thread like a real pool."""
 
     def __init__(self) -> None:
         self.moves = 0
@@ -94,7 +94,7 @@ class _InstantPool:
 
 
 def programs(program: str) -> list[Figure]:
-    """Processor time of this process per move of a match between UCI programs."""
+    """Measure this process's CPU time per move of a match between UCI programs."""
     path = shutil.which(program) or shutil.which(program, path="/usr/games")
     if path is None:
         print(f"programs: left out, there is no {program} here (apt-get install stockfish)")
@@ -115,7 +115,7 @@ def programs(program: str) -> list[Figure]:
 
 
 def _on(make_pool: Callable[[Any], Any]) -> Any:
-    """Plays on a pool of ours."""
+    """Return a factory of executors that use our pool."""
 
     async def make_executor(job: Any, log: Any) -> MatchExecutor:
         return MatchExecutor(job.config, job.openings, make_pool(log))
@@ -128,7 +128,7 @@ def _match(folder: str, players: Sequence[PlayerConfig], **values: Any) -> Match
 
 
 def overhead() -> list[Figure]:
-    """Processor time of this process per move of a match whose searches cost nothing."""
+    """Measure this process's CPU time per move of a match whose searches cost nothing."""
     players = [PlayerConfig(name, TimeControl(nodes=100)) for name in ("a", "b")]
     with tempfile.TemporaryDirectory() as folder:
         config = _match(folder, players, games=100, concurrency=16)
@@ -150,8 +150,8 @@ def overhead() -> list[Figure]:
 
 @dataclass(frozen=True)
 class _Used:
-    """What a part of a match took. runner, network, sockets: seconds of processor time of this process, of
-    the evaluator's threads that compute, and of its others."""
+    """Resources used by part of a match. runner, network, sockets: CPU seconds of this process, of the
+    evaluator's computing threads, and of its other threads."""
 
     seconds: float
     evaluations: int
@@ -176,7 +176,7 @@ class _Used:
 
 @dataclass
 class _Run:
-    """A match that is ended after some seconds, and the pool it plays on."""
+    """A match that is ended after some seconds, and its pool."""
 
     config: MatchConfig
     pool: SearchPool | None = None
@@ -186,7 +186,7 @@ class _Run:
         return self.pool
 
     async def watch(self, seconds: float, settle: float) -> tuple[MatchRunner, _Used, float]:
-        """Let it play; (the runner, what it used after `settle` seconds, largest resident megabytes)."""
+        """Run the match; return the runner, resources used after `settle` seconds, and peak megabytes."""
         runner = MatchRunner(self.config, QuietDisplay(sys.stderr), make_executor=_on(self._make_pool))
         task = asyncio.create_task(runner.run())
         process, megabytes = psutil.Process(), 0.0
@@ -235,7 +235,7 @@ def _batches(total: PoolStatistics) -> float:
 
 
 def memory(seconds: float) -> list[Figure]:
-    """Resident memory of one process that plays many games at once."""
+    """Measure the resident memory of one process that plays many games concurrently."""
     options = Options(backend="random")
     players = [PlayerConfig(name, TimeControl(nodes=20), options=options) for name in ("a", "b")]
     with tempfile.TemporaryDirectory() as folder:
@@ -247,7 +247,7 @@ def memory(seconds: float) -> list[Figure]:
 
 
 def evaluator(weights: str, name: str, nodes: int, seconds: float, rounds: int) -> list[Figure]:
-    """Positions per second of many games over the bare backend's best."""
+    """Measure positions per second of many games, relative to the bare backend's best."""
     options = Options(backend=tuned(name), weights=weights)
     players = [PlayerConfig(name, TimeControl(nodes=nodes), options=options) for name in ("a", "b")]
     ratios = []

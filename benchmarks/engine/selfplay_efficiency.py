@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much of the evaluator's speed many games of self-play get: their evaluations per second over its best.
+"""Efficiency of many self-play games: their evaluations per second, relative to the evaluator's best rate.
 
     python -m benchmarks.engine.selfplay_efficiency [--games N,…] [--workers N,…] [--nodes N] [--weights FILE]
                                              [--backend NAME] [--seconds S] [--rounds N]
 
-The evaluator's own rate is that of the bare backend, without service and sockets, in batches of the size with
-most positions per second. Games and backend take turns of a few seconds, because other work on the machine
-changes both; the figure is the median of the rounds' ratios. Each number of games is played by each number of
-worker processes; auto leaves the number to the program.
+The evaluator's rate is that of the bare backend, without service and sockets, in batches of the fastest size.
+Games and backend alternate every few seconds, because other work on the machine changes both; the figure is
+the median of the rounds' ratios. Each number of games is played with each number of worker processes; auto
+lets the program choose.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from evaluator.backends import open_backend
 from evaluator.network import SHIPPED_NETWORK, load_network
 
 SETTLE_SECONDS = 2.0
-"""Until the games have left their first moves behind."""
+"""Seconds until the games have passed their first moves."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """What games came to. rate: evaluations per second. moves: searches that ended, per second. runner,
-    workers: cores that this process took, and the worker processes together."""
+    """Rates of games. rate: evaluations per second. moves: finished searches per second. runner, workers:
+    cores used by this process and by all worker processes."""
 
     rate: float
     moves: float
@@ -50,7 +50,7 @@ class Played:
 
 
 async def play(config: SelfPlayConfig, workers: int, seconds: float) -> Played:
-    """Let games be played for a while. workers: processes, 0 for auto."""
+    """Play games for some seconds. workers: number of processes, 0 for auto."""
     games = config.concurrency
     openings = read_openings(OpeningSettings(), games, seed=config.seed)
     executor = await local_executor(SelfPlayJob(config, tuple(openings)), _note, workers=workers)
@@ -73,7 +73,7 @@ async def play(config: SelfPlayConfig, workers: int, seconds: float) -> Played:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await executor.close()
-    # Workers report now and then: the time is that between reports.
+    # Workers report at intervals, so use the time between their reports.
     evaluations, passed = after.evaluations - before.evaluations, after.seconds - before.seconds
     batches = _batches(after) - _batches(before)
     runner, others = (late - early for late, early in zip(cores_after, cores_before, strict=True))
@@ -91,7 +91,7 @@ def _note(text: str) -> None:
 
 
 def _processor_seconds() -> tuple[float, float]:
-    """Of this process, and of its workers together."""
+    """Return the CPU seconds of this process, and of all its workers."""
     own = psutil.Process()
     workers = 0.0
     for child in own.children():

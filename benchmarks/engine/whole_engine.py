@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The whole road on one device: bare backend, evaluator service, one search, many games, cold start.
+"""All stages on one device: bare backend, evaluator service, one search, many games, cold start.
 
     python -m benchmarks.engine.whole_engine [--shape t82 | --weights FILE] [--backend gpu] [--games 64]
 
-- bare: `Backend.evaluate` from as many threads as it takes batches in flight.
+- bare: `Backend.evaluate` from as many threads as it accepts batches in flight.
 - service: the evaluator process over ZeroMQ, saturated by several clients.
 - search: one engine, nodes/s and evaluations/s.
-- games: many games at once on one evaluator, as match and selfplay run them.
+- games: many concurrent games on one evaluator, as in match and selfplay.
 - cold start: from starting the engine to `readyok`, the second time (caches are warm).
 
 The peer is lc0 v0.33-dev, cuda-fp16, on one H200: 35,000 to 37,500 nodes/s with a T82 network.
@@ -40,7 +40,7 @@ from protocol.batch import PositionBatch
 
 
 def bare_rate(weights: str, name: str, sizes: list[int], seconds: float) -> dict[int, float]:
-    """Positions per second of the backend alone, for each batch size."""
+    """Return positions per second of the backend alone, for each batch size."""
     rates = {}
     with open_backend(name, load_network(weights)) as backend:
         for size in sizes:
@@ -70,7 +70,7 @@ def bare_rate(weights: str, name: str, sizes: list[int], seconds: float) -> dict
 
 
 def service_rate(address: str, size: int, clients: int, seconds: float) -> float:
-    """Positions per second that several clients get, each with two batches in flight."""
+    """Return positions per second of several clients, each with two batches in flight."""
     code = (
         "import sys, time\n"
         "from evaluator.backends.probe import probe_batch\n"
@@ -94,7 +94,7 @@ def service_rate(address: str, size: int, clients: int, seconds: float) -> float
 
 
 def games_rate(options: Options, games: int, nodes: int, seconds: float) -> tuple[float, float]:
-    """Positions per second and mean device batch of many games at once."""
+    """Return positions per second and mean device batch of many concurrent games."""
     limits = Limits(nodes=nodes)
     with SearchPool() as pool:
         players = [pool.player(options) for _ in range(games)]
@@ -117,7 +117,7 @@ def games_rate(options: Options, games: int, nodes: int, seconds: float) -> tupl
 
 
 def made_up(shape: str, folder: Path) -> str:
-    """A network file with random weights of a shape; the shipped network for the shape "shipped"."""
+    """Write a network file with random weights of a shape, or return the shipped one for "shipped"."""
     if shape == "shipped":
         return str(SHIPPED_NETWORK)
     path = folder / f"{shape}.pb.gz"

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one call of the evaluator costs: wall time, and processor time of both processes, thread by thread.
+"""Cost of one evaluator call: wall time, and CPU time of both processes, by thread.
 
     python -m benchmarks.latency.call_latency [--device-ms 0.25] [--json] [--address ADDRESS
         [--no-gate]] [--no-bursts]
 
-The evaluator is a process of its own whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a
-bare client with N positions each, K in flight; "nodes" are searches of 2,000 nodes in each of 12 positions,
-"time" of 70 ms, a new tree each, with batches filled as on a GPU. --no-bursts has the interpreter do what a
-search does with the evaluator, and not the core.
---address has the evaluator listen elsewhere than an engine's own does, and behind the gate: tcp://127.0.0.1:0.
+The evaluator is a process whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a bare client
+with N positions each, K in flight. "nodes" are searches of 2,000 nodes in each of 12 positions, "time" of 70
+ms, with a new tree each and batches filled as on a GPU. With --no-bursts the interpreter exchanges a search's
+batches with the evaluator instead of the core.
+--address makes the evaluator listen behind the gate, unlike an engine's private one: tcp://127.0.0.1:0.
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ from evaluator.backends.probe import probe_batch
 from protocol import EvaluatorClient
 
 NODES = 2000
-"""Of a search: a young tree, whose calls come one after the other."""
+"""Nodes of a search: a young tree, whose calls are sequential."""
 
 MOVETIME_MS = 70
-"""Of a search in a fast game: its calls come two at a time."""
+"""Time of a search in a fast game, with two calls in flight."""
 
 SIZES, IN_FLIGHT = (1, 8, 64), (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Microseconds of one call: from its beginning to the next one's, on the device, and of processor time
-    by thread of the engine and of the evaluator."""
+    """Microseconds per call: wall time, device time, and CPU time by thread of engine and evaluator."""
 
     what: str
     calls: int
@@ -56,24 +55,24 @@ class Cost:
 
     @property
     def overhead(self) -> float:
-        """Wall time but for the device's."""
+        """Wall time minus the device's time."""
         return self.wall - self.device
 
 
 def thread_times(pid: int) -> Counter[str]:
-    """Nanoseconds of processor time of a process's threads, by name; "main" is the first."""
+    """Return nanoseconds of CPU time of a process's threads, by name; "main" is the first."""
     times: Counter[str] = Counter()
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             name = "main" if int(task.name) == pid else (task / "comm").read_text().strip()
             times[name] += int((task / "schedstat").read_text().split()[0])
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has ended
             continue
     return times
 
 
 class Meter:
-    """Measures spans of calls of one evaluator process from this one."""
+    """Measures an evaluator process's calls from this process."""
 
     def __init__(self, evaluator: int, address: str) -> None:
         self._pids = (threading.main_thread().native_id or 0, evaluator)
@@ -83,7 +82,7 @@ class Meter:
         self._status.close()
 
     def measured(self, what: str, work: Iterator[None]) -> Cost:
-        """The cost of the calls that some work makes between its first step and its second."""
+        """Return the cost of the calls that `work` makes between its first and its second step."""
         next(work)
         before, seconds = self._counts(), perf_counter()
         times = [thread_times(pid) for pid in self._pids]
@@ -96,13 +95,13 @@ class Meter:
         return Cost(what, int(calls), positions / calls, wall / calls, device / calls, own, other)
 
     def _counts(self) -> tuple[float, float, float]:
-        """Calls, positions and microseconds of the device so far."""
+        """Return total calls, positions and microseconds of the device."""
         metrics = self._status.status().metrics
         return metrics["batches"], metrics["positions"], 1000 * metrics["compute_ms_total"]
 
 
 def bare_calls(client: EvaluatorClient, size: int, in_flight: int, calls: int) -> Iterator[None]:
-    """Calls of a client that has nothing else to do."""
+    """Make calls with a client that does nothing else."""
     batches = [probe_batch(size, seed) for seed in range(in_flight)]
     for number in range(100 + calls):
         if number == 100:
@@ -118,15 +117,14 @@ def bare_calls(client: EvaluatorClient, size: int, in_flight: int, calls: int) -
 
 
 def begin(session: Session, fen: str) -> None:
-    """A position with a new tree, and nothing in the cache."""
+    """Set a position with a new tree and an empty cache."""
     session.new_game()
     session.clear()
     session.set_position(None if fen == "startpos" else fen)
 
 
 def searches(address: str, limits: Limits, rounds: int, *, bursts: bool) -> Generator[None]:
-    """Searches of each position, a new tree each. The share of the tree that is in flight is that of a search
-    on the clock."""
+    """Search each position with a new tree. As on the clock, a 32nd of the tree may be in flight."""
     options = Options(evaluator=address, visits_per_position=32, smart_pruning_factor=0.0)
     session = Session(options, bursts=bursts)
     try:
@@ -143,7 +141,7 @@ def searches(address: str, limits: Limits, rounds: int, *, bursts: bool) -> Gene
 
 @contextmanager
 def evaluator(device_ms: float, flags: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """An evaluator (timed_evaluator.py): its process id and address."""
+    """Start an evaluator (timed_evaluator.py); yield its process id and address."""
     words = ["--device-ms", str(device_ms), *flags]
     with started_module(
         "latency.timed_evaluator", *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -156,8 +154,7 @@ def evaluator(device_ms: float, flags: Sequence[str]) -> Iterator[tuple[int, str
 
 
 def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str], *, bursts: bool) -> list[Cost]:
-    """All rows. calls: of a bare client in each. rounds: searches of all positions. flags: of the
-    evaluator."""
+    """Measure all rows. calls: of a bare client. rounds: searches per position. flags: of the evaluator."""
     with evaluator(device_ms, flags) as (pid, address), EvaluatorClient(address) as client:
         meter = Meter(pid, address)
         costs = [

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An evaluator for benchmarks: the service of this checkout on a device that takes a given time for a batch.
+"""An evaluator for benchmarks: this checkout's service on a device with a fixed time per batch.
 
     python -m benchmarks.latency.timed_evaluator --device-ms 0.25 [--each-us 0]
         [--address ADDRESS [--no-gate]] [--interpreted]
 
-It talks to the program that starts it as `python -m evaluator serve --embedded` does.
+It talks to its parent like `python -m evaluator serve --embedded`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ def open(network: NetworkSpec | None, *, threads: int | None = None) -> Backend:
 
 
 class TimedBackend(Backend):
-    """Says what it says to any position at random, and sleeps for the time of a batch. It computes one batch
-    after the other, as a GPU does."""
+    """Returns random results and sleeps for the time of a batch. Computes batches in sequence, like a GPU."""
 
     name = "timed"
     device = "a clock"
@@ -51,7 +50,7 @@ class TimedBackend(Backend):
     finite = True
 
     def __init__(self, seconds: float, each: float) -> None:
-        """seconds: of a batch. each: of a position in it."""
+        """seconds: per batch. each: per position in it."""
         self._seconds, self._each = seconds, each
         self._free_at = 0.0
         self._lock = threading.Lock()
@@ -65,13 +64,13 @@ class TimedBackend(Backend):
         return self.evaluate_parts([batch])
 
     def evaluate_parts(self, parts: Sequence[PositionBatch]) -> EvaluationBatch:
-        """Different answers to each batch, at next to no cost."""
+        """Return different results for each batch, at almost no cost."""
         evaluation, ready_s = self._answer(sum(map(len, parts)), sum(len(part.moves) for part in parts))
         time.sleep(max(0.0, ready_s - time.perf_counter()))
         return evaluation
 
     def _answer(self, count: int, moves: int) -> tuple[EvaluationBatch, float]:
-        """The answer to a batch that begins now, and when it is ready, in seconds of perf_counter."""
+        """Return the results of a batch that starts now, and their time, in seconds of perf_counter."""
         self._at = (self._at + 1) % self.max_batch
         evaluation = EvaluationBatch(
             self._noise[self._at : self._at + moves],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Batches in flight of a device that is a clock, lent as by a GPU backend (evaluator/backends/lending.py)."""
+"""Leased batches of a simulated device, as from a GPU backend (evaluator/backends/lending.py)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ SLOTS = 2
 
 
 class TimedBatches:
-    """Two batches in flight, whose driver is Python: a call of it costs some microseconds more than a GPU's.
+    """Two batches in flight, whose driver is Python: a call takes some microseconds more than a GPU's.
 
-    answer: the result for so many positions and moves, and the time at which that is ready. positions: most
-    in a batch.
+    answer: returns the result for N positions and M moves, and its time. positions: maximum in a batch.
     """
 
     slots, version = SLOTS, 0
@@ -41,7 +40,7 @@ class TimedBatches:
         self.activate = self._call(2, 0)
 
     def give_back(self) -> None:
-        """Nobody else has them."""
+        """Do nothing: nobody else uses them."""
 
     def program(self, slot: int, positions: int, moves: int) -> Program | None:
         """See `evaluator.backends.lending.Lent`."""
@@ -67,7 +66,7 @@ class TimedBatches:
         return Call("", address, (slot, 0))
 
     def _queue(self, slot: int, moves: int) -> int:
-        # The offsets of positions that there are not are those of the last one.
+        # The offsets of missing positions equal the last one's.
         count = int(np.searchsorted(self._offsets[slot], moves))
         evaluation, self._ready_s[slot] = self._answer(count, moves)
         output, layout = self._outputs[slot].view(np.float32), self._layout

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Figures of two commits, compared, and what builds and measures them."""
+"""Comparison of two commits: building, measuring and reporting."""

@@ -4,15 +4,13 @@
     python -m benchmarks.revisions.compare COMMIT [OTHER] [--figures a,b,…] [--rounds N]
         [--fail-below 0.97] [--json]
 
-Both are installed in the same way, each into a virtual environment of its own below the user's cache, which
-serves again when the same sources are compared once more; of the working tree this is done with the files as
-they lie there. Then the figures of both are measured in turns. A ratio is above 1 where OTHER, or the
-working tree, is better, whether the figure is a rate or a time. There is one ratio for each round; the table
-has their median and range, and says `better` or `worse` where three rounds or more agree. On a busy machine
-the figures that count processor time tell more than those of the clock.
+Both are installed alike, each into a virtual environment below the user's cache, which is reused for the same
+sources. The working tree is installed with its current files. Then the figures of both are measured
+alternately. A ratio above 1 means that OTHER, or the working tree, is better, both for rates and for times.
+Each round gives one ratio. The table has their median and range, and says `better` or `worse` if at least
+three rounds agree. On a busy machine, figures of CPU time are more reliable than those of the clock.
 
-Exit code: 0; 1 with --fail-below if a figure's median ratio is below it; 2 if something could not be built or
-measured.
+Exit code: 0; 1 with --fail-below if a figure's median ratio is below it; 2 if a build or measurement failed.
 """
 
 from __future__ import annotations
@@ -40,19 +38,18 @@ from benchmarks.revisions.suite import SUITE, Benchmark, Quantity, chosen
 from benchmarks.revisions.turns import Failure, Measured, Spread, first_start, measure_in_turns
 
 BELOW = 1
-"""Exit code."""
+"""Exit code of --fail-below."""
 
 ROUNDS_TO_TELL = 3
-"""With fewer, that all rounds agree says nothing."""
+"""Minimum rounds for a verdict: with fewer, agreement means nothing."""
 
 ALIKE = 0.001
-"""What is nearer to 1 than this is no difference, also of figures that are the same in every round."""
+"""Ratios this close to 1 are no difference, even if they are the same in every round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One quantity of two installations. old, new: its value in each round. gains: in each round how many
-    times as good the new value is."""
+    """One quantity of two installations. old, new: its value in each round. gains: improvement ratios."""
 
     quantity: Quantity
     old: Sequence[float]
@@ -64,7 +61,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What all rounds agree on; empty if they do not, or are too few."""
+        """Verdict on which all rounds agree; empty if they disagree or are too few."""
         gains = self.gains
         if len(self.old) < ROUNDS_TO_TELL:
             return ""
@@ -72,12 +69,12 @@ class Comparison:
 
 
 def comparisons(measured: Measured) -> list[Comparison]:
-    """Of two installations, the older first."""
+    """Return the comparisons of two installations, the older first."""
     return [Comparison(quantity, *measured.values[quantity.name]) for quantity in measured.quantities]
 
 
 def table(rows: Sequence[Comparison], old: str, new: str) -> Table:
-    """For the terminal, in 80 columns or more."""
+    """Return a table for a terminal of at least 80 columns."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     made.add_column("")
     for heading in (old, new, "ratio", "range"):
@@ -99,7 +96,7 @@ def table(rows: Sequence[Comparison], old: str, new: str) -> Table:
 def as_json(
     rows: Sequence[Comparison], failures: Sequence[Failure], old: Environment, new: Environment
 ) -> dict[str, Any]:
-    """For machines: all that was measured."""
+    """Return all measurements as JSON data."""
     return {
         "machine": asdict(this_machine()),
         "old": asdict(old.revision),
@@ -120,7 +117,7 @@ def as_json(
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
-    """The command line; words are those of the process if None."""
+    """Parse the command line; None means that of the process."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -141,7 +138,7 @@ def compare(
     suite: Sequence[Benchmark] = SUITE,
     warm_up: Callable[[Installation], object] = first_start,
 ) -> int:
-    """Build, measure and print. Returns the exit code."""
+    """Build, measure and print; return the exit code."""
     benchmarks = chosen(figure_names(arguments), suite)
     old_revision = repository.commit(arguments.commit)
     new_revision = repository.commit(arguments.other) if arguments.other else repository.working_tree()

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Virtual environments with one revision of the project each, built alike and kept in the user's cache.
+"""Virtual environments of project revisions, built alike and kept in the user's cache.
 
-An environment is named for the hash of its revision's files and for the Python, so that the same sources are
-built once. It is made again when it was built on another processor (the cores are compiled for the one they
-run on), by another Python or with other compiler flags, when it is not complete, and when files of it are
-gone. Each has a cache folder of its own for what engine and evaluator keep between runs, because two
-revisions that share one might invalidate each other's entries at every start.
+An environment is named after the hash of its revision's files and the Python version, so that the same
+sources are built once. It is rebuilt for another CPU (the cores are compiled for it), another Python or other
+compiler flags, and if it is incomplete or files are missing. Each has a cache folder for engine and
+evaluator, because two revisions that share one might invalidate each other's entries at every start.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from benchmarks.revisions.machine import this_machine
 from benchmarks.revisions.revisions import Repository, Revision
 
 KEPT = 6
-"""Environments that stay when more are made: the last that were used."""
+"""Number of most recently used environments to keep."""
 
 LOG_LINES = 15
-"""Of a failed build's log, in the message."""
+"""Lines of a failed build's log in the message."""
 
 _COMPILER_VARIABLES = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CMAKE_ARGS")
 _MANIFEST = "environment.json"
@@ -47,15 +46,15 @@ _LIST_PACKAGES = (
     "found = importlib.metadata.distributions()\n"
     "print(json.dumps({one.name: one.version for one in found if not one.read_text('direct_url.json')}))\n"
 )
-"""Name and version of all packages, without what was installed from a folder."""
+"""Prints name and version of all packages, except those installed from a folder."""
 
 
 class BuildError(Exception):
-    """An environment could not be made; the message has the end of the log and where the whole lies."""
+    """An environment could not be built. The message has the end of the log and its path."""
 
 
 def pip_install(python: Path, source: Path) -> list[str]:
-    """The command that installs a folder of sources for an interpreter that has no pip of its own."""
+    """Return the command that installs a folder of sources for an interpreter without pip."""
     if importlib.util.find_spec("pip") is None:
         raise BuildError(f"{sys.executable} has no pip, which builds environments: run python -m ensurepip")
     flags = ["--no-input", "--disable-pip-version-check"]
@@ -64,7 +63,7 @@ def pip_install(python: Path, source: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A complete environment. packages: versions of what is installed beside the project itself."""
+    """A complete environment. packages: versions of the installed packages except the project."""
 
     folder: Path
     revision: Revision
@@ -93,14 +92,14 @@ class Environments:
         *,
         install: Callable[[Path, Path], Sequence[str]] = pip_install,
     ) -> None:
-        """install: from an interpreter and a folder of sources to the command that installs them."""
+        """install: returns the command that installs sources, given an interpreter and their folder."""
         cache = Path(platformdirs.user_cache_dir("wavefront", False))
         self.folder = folder or cache / "environments"
         self._repository = repository
         self._install = install
 
     def get(self, revision: Revision, progress: Progress, *, rebuild: bool = False) -> Environment:
-        """The environment of a revision, made if there is no sound one. Raises BuildError."""
+        """Return the environment of a revision, built if there is no valid one. Raises BuildError."""
         folder = self.folder / f"{revision.tree[:16]}-py{sys.version_info.major}.{sys.version_info.minor}"
         self.folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder.with_suffix(".lock")):
@@ -116,7 +115,7 @@ class Environments:
         return Environment(folder, revision, packages)
 
     def remove_old(self, keep: int = KEPT) -> None:
-        """Remove all but the environments that were used last."""
+        """Remove all but the most recently used environments."""
         made = [path for path in self.folder.glob("*-py*") if path.is_dir()]
         made.sort(key=_last_used, reverse=True)
         for folder in made[keep:]:
@@ -147,19 +146,19 @@ class Environments:
         manifest = {**conditions, "packages": packages, "files": _fingerprint(folder / "venv")}
         unfinished = folder / f"{_MANIFEST}.new"
         unfinished.write_text(json.dumps(manifest, indent=1))
-        unfinished.replace(folder / _MANIFEST)  # last: what lacks it is not complete
+        unfinished.replace(folder / _MANIFEST)  # last: without it an environment is incomplete
         return packages
 
 
 def changed_packages(old: Environment, new: Environment) -> list[str]:
-    """Packages whose versions differ between two environments, each with both: "numpy 1.0 and 2.0"."""
+    """Return packages whose versions differ between two environments, as "numpy 1.0 and 2.0"."""
     names = sorted({*old.packages, *new.packages})
     pairs = [(name, old.packages.get(name, "none"), new.packages.get(name, "none")) for name in names]
     return [f"{name} {before} and {after}" for name, before, after in pairs if before != after]
 
 
 def _conditions(revision: Revision) -> dict[str, object]:
-    """What an environment depends on; it is made again when any of it changes."""
+    """Return the conditions of an environment; it is rebuilt when one changes."""
     machine = asdict(this_machine())
     flags = {name: value for name, value in sorted(os.environ.items()) if name in _COMPILER_VARIABLES}
     return {
@@ -171,7 +170,7 @@ def _conditions(revision: Revision) -> dict[str, object]:
 
 
 def _fault(folder: Path, wanted: Mapping[str, object]) -> str:
-    """Why the environment in a folder cannot be used; empty if it can."""
+    """Return why the environment in a folder is invalid; empty if it is valid."""
     if not folder.exists():
         return "for the first time"
     try:
@@ -189,7 +188,7 @@ def _fault(folder: Path, wanted: Mapping[str, object]) -> str:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Names and sizes of all files but those that Python compiles for itself, as a hash."""
+    """Return a hash of names and sizes of all files, except those that Python compiles itself."""
     digest = hashlib.sha256()
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
@@ -201,7 +200,7 @@ def _fingerprint(folder: Path) -> str:
 
 
 def _run_logged(command: Sequence[str], folder: Path, log: Path, progress: Progress) -> None:
-    """Run a command whose output goes to a log and is shown meanwhile."""
+    """Run a command, and log and show its output."""
     with log.open("w", encoding="utf-8") as written:
         written.write(f"$ {' '.join(command)}\n")
         with started(
@@ -230,8 +229,8 @@ def _last_used(folder: Path) -> float:
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock file with this process's number, which appears whole or not at all. Raises BuildError if
-    another process that still runs holds it."""
+    """Hold a lock file with this process's id, created atomically.
+    Raises BuildError if another running process holds it."""
     with tempfile.NamedTemporaryFile("w", dir=lock.parent, prefix=f"{lock.name}-") as own:
         own.write(str(os.getpid()))
         own.flush()

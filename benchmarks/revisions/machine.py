@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What figures were measured on."""
+"""The machine that figures were measured on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """processor: its model. cores: those that this process may use. system: name and version. python: the
-    interpreter's version."""
+    """processor: its model. cores: usable by this process. system: name and version. python: version."""
 
     processor: str
     cores: int
@@ -30,7 +29,7 @@ def this_machine() -> Machine:
 
 
 def _processor() -> str:
-    """Linux names it in a file; elsewhere the platform does, or only its architecture."""
+    """Return the CPU's model from Linux's /proc/cpuinfo, or else from the platform module."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             name, _, value = line.partition(":")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the commands that build and measure share: their flags, exit codes, and how they end."""
+"""Shared flags, exit codes and error handling of the commands that build and measure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.revisions.turns import Failure
 
 
 def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags on what is measured and where it is built, the same in each command that does so."""
+    """Add the flags about figures, rounds and environments."""
     names = ", ".join(quantity.name for benchmark in SUITE for quantity in benchmark.quantities)
     parser.add_argument(
         "--figures", default="", metavar="A,B,…", help=f"some of {names} (default: all of them)"
@@ -39,7 +39,7 @@ def figure_names(arguments: argparse.Namespace) -> list[str]:
 
 
 def guarded(name: str, run: Callable[[], int]) -> int:
-    """Run a command to its exit code: errors become messages, and Ctrl-C and SIGTERM end what it started."""
+    """Run a command and return its exit code. Errors become messages; Ctrl-C and SIGTERM end its children."""
 
     def terminated(*_: object) -> NoReturn:
         raise SystemExit(128 + signal.SIGTERM)
@@ -58,7 +58,7 @@ def guarded(name: str, run: Callable[[], int]) -> int:
 
 
 def show_failures(failures: Sequence[Failure]) -> None:
-    """On stderr, each with what the command said."""
+    """Print each failure and the command's message on stderr."""
     for failure in failures:
         print(
             f"\n{', '.join(failure.figures)}: not measured, since it failed for {failure.installation}, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The states of a git repository that can be measured: its commits, and the working tree as it lies there."""
+"""Measurable states of a git repository: its commits and the current working tree."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from types import TracebackType
 
 
 class RevisionError(Exception):
-    """No git repository, or no such commit; the message says what to do."""
+    """No git repository, or no such commit. The message gives the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A state of the sources. commit, tree: git's full hashes; of a working tree with changes the tree is
-    that of its files, and the commit the one it started from. date: the commit's, in ISO 8601."""
+    """A state of the sources. commit, tree: git's full hashes. For a changed working tree, `tree` is that of
+    its files and `commit` its base. date: of the commit, in ISO 8601."""
 
     commit: str
     tree: str
@@ -34,13 +34,13 @@ class Revision:
 
 
 class Repository:
-    """A git repository. Nothing is written into it: what the working tree needs lies in a folder of its own.
+    """A git repository, which is never written to: the working tree's objects are in a temporary folder.
 
-    A context manager, which removes that folder.
+    A context manager that removes that folder.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Raises RevisionError if the folder is not a checkout, or if there is no git."""
+        """Raises RevisionError if the folder is not a checkout or git is missing."""
         self._folder = folder
         if shutil.which("git") is None:
             raise RevisionError("there is no git here: install it (apt-get install git)")
@@ -70,7 +70,7 @@ class Repository:
         self._own.cleanup()
 
     def commit(self, text: str) -> Revision:
-        """The commit that a hash, tag, branch or HEAD~3 names. Raises RevisionError."""
+        """Return the commit that a hash, tag, branch or HEAD~3 names. Raises RevisionError."""
         try:
             found = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
         except RevisionError:
@@ -81,7 +81,7 @@ class Repository:
         return self._revision(found)
 
     def working_tree(self) -> Revision:
-        """The files as they lie there, with those that git does not know yet but does not ignore either."""
+        """Return the current files, including untracked ones that git does not ignore."""
         head = self.commit("HEAD")
         self._git("read-tree", head.commit, variables=self._beside)
         self._git("add", "--all", variables=self._beside)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The figures that compare.py measures, of any installation.
+"""The figures that compare.py measures for any installation.
 
-Each is measured from outside: through command lines, through UCI, and in one case through the native core's
-Python interface. What measures is always the code of this checkout, so that a figure changes when the
-measured code does and not when its benchmark was rewritten.
+Each is measured from outside: through command lines, UCI, and once the native core's Python interface. The
+measuring code is always this checkout's. So figures change with the measured code only, not when a benchmark
+is rewritten.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from benchmarks.service import service_overhead
 STARTS_PER_TURN = 5
 SERVICE_BATCH = 256
 NODES_PER_SECOND = 500_000
-"""What a search in process does, about."""
+"""Approximate speed of an in-process search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A figure by name. what: with its unit, as tables have it. higher_is_better: or a lower value is."""
+    """A named figure. what: description with unit for tables. higher_is_better: False if lower is better."""
 
     name: str
     what: str
     higher_is_better: bool
 
     def gain(self, old: float, new: float) -> float:
-        """How many times as good the new value is: above 1 is better, whichever way the figure counts."""
+        """Return the ratio of improvement: above 1 is better, for both directions."""
         better, worse = (new, old) if self.higher_is_better else (old, new)
         return better / worse if worse else float("inf")
 
 
 Values = Mapping[str, float]
-"""The value of each quantity, by its name."""
+"""Value of each quantity by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A measurement that gives one quantity or several. measure: of an installation, with the seconds that
-    one may take (about, and where it can choose); it raises CommandError."""
+    """A measurement of one or more quantities. measure: called with an installation and its approximate
+    seconds, if they can be chosen; raises CommandError."""
 
     quantities: tuple[Quantity, ...]
     measure: Callable[[Installation, float], Values]
 
 
 class UnknownFigureError(Exception):
-    """A name that no quantity has; the message lists those there are."""
+    """An unknown quantity. The message lists the known ones."""
 
 
 def _search(installation: Installation, seconds: float) -> Values:
@@ -62,7 +62,7 @@ def _search(installation: Installation, seconds: float) -> Values:
 
 
 def _search_processor_time(installation: Installation, seconds: float) -> Values:
-    """For as many nodes as take the seconds on a quiet machine, with the start of the process."""
+    """Search as many nodes as take these seconds on an idle machine. Includes the process's start."""
     nodes = max(1, round(seconds * NODES_PER_SECOND / search_speed.POSITIONS))
     command = [
         *installation.engine,
@@ -91,7 +91,7 @@ def _search_with_network(installation: Installation, seconds: float) -> Values:
 
 
 def _uciok_processor_time(installation: Installation, seconds: float) -> Values:
-    """Of an engine that gets `quit` at once after `uci`."""
+    """Measure an engine that gets `quit` immediately after `uci`."""
     spent = []
     for _ in range(STARTS_PER_TURN):
         before = processor_seconds()
@@ -162,11 +162,11 @@ SUITE = (
         _service,
     ),
 )
-"""Those with `cpu` count processor time, which other work on the machine changes less than the clock's."""
+"""Names with `cpu` measure CPU time, which other work on the machine changes less than wall time."""
 
 
 def chosen(names: Iterable[str], suite: Iterable[Benchmark] = SUITE) -> list[Benchmark]:
-    """The benchmarks that give the named quantities, each with those alone; all of them for no name.
+    """Return the benchmarks restricted to the named quantities; all of them without names.
 
     Raises UnknownFigureError.
     """

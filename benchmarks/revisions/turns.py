@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several installations measured in turns, so that what else the machine does falls on all of them alike."""
+"""Measures several installations alternately, so that other work on the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.revisions.suite import Benchmark, Quantity, Values
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A benchmark that could not be measured of one installation, and is not tried again."""
+    """A benchmark that failed for one installation, and is not retried."""
 
     figures: tuple[str, ...]
     installation: str
@@ -25,8 +25,8 @@ class Failure:
 
 @dataclass(slots=True)
 class Measured:
-    """values: by quantity, for each installation its value in each round. Only quantities that were measured
-    of all installations are there; the others are in failures."""
+    """values: by quantity, for each installation its value in each round. Only quantities measured for all
+    installations are included; the others are in failures."""
 
     quantities: list[Quantity]
     values: dict[str, list[list[float]]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Of several values."""
+    """Median and range of several values."""
 
     median: float
     low: float
@@ -47,7 +47,7 @@ class Spread:
 
 
 def first_start(installation: Installation) -> object:
-    """What fills the caches of an installation, and shows that it works. Raises CommandError."""
+    """Fill an installation's caches and check that it works. Raises CommandError."""
     return cold_start.start(installation=installation)
 
 
@@ -60,11 +60,11 @@ def measure_in_turns(
     progress: Progress,
     warm_up: Callable[[Installation], object],
 ) -> Measured:
-    """Measure each benchmark of each installation once in every round.
+    """Measure each benchmark for each installation once in every round.
 
-    The order of the installations is turned round from one round to the next (A B, B A, A B, …), because the
-    second of two may find a warmer machine. Each is warmed up before, so that no round has a first start.
-    seconds: of one measurement, where it can choose. Raises CommandError if the warming up fails.
+    The order of installations alternates (A B, B A, A B, …), because the second may find a warmer machine.
+    Each is warmed up before, so that no round has a first start.
+    seconds: of one measurement, if it can be chosen. Raises CommandError if the warm-up fails.
     """
     for installation in installations:
         progress.step(f"{installation.name}: a first start, which is not measured")

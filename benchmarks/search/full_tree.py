@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What becomes of a search when the memory of its tree is full: its speed, depth and pauses.
+"""Behaviour of a search when its tree memory is full: speed, depth and pauses.
 
     python -m benchmarks.search.full_tree [--megabytes 64,512] [--seconds 60] [--plies 40]
         [--backend random] [--json]
 
-For each size an endless search of a middle game, with the options' defaults and evaluations that cost next to
-nothing, a line for the time until the tree is full and for each interval after it. Then a game in which every
-move is searched until a tree of 64 MB is full, and what it holds then is compared with what it held at first.
+Runs for each size an endless search of a middle game, with default options and almost free evaluations.
+Prints a line for the time until the tree is full and for each interval after it. Then plays a game,
+searches every move until a tree of 64 MB is full, and compares its contents with those at the start.
 
-The same endless searches are made by the whole engine, with an evaluator of its own: what `go infinite` has
-of a tree's speed when positions must go to another process and come back.
+The whole engine runs the same endless searches with an evaluator. This shows the share of a tree's speed that
+`go infinite` reaches when positions go to another process.
 
-Pauses are single calls that gather, apply or change the position. They and the speed are read from the clock
-and by the processor time of the thread, which says more of the tree on a machine that does other work.
+Pauses are single calls that gather, apply or change the position. Pauses and speed are given in wall time and
+in CPU time of the thread, which is more reliable on a busy machine.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ INTERVALS = 6
 PLAY_MEGABYTES = 64
 CLASSICAL_INPUT = 1  # lc0's number of the input planes
 PAUSE_MS = 20.0
-FULL = 900  # thousandths; what a full tree forgets takes it down by some
+FULL = 900  # per mille; pruning keeps a full tree slightly below its limit
 
 
 def shipped_params(megabytes: int) -> SearchParams:
-    """What the engine searches with when no option is set, in a tree of this size."""
+    """Return the engine's default search parameters for a tree of this size."""
     return search_params(Options(tree_memory=megabytes), CLASSICAL_INPUT)
 
 
 @dataclass(slots=True)
 class Pauses:
-    """The longest calls so far, in milliseconds, by the clock and by processor time."""
+    """Longest calls so far in milliseconds, in wall time and in CPU time."""
 
     wall_ms: float = 0.0
     processor_ms: float = 0.0
@@ -60,7 +60,7 @@ class Pauses:
 
 @dataclass(slots=True)
 class Interval:
-    """Some of a search: what it did in that time. depth: the mean of the interval's own visits."""
+    """Part of a search. depth: mean over the interval's visits."""
 
     seconds: float
     processor_seconds: float
@@ -81,7 +81,7 @@ class Interval:
 
 @dataclass(slots=True)
 class EndlessSearch:
-    """A search without a limit in a tree of a given size."""
+    """An unlimited search in a tree of a given size."""
 
     megabytes: int
     batch: Batch = field(default_factory=lambda: Batch(BATCH))
@@ -96,7 +96,7 @@ class EndlessSearch:
         pauses.time(lambda: self.tree.apply_random(self.batch))
 
     def interval(self, goes_on: Callable[[float], bool]) -> Interval:
-        """Search as long as goes_on, which gets the seconds so far."""
+        """Search while goes_on(elapsed seconds) is true."""
         before, pauses = self.tree.root_info(), Pauses()
         start, processor = perf_counter(), thread_time()
         while goes_on(perf_counter() - start):
@@ -110,7 +110,7 @@ class EndlessSearch:
 
 
 def endless(megabytes: int, seconds: float, *, quiet: bool) -> list[Figure]:
-    """Search until the tree is full, and then for so many seconds."""
+    """Search until the tree is full, and then for some seconds."""
     search = EndlessSearch(megabytes)
     intervals = [search.interval(lambda _: not search.tree.root_info().full)]
     each = seconds / INTERVALS
@@ -136,7 +136,7 @@ def endless(megabytes: int, seconds: float, *, quiet: bool) -> list[Figure]:
 
 
 def endless_in_engine(megabytes: int, seconds: float, backend: str, *, quiet: bool) -> list[Figure]:
-    """The same search by the engine, through its evaluator."""
+    """Run the same search in the engine, through its evaluator."""
     rates, depths = list[float](), list[int]()
     each, start, nodes = 0.0, 0.0, 0
     with Engine(backend=backend, tree_memory=megabytes) as engine:
@@ -159,7 +159,7 @@ def endless_in_engine(megabytes: int, seconds: float, backend: str, *, quiet: bo
 
 
 def played(plies: int, *, quiet: bool) -> list[Figure]:
-    """Play the best moves of a tree that is filled for each of them; ends where the result is proven."""
+    """Play the best moves, filling the tree for each of them, until the result is proven."""
     search, moves, reached, pauses = EndlessSearch(PLAY_MEGABYTES), list[str](), list[int](), Pauses()
     while len(reached) < plies and search.tree.root_info().proof is None:
         while not search.tree.root_info().full:

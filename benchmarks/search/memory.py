@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bytes of memory per visited node, in a middle game with about 35 legal moves.
+"""Memory in bytes per visited node, in a middle game with about 35 legal moves.
 
     python -m benchmarks.search.memory [--nodes N] [--json]
 
-The growth of the process while the tree grows, with an evaluation cache of the default size and without, and
-what the tree itself counts. Each tree has a process of its own.
+Reports the growth of the process while the tree grows, and the tree's count. The evaluation cache has its
+default size, or is off. Each tree has its own process.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ NODES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Bytes per visited node: of the process, as the system counts, and of the tree by its own count."""
+    """Bytes per visited node: of the process according to the system, and of the tree by its count."""
 
     resident: float
     own: float
 
 
 def growth(nodes: int, cache_bytes: int, *, installation: Installation = CHECKOUT) -> Growth:
-    """Let a tree grow in a process of its own. Raises CommandError."""
+    """Grow a tree in a child process. Raises CommandError."""
     script = str(REPOSITORY / "benchmarks" / "search" / "tree_growth.py")
     command = [*installation.python, script, "--nodes", str(nodes), "--cache-bytes", str(cache_bytes)]
     return Growth(**installation.json_of(command))
 
 
 def default_cache_bytes(installation: Installation = CHECKOUT) -> int:
-    """Size of the evaluation cache that the engine offers as its default over UCI. Raises CommandError."""
+    """Return the engine's default cache size according to its UCI options. Raises CommandError."""
     told = installation.output_of(installation.engine, given="uci\nquit\n")
     default = re.search(r"^option name Hash type spin default (\d+)", told, re.MULTILINE)
     if default is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Move generation speed: million perft nodes per second on one thread, beside python-chess.
+"""Move generation speed: million perft nodes per second on one thread, next to python-chess.
 
     python -m benchmarks.search.perft
 
-Target: 80 million nodes/s with bulk counting, which python-chess does here too.
+Target: 80 million nodes/s with bulk counting, also used for python-chess here.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much of the evaluator's speed a search gets: its evaluations per second over the evaluator's own.
+"""Efficiency of a search: its evaluations per second, relative to the evaluator's rate.
 
     python -m benchmarks.search.search_efficiency [--weights FILE] [--backend NAME] [--seconds S] [--rounds N]
 
-The evaluator's own rate is that of the bare backend, without service and sockets, in batches of the size that
-the service recommends, as many at a time as it computes best. Search and backend take turns of a few seconds,
-because other work on the machine changes both; the figure is the median of the rounds' ratios.
+The evaluator's rate is that of the bare backend, without service and sockets, in batches of the service's
+recommended size, with its best number in flight. Search and backend alternate every few seconds, because
+other work on the machine changes both; the figure is the median of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ POSITIONS = (
 
 
 def search_rate(engine: Engine, fen: str | None, seconds: float) -> tuple[float, float]:
-    """Evaluations per second and positions per batch of a search that has left its beginning behind."""
+    """Return evaluations per second and positions per batch of a warmed-up search."""
     engine.new_game()
     engine.position(fen)
     engine.analyse(movetime=seconds * 500)  # a small tree cannot fill batches

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Speed of the search alone: nodes per second with evaluations that cost next to nothing.
+"""Speed of the search alone: nodes per second with almost free evaluations.
 
     python -m benchmarks.search.search_speed [--seconds S] [--json]
 
-Inside the process (one thread, batches of 256) and through the evaluator process (its `random` backend). The
-peer's figure is lc0 0.33-dev's with its random backend, one search thread, minibatch 256, on such a machine.
+Measured in-process (one thread, batches of 256) and through the evaluator process (its `random` backend). The
+peer is lc0 0.33-dev with its random backend, one search thread, minibatch 256, on such a machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ THROUGH_EVALUATOR = ("--backend", "random", "--batch", "256")
 def search(
     flags: Sequence[str], seconds: float, *, installation: Installation = CHECKOUT
 ) -> dict[str, float]:
-    """What `wavefront bench --json` reports. seconds: for each of its 12 positions. Raises CommandError."""
+    """Return the report of `wavefront bench --json`. seconds: per position (12). Raises CommandError."""
     movetime = str(max(1, round(seconds * 1000)))
     command = [*installation.engine, "bench", "--movetime", movetime, "--json", *flags]
     report: dict[str, float] = installation.json_of(command)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tablebase probes per second on one thread, beside python-chess; and what tables cost a search.
+"""Tablebase probes per second on one thread, next to python-chess, and the cost of tables for a search.
 
     python -m benchmarks.search.tablebases FOLDER
 
-The positions are random ones of each table in the folder, in turns. Times are the processor's, with the calls
-from Python in them.
+The positions are random ones for each table in the folder, alternately. Times are CPU times and include the
+calls from Python.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import chess.syzygy
 from engine._core import Batch, Game, SearchParams, Tablebases, Tree
 
 POSITIONS = 100
-"""Of each table."""
+"""Positions per table."""
 
 SECONDS = 1.0
-"""Each measurement takes at least as long."""
+"""Minimum seconds of each measurement."""
 
 VISITS = 100_000
 
 
 def random_positions(names: list[str]) -> list[chess.Board]:
-    """Legal positions with the material of the tables, in turns."""
+    """Return random legal positions with the material of the tables, alternately."""
     random = Random(1)
     boards: list[chess.Board] = []
     while len(boards) < POSITIONS * len(names):
@@ -46,7 +46,7 @@ def random_positions(names: list[str]) -> list[chess.Board]:
 
 
 def per_second(probe: Callable[[int], object], count: int) -> float:
-    """Calls per second of a function of the numbers below `count`, all of them in turns."""
+    """Return calls per second of `probe`, over all numbers below `count` in turn."""
     probes = 0
     start = time.process_time()
     while (seconds := time.process_time() - start) < SECONDS:
@@ -57,7 +57,7 @@ def per_second(probe: Callable[[int], object], count: int) -> float:
 
 
 def nodes_per_second(fen: str, tables: Tablebases | None) -> tuple[float, int]:
-    """Nodes/s of a search with random evaluations, the best of three, and its tablebase hits."""
+    """Return nodes/s of a search with random evaluations (best of three) and its tablebase hits."""
     best, hits = 0.0, 0
     for _ in range(3):
         params = SearchParams()

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What time managers do with a clock, played through in a model of games: no engine, no waiting.
+"""Simulates time managers on a clock in a model of games, without an engine and without waiting.
 
     python -m benchmarks.search.time_management [--games N] [--managers 'adaptive; legacy'] [--control 60+0.6]
                                                 [--choice value|visits]
 
-The model: games begin after 8 plies of opening; their lengths follow the log-logistic distribution that the
-managers plan with (median 51.5 moves). Searches end at once, early, at the end of their budget, or, for those
-managers that let an unsettled search go on, beyond it, as searches of real games do (--choice: those of the
-engine's defaults, which choose the move by its value, or of lc0's choice by visits). The next search finds a
-random share of the tree. Each move costs a delay that the search does not see. docs/explanation/time.md
-tells where each number was measured; `strength.clock_use` measures most of them.
+The model: games start after 8 plies of opening. Their lengths follow the log-logistic distribution that the
+managers plan with (median 51.5 moves). Searches end at once, early, at the end of their budget, or, for
+managers that extend unsettled searches, beyond it, as in real games (--choice: of the engine's defaults,
+which choose the move by value, or of lc0's choice by visits). The next search reuses a random share of the
+tree. Each move costs a delay that the search does not see. docs/explanation/time.md gives the source of each
+number; `strength.clock_use` measures most of them.
 
-For each manager and time control: the clock that is left when the game ends, in percent of the time that it
-began with, the least that it ever was; the mean of log2(time per move) and of log2(visits of the tree that a
-move is chosen from), both less lc0's `legacy`; time in units of the mean move that the first, the 10th, the
-30th and the 60th move got; and games lost on time.
+Reports for each manager and time control: the remaining clock at the game's end and its minimum, in percent
+of the initial time; the mean of log2(time per move) and of log2(visits of the tree that a move is chosen
+from), both minus lc0's `legacy`; the time of the first, the 10th, the 30th and the 60th move in units of the
+mean move; and games lost on time.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ from engine.search.time.managers import new_manager
 from engine.settings.time_managers import MANAGERS
 
 BOOK_PLIES = 8
-"""Of the opening, which costs no time: the shipped ones have 6 to 10."""
+"""Plies of the opening, which cost no time: the shipped openings have 6 to 10."""
 
 MIDPOINT, STEEPNESS = 51.5, 7.0
-"""Of the lengths of games: lc0's, from games of engines."""
+"""Distribution of game lengths: lc0's, from engine games."""
 
 CONTROLS = ("1+0.01", "10+0.1", "60+0.6", "180+2", "300+0", "900+10", "40/300+0")
 
 SHOWN_MOVES = (0, 9, 29, 59)
-"""Moves, counted from the first after the book, whose time is shown."""
+"""Moves whose time is shown, counted from the first after the book."""
 
 SHORTEST, LONGEST = 20, 200
-"""Moves of the games that are looked at, the opening's included."""
+"""Range of game lengths in moves, including the opening."""
 
 VISITS_PER_MS = 10.0
-"""Any number would do: only ratios of trees are compared."""
+"""An arbitrary number, because only ratios of trees are compared."""
 
 KEPT, KEPT_NOTHING = (1.5, 3.9), 0.03
-"""Of a tree that the player's next search finds: the share, as parameters of a beta distribution with a mean
-of 0.28, and how often next to nothing."""
+"""Share of a tree that the player's next search reuses: parameters of a beta distribution with mean 0.28, and
+the probability of almost nothing."""
 
 AT_ONCE_SHARE = 0.05
-"""Of a budget that is used where a search ends at once."""
+"""Share of the budget that an immediately ending search uses."""
 
 DELAY_MS = 2.0
-"""Mean of what each move costs besides, uniform from 0 to twice as much."""
+"""Mean of each move's extra delay, uniform from 0 to twice as much."""
 
 LEFT_TO_REACH = 15.0
-"""Percent of the clock that may be left at the end of a game at 60+0.6."""
+"""Target for the remaining clock, in percent, at the end of a game at 60+0.6."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What searches make of their budgets.
+    """Use of budgets by searches.
 
     at_once, early, beyond: shares of the searches; the others end with the budget. early_from, early_to,
-    beyond_from, beyond_to: shares of the budget that those use, uniformly.
+    beyond_from, beyond_to: range of the uniformly distributed share of the budget that those use.
     """
 
     at_once: float
@@ -83,12 +83,12 @@ USES = {
     "value": Uses(0.03, 0.60, 0.25, 0.92, 0.18, 1.05, 2.40),
     "visits": Uses(0.03, 0.80, 0.35, 0.95, 0.04, 1.05, 1.90),
 }
-"""By how the move is chosen: by its value (the defaults), or as in lc0 by its visits."""
+"""By choice of the move: by value (the defaults), or like lc0 by visits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A time control: milliseconds at the start and for each move; moves of a period, 0 for all."""
+    """A time control: milliseconds at the start and per move; moves of a period, 0 for all."""
 
     base_ms: float
     increment_ms: float
@@ -96,20 +96,20 @@ class Control:
 
     @classmethod
     def of(cls, text: str) -> Control:
-        """From `seconds+increment` or `moves/seconds+increment`."""
+        """Parse `seconds+increment` or `moves/seconds+increment`."""
         period, slash, rest = text.rpartition("/")
         base, _plus, increment = rest.partition("+")
         return cls(1000 * float(base), 1000 * float(increment or 0), int(period) if slash else 0)
 
     @property
     def overhead_ms(self) -> float:
-        """The reserve: what the engine keeps back, 100 ms by default."""
+        """The engine's reserve, 100 ms by default."""
         return 100.0
 
 
 @dataclass(slots=True)
 class Played:
-    """One game. left, least: milliseconds on the clock, in the end and at its lowest. times, trees:
+    """One game. left, least: milliseconds on the clock at the end and at its minimum. times, trees:
     milliseconds and visits of each move."""
 
     left: float = 0.0
@@ -123,7 +123,7 @@ class Played:
 
 
 def game_lengths(games: int, random: Random) -> list[int]:
-    """Moves after the book of so many games."""
+    """Return the numbers of moves after the book, for each game."""
     lengths: list[int] = []
     while len(lengths) < games:
         share = random.random()
@@ -134,7 +134,7 @@ def game_lengths(games: int, random: Random) -> list[int]:
 
 
 def time_used(budget: TimeBudget, uses: Uses, random: Random) -> float:
-    """What a search makes of its budget, in milliseconds."""
+    """Return the milliseconds that a search uses of its budget."""
     kind = random.random()
     used = budget.soft_ms
     if kind < uses.at_once:
@@ -147,7 +147,7 @@ def time_used(budget: TimeBudget, uses: Uses, random: Random) -> float:
 
 
 def play(manager: TimeManager, control: Control, length: int, uses: Uses, random: Random) -> Played:
-    """The clock of one side through a game."""
+    """Simulate the clock of one side through a game."""
     played = Played()
     clock, tree, kept = control.base_ms, 0.0, 0.0
     for move in range(length):
@@ -178,7 +178,7 @@ def play(manager: TimeManager, control: Control, length: int, uses: Uses, random
 
 
 def games_of(manager: str, control: Control, games: int, uses: Uses) -> list[Played]:
-    """The same games, move by move, for every manager."""
+    """Return simulated games, with the same random choices for every manager."""
     lengths = game_lengths(games, Random(1))
     return [
         play(new_manager(manager), control, length, uses, Random(number))
@@ -192,7 +192,7 @@ def mean_log2(games: Sequence[Played], values: Callable[[Played], Sequence[float
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A manager at a time control; see the module for what the numbers are."""
+    """A manager at a time control; the module explains the numbers."""
 
     manager: str
     left: float

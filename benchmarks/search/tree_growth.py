@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Grow a search tree to a number of nodes and print what it takes, as JSON: run by memory.py.
+"""Grow a search tree to a number of nodes and print its memory as JSON: run by memory.py.
 
-It imports nothing but the native core, and runs in a process of its own, so that any installation's core can
-be asked and memory that an earlier tree gave back is not used again.
+It imports only the native core, so it works with any installation's. It runs in its own process, so that no
+memory freed by an earlier tree is reused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POSITION = "r1bq1rk1/pp2bppp/2n1pn2/3p4/3P4/2NBPN2/PP3PPP/R1BQ1RK1 w - - 0 9"
 
 
 def grow(nodes: int, cache_bytes: int) -> tuple[float, float]:
-    """Bytes per visited node by the system's count and by the tree's own."""
+    """Return bytes per visited node, by the system's count and by the tree's."""
     params = SearchParams()
     params.cache_bytes = cache_bytes
     process = psutil.Process()

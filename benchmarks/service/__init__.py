@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The evaluator as a service: its rate, latencies, hostile clients, failures, and hours under load."""
+"""Benchmarks of the evaluator service: rate, latency, hostile clients, failures, and soak tests."""

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What several evaluators bring that a pool of searches uses together: positions/s with 1, 2 and 3 of them,
-and what becomes of the searches when one is killed.
+"""Several evaluators for one pool of searches: positions/s with 1, 2 and 3, also if one is killed.
 
     python -m benchmarks.service.evaluator_pool [--seconds 5] [--evaluators 1 2 3] [--backend NAME:OPTIONS …]
 
-By default the devices sleep. Each evaluator is a process of its own; with several --backend the first
-evaluator has the first of them, and so on.
+By default the devices sleep. Each evaluator is a process; several --backend flags are assigned in order.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ PLIES = 10
 
 
 class Searches:
-    """Searches of positions after random moves, one after the other in each of many players, until `stop`."""
+    """Many players that search positions after random moves, each one after the other, until `stop`."""
 
     def __init__(self, pool: SearchPool, options: Options, count: int) -> None:
         self.done = self.cut_short = 0
@@ -47,7 +45,7 @@ class Searches:
             thread.start()
 
     def stop(self) -> None:
-        """End; returns when all searches have."""
+        """Stop, and wait until all searches have ended."""
         self._stopped.set()
         for thread in self._threads:
             thread.join()
@@ -64,9 +62,9 @@ class Searches:
 
 
 def measure(addresses: Sequence[str], seconds: float, kill: str = "") -> tuple[float, int, int, int]:
-    """Positions/s of as many searches as the evaluators recommend games, how many these are, and how many
-    have ended, and were cut short for want of an evaluator. kill: the address of one that is killed half
-    way."""
+    """Measure as many searches as the evaluators recommend games.
+    Return positions/s, the number of searches, of finished ones, and of those that ended early without an
+    evaluator. kill: address of an evaluator to kill half-way."""
     options = Options(evaluator=",".join(addresses), hash=1, tree_memory=16, smart_pruning_factor=0.0)
     with SearchPool() as pool:
         while len(pool.connections(options)) < len(addresses):
@@ -85,7 +83,7 @@ def measure(addresses: Sequence[str], seconds: float, kill: str = "") -> tuple[f
 
 
 def _process_at(address: str) -> psutil.Process:
-    """The evaluator that was started with this address."""
+    """Return the evaluator process that was started with this address."""
     for child in psutil.Process().children():
         if address in child.cmdline():
             return child
@@ -93,7 +91,7 @@ def _process_at(address: str) -> psutil.Process:
 
 
 def main() -> None:
-    """Measure and print tables."""
+    """Measure and print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a search is without an evaluator when the one that it uses drains or is killed.
+"""Time that a search is without an evaluator when its evaluator drains or is killed.
 
     python -m benchmarks.service.failover [--rounds 10] [--json]
 
-Real processes on this machine, with the backend `random`. A search runs while its evaluator is drained or
-killed, beside another one that the engine knows of, or beside none, in whose place it starts one of its own.
-The time is from there until the search has another connection; median and longest of all rounds.
+Uses real processes on this machine, with the backend `random`. A search runs while its evaluator is drained
+or killed. The engine either knows another evaluator, or none and starts one. The time ends when the search
+has another connection; reported are median and maximum of all rounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.session import Session
 from protocol import EvaluatorClient
 
 HOPELESS_S = 60.0
-"""So long no search is without an evaluator."""
+"""Timeout for finding another evaluator."""
 
 
 class Running:
@@ -41,21 +41,21 @@ class Running:
         self._process.await_ready()
 
     def drain(self) -> None:
-        """Have it refuse what comes, finish, and end."""
+        """Make it reject new requests, finish, and exit."""
         with EvaluatorClient(self.address, handshake=False) as client:
             client.drain()
 
     def kill(self) -> None:
-        """End it as SIGKILL does."""
+        """Kill it with SIGKILL."""
         self._process.kill()
 
     def close(self) -> None:
-        """Wait until it is gone."""
+        """Wait until it has ended."""
         self._process.close()
 
 
 def gap_s(folder: Path, end: Callable[[Running], None], *, other: bool) -> float:
-    """Seconds from the end of a search's evaluator until it has another one. other: there is a second one."""
+    """Return seconds from the end of a search's evaluator to the next. other: a second one is running."""
     running = [Running(f"ipc://{folder / name}") for name in ("ab" if other else "a")]
     addresses = ",".join(each.address for each in running)
     session = Session(Options(evaluator=addresses, backend="random"), fallback=True)

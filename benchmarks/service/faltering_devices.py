@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A backend that answers as `random` does, takes as long as a device would, and fails and hangs from time to
-time; a plug-in in a folder of its own.
+"""A backend that answers like `random`, takes a device's time, and sometimes fails or hangs; a plug-in.
 
 --backend faltering:base=4,each=0.4,fails=60,hangs=150,stays=8
 
-base, each: milliseconds of a batch, and of each position in it. fails: seconds between times in which every
-batch fails, for two seconds; hangs: between batches that stay for `stays` seconds; 0 for never.
+base, each: milliseconds per batch and per position. fails: period in seconds of failures, in which every
+batch fails for two seconds. hangs: period of batches that hang for `stays` seconds. 0: never.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ FAILING_S = 2.0
 
 _BEGAN_S = time.monotonic()
 _hung: set[int] = set()
-"""The periods in which a batch has hung already: of all networks on the device."""
+"""Periods in which a batch has hung, for all networks on the device."""
 
 
 def unavailable() -> str | None:
-    """It can run anywhere."""
+    """Return None: it runs anywhere."""
     return None
 
 
 class Faltering(Backend):
-    """Runs batches one after the other."""
+    """Runs batches in sequence."""
 
     name = "faltering"
     max_batch = 1024
@@ -78,12 +77,12 @@ def open(
     hangs: float = 0.0,
     stays: float = 8.0,
 ) -> Backend:
-    """A device of that speed, as reliable as it is set to be."""
+    """Return a device of that speed and reliability."""
     return Faltering(base, each, fails, hangs, stays)
 
 
 def install(folder: Path) -> None:
-    """Let interpreters that have the folder in PYTHONPATH find the backend."""
+    """Install the backend for interpreters with the folder in PYTHONPATH."""
     metadata = folder / "wavefront_faltering-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: wavefront-faltering\nVersion: 1.0\n")

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What clients that do their worst cost an evaluator and its other clients: the growth of its memory, and the
-times of single positions that another client asks for, alone and beside each attack.
+"""Cost of hostile clients: growth of the evaluator's memory, and latency of another client.
 
     python -m benchmarks.service.hostile_clients [--seconds 10] [--no-gate] [--attack NAME ...]
 
---no-gate connects clients to the ROUTER socket itself, as on systems that have no gate. The device sleeps for
-a millisecond, so that the figures are the service's. Attackers are processes of their own: on a machine with
-few cores they cost the others time by that alone, which the row "busy" shows: a client that reads its answers
-and keeps as many positions in flight as it may.
+It requests single positions, with and without an attack. --no-gate connects clients to the ROUTER
+socket, as on systems without a gate. The device sleeps for a millisecond, so the figures show the service.
+Attackers are processes, and on a machine with few cores they take CPU time from the others. The row "busy"
+shows that effect: a client that reads its answers and keeps as many positions in flight as allowed.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from tests.evaluator.zmtp import connect, frame, message, shake_hands
 DEVICE = "sleeping:base=1,each=0.001"
 START_S = 60.0
 PAUSE_S = 0.003
-"""Between two questions of the client that does no harm."""
+"""Pause between two requests of the well-behaved client."""
 
 FEW_DESCRIPTORS = 160
 MANY_CONNECTIONS = 3000
@@ -63,8 +62,8 @@ console()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Milliseconds of the other client's answers, how many there were, and the growth of the evaluator in MB:
-    the most, and five seconds after the attack."""
+    """Latency of the other client's answers in milliseconds, their number, and the evaluator's growth in MB:
+    maximum, and five seconds after the attack."""
 
     attack: str
     answers: int
@@ -76,7 +75,7 @@ class Row:
 
 
 def large_request(identity: int, count: int = 4096, moves: int = 256) -> bytes:
-    """The largest request that there is, as it is sent."""
+    """Return the largest possible request, as sent on the wire."""
     batch = PositionBatch(
         np.zeros(count, POSITION_DTYPE),
         np.arange(0, count * moves + 1, moves, dtype=np.uint32),
@@ -87,7 +86,7 @@ def large_request(identity: int, count: int = 4096, moves: int = 256) -> bytes:
 
 
 def never_reads(port: int, until: float) -> None:
-    """Asks for large answers, with another id each time, and reads none."""
+    """Request large answers with new ids, and read none."""
     requests = [large_request(number + 1) for number in range(20)]
     with connect(port) as connection:
         while time.monotonic() < until:
@@ -96,7 +95,7 @@ def never_reads(port: int, until: float) -> None:
 
 
 def never_reads_status(port: int, until: float) -> None:
-    """Asks for the state, and reads nothing."""
+    """Request the status, and read nothing."""
     status = message([msgpack.packb({"type": "status", "id": 1})]) * 100
     with connect(port) as connection:
         while time.monotonic() < until:
@@ -104,7 +103,7 @@ def never_reads_status(port: int, until: float) -> None:
 
 
 def never_ends(port: int, until: float) -> None:
-    """Sends a message that has always more to come."""
+    """Send a message without a last frame."""
     part = frame(bytes(1_000_000), more=True)
     with connect(port) as connection:
         while time.monotonic() < until:
@@ -112,7 +111,7 @@ def never_ends(port: int, until: float) -> None:
 
 
 def empty_frames(port: int, until: float) -> None:
-    """Sends one message of a million empty frames, again and again."""
+    """Send messages of a million empty frames."""
     parts = frame(b"", more=True) * 1_000_000 + frame(b"")
     while time.monotonic() < until:
         with contextlib.suppress(OSError), connect(port) as connection:
@@ -121,13 +120,13 @@ def empty_frames(port: int, until: float) -> None:
 
 
 def many_connections(port: int, until: float) -> None:
-    """Connects as often as it may, begins to speak, and says no more."""
+    """Open as many connections as allowed, complete the handshake, and send nothing else."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * MANY_CONNECTIONS), hard))
     kept: list[socket.socket] = []
     while time.monotonic() < until:
         if len(kept) < MANY_CONNECTIONS:
-            source = (f"127.0.0.{2 + len(kept) % 8}", 0)  # no address may have more than a quarter
+            source = (f"127.0.0.{2 + len(kept) % 8}", 0)  # one address may have at most a quarter
             with contextlib.suppress(OSError):
                 made = socket.create_connection(("127.0.0.1", port), 60.0, source)
                 shake_hands(made)
@@ -137,7 +136,7 @@ def many_connections(port: int, until: float) -> None:
 
 
 def many_retries(port: int, until: float) -> None:
-    """Connects to one that has few descriptors, and again whenever it is refused."""
+    """Connect to a service with few descriptors, and again after each refusal."""
     kept: list[socket.socket] = []
     while time.monotonic() < until:
         with contextlib.suppress(OSError):
@@ -147,7 +146,7 @@ def many_retries(port: int, until: float) -> None:
 
 
 def garbage(port: int, until: float) -> None:
-    """Sends bytes that mean nothing: at once, after the handshake, and in a message's frames."""
+    """Send random bytes: at once, after the handshake, and in a message's frames."""
     rng = np.random.default_rng(1)
     while time.monotonic() < until:
         noise = rng.bytes(5000)
@@ -161,7 +160,7 @@ def garbage(port: int, until: float) -> None:
 
 
 def connect_storm(port: int, until: float) -> None:
-    """Connects and leaves, as often as it can, with and without a request on the way."""
+    """Connect and disconnect as often as possible, with and without a request in flight."""
     request = large_request(1, count=64, moves=16)
     while time.monotonic() < until:
         with contextlib.suppress(OSError), connect(port):
@@ -171,7 +170,7 @@ def connect_storm(port: int, until: float) -> None:
 
 
 def busy(port: int, until: float) -> None:
-    """Does no harm but to be there: large requests, whose answers it reads."""
+    """Send large requests and read the answers: a harmless load."""
     batch = probe_batch(4096)
     with EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=START_S) as client:
         while time.monotonic() < until:
@@ -201,8 +200,8 @@ ATTACKS: dict[str, Callable[[int, float], None]] = {
 
 @contextmanager
 def service(gated: bool, descriptors: int, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
-    """An evaluator: its port and process. descriptors: that it may have, 0 for as many as it can get. Raises
-    CommandError."""
+    """Start an evaluator; yield its port and process. Raises CommandError.
+    descriptors: limit, 0 for the system's."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     flags = ["gate" if gated else "none", str(descriptors), "serve", "--backend", DEVICE]
@@ -234,7 +233,7 @@ def _listens(port: int) -> bool:
 
 
 def ask(port: int, seconds: float, process: psutil.Process) -> tuple[list[float], int]:
-    """Milliseconds of each answer to a single position in that time, and the largest size of the process."""
+    """Return milliseconds of each single-position answer in that time, and the process's peak size."""
     batch, peak = probe_batch(1), 0
     times: list[float] = []
     with EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=START_S) as client:
@@ -261,7 +260,7 @@ def ask(port: int, seconds: float, process: psutil.Process) -> tuple[list[float]
 
 
 def measure(attack: str, seconds: float, gated: bool, folder: Path) -> tuple[Row, Row]:
-    """The other client alone, and beside an attack."""
+    """Measure the other client without and with an attack."""
     with service(gated, FEW_DESCRIPTORS if attack == "many_retries" else 0, folder) as (port, process):
         alone, _ = ask(port, seconds / 2, process)
         base = process.memory_info().rss

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What play waits for beside other work: a play client alone, and beside self-play or analysis that keeps
-seconds of work queued.
+"""Latency of play under load: a play client alone, and with seconds of queued self-play or analysis.
 
     python -m benchmarks.service.latency_under_load [--backend onnx|gpu|NAME:OPTIONS] [--seconds 5]
                                             [--load selfplay analysis] [--depth 6]
 
-The play client asks for single positions in two ways: in a closed loop, which sends the next one a while
-after an answer (--think), and in an open one, which sends them at random times, whatever has been answered
-(--rate). Each is measured alone and beside each load. By default the device is one that sleeps for as long
-as T82 takes on an H200, and the figures are those of the service. Clients of the load are a process of their
-own.
+The play client requests single positions in two ways. A closed loop sends the next request a fixed time after
+an answer (--think). An open loop sends them at random times, regardless of answers (--rate). Each is measured
+alone and with each load. By default the device sleeps as long as an H200 computes T82, so the figures show
+the service. The load's clients are another process.
 """
 
 from __future__ import annotations
@@ -39,22 +37,22 @@ from protocol import EvaluatorClient
 from protocol.errors import Overloaded
 
 CLIENTS = 4
-"""Of the load: their requests are queued together."""
+"""Number of the load's clients; their requests are queued together."""
 
 MOST_QUEUED = 60_000
-"""Positions: a little less than the service takes of a class."""
+"""Positions: slightly less than the service's limit for a class."""
 
 WAIT_S = 60.0
 LEAST_ANSWERS, MOST_LATE, MOST_LOST = 0.95, 1.5, 0.03
-"""To be reached: share of the answers alone; 99 % latency by the target of play; what the load may lack of
-the rate of the curve while there is no play."""
+"""Targets: answers relative to those without load; 99 % latency relative to play's target; loss of the load's
+rate relative to the curve without play."""
 
 PLAY_MS = Settings().play_latency_ms
 
 
 @dataclass(slots=True)
 class Play:
-    """What a play client saw: requests in so many seconds, and the milliseconds of those answered."""
+    """Results of a play client: number of requests, and milliseconds of those answered."""
 
     seconds: float
     sent: int = 0
@@ -62,16 +60,16 @@ class Play:
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """Answers per second."""
         return len(self.times) / self.seconds
 
     def percentile(self, share: float) -> float:
-        """Milliseconds; infinite if nothing was answered."""
+        """Return a percentile in milliseconds; infinite without answers."""
         return float(np.percentile(self.times, share)) if self.times else float("inf")
 
 
 def closed_loop(address: str, seconds: float, think_s: float) -> Play:
-    """One request after the other, each a while after the answer to the one before."""
+    """Send one request after the other, each a fixed time after the previous answer."""
     play, batch = Play(seconds), probe_batch(1)
     with EvaluatorClient(address, timeout=WAIT_S) as client:
         client.evaluate(batch)
@@ -81,12 +79,12 @@ def closed_loop(address: str, seconds: float, think_s: float) -> Play:
             play.sent += 1
             play.times.append(1000 * (time.perf_counter() - begin))
             time.sleep(think_s)
-        play.seconds = time.perf_counter() - start  # of whole rounds
+        play.seconds = time.perf_counter() - start  # of complete rounds
     return play
 
 
 def open_loop(address: str, seconds: float, rate: float) -> Play:
-    """Requests at random times. What is not answered when the time is over is waited for."""
+    """Send requests at random times, and wait for all answers at the end."""
     play, batch, at_random = Play(seconds), probe_batch(1), random.Random(1)
     sent: dict[int, float] = {}
     with EvaluatorClient(address, timeout=WAIT_S) as client:
@@ -96,7 +94,7 @@ def open_loop(address: str, seconds: float, rate: float) -> Play:
         while sent or due < end:
             now = time.perf_counter()
             if due <= now and due < end:
-                sent[client.submit(batch)] = due  # a late sender does not make the service look faster
+                sent[client.submit(batch)] = due  # otherwise a late sender would make the service look faster
                 play.sent += 1
                 due += at_random.expovariate(rate)
                 continue
@@ -114,13 +112,13 @@ def open_loop(address: str, seconds: float, rate: float) -> Play:
 
 
 class Load:
-    """Clients that keep so many positions queued, in a process of their own."""
+    """Clients in another process that keep N positions queued."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def count(self) -> int:
-        """Positions answered so far."""
+        """Return the number of answered positions."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -132,7 +130,7 @@ class Load:
 
 @contextmanager
 def loaded(address: str, priority: str, positions: int, request: int) -> Iterator[Load]:
-    """A service with a load that has filled its queue, and been answered for the first time."""
+    """Yield a load once it has filled the queue and received its first answers."""
     words = ["--as", priority, address, str(positions), str(request)]
     with started_module(
         "service.latency_under_load", *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -147,7 +145,7 @@ def loaded(address: str, priority: str, positions: int, request: int) -> Iterato
 
 
 def be_load(priority: str, address: str, positions: int, request: int) -> None:
-    """Keep positions queued until killed; prints how many were answered for each line of stdin."""
+    """Keep positions queued until killed; print the number answered for each line of stdin."""
     done = [0] * CLIENTS
     most = max(2, round(positions / request / CLIENTS))
     batch = probe_batch(request)
@@ -172,14 +170,14 @@ def be_load(priority: str, address: str, positions: int, request: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """How the play client asks. seconds: of each measurement."""
+    """Parameters of the play client. seconds: of each measurement."""
 
     seconds: float
     think_s: float
     rate: float
 
     def measure(self, address: str) -> dict[str, Play]:
-        """Each loop by its name."""
+        """Measure both loops; return results by name."""
         return {
             "closed": closed_loop(address, self.seconds, self.think_s),
             "open": open_loop(address, self.seconds, self.rate),
@@ -187,7 +185,7 @@ class Loops:
 
 
 def beside(address: str, priority: str, depth_s: float, loops: Loops, alone: dict[str, Play]) -> list[Figure]:
-    """Measure both loops beside one load, print what they saw, and give what is to be reached."""
+    """Measure and print both loops with one load, and return the figures with targets."""
     with EvaluatorClient(address, timeout=START_S) as client:
         request = min(client.recommended_batch, client.max_batch)
         best = max(1000 * size / ms for size, ms in client.curve)
@@ -226,7 +224,7 @@ def show(what: str, play: Play) -> None:
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """Measure, and print tables."""
+    """Measure and print tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the service costs: positions per second of a bare backend and of the same one through the evaluator
-process, with two requests in flight.
+"""Overhead of the service: positions per second of a bare backend, and through the evaluator process.
 
     python -m benchmarks.service.service_overhead [--seconds 2] [--network FILE] [--json]
 
-The `random` backend computes next to nothing, so that its row is the limit of the service itself.
+Two requests are in flight. The `random` backend is almost free, so its row is the limit of the service.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Overhead:
 
     @property
     def share(self) -> float:
-        """Percent of the bare rate that the service passes on."""
+        """Percentage of the bare rate that the service reaches."""
         return 100 * self.served / self.bare
 
 
@@ -41,7 +40,7 @@ def measure(
     *,
     installation: Installation = CHECKOUT,
 ) -> list[Overhead]:
-    """One backend at several batch sizes. seconds: for each size, twice. Raises CommandError."""
+    """Measure one backend at several batch sizes. seconds: for each size, twice. Raises CommandError."""
 
     def curve(*flags: str) -> dict[int, float]:
         command = [*installation.evaluator, "bench", "--json", "--backend", backend]

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What several devices bring behind one service: positions/s with 1, 2 and 4 of them and 1 to 16 clients, the
-time of one large request, and play on a fast device beside a slow one.
+"""Scaling of one service over devices: positions/s with 1, 2 and 4 devices and 1 to 16 clients.
 
     python -m benchmarks.service.service_scale [--seconds 3] [--devices 1 2 4] [--backend NAME:OPTIONS]
                                        [--network FILE]
 
-By default the devices sleep as long as T82 takes on an H200, so that the figures are those of the service.
-With another --backend, once for each device (--backend gpu:device=0 --backend gpu:device=1), they are those
-of real ones.
+Also measures the time of one large request, and play on a fast device next to a slow one. By default the
+devices sleep as long as an H200 computes T82, so the figures show the service. Give --backend once per device
+(--backend gpu:device=0 --backend gpu:device=1) to measure real ones.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ CLIENTS = (1, 4, 16)
 
 @contextmanager
 def service(backends: Sequence[str], folder: Path, network: str = "") -> Iterator[str]:
-    """An evaluator process with these devices and a network file, or the shipped one; gives its address.
-    Raises CommandError."""
+    """Start an evaluator process with these devices and yield its address. Raises CommandError.
+    network: file; "" means the shipped one."""
     address = f"ipc://{folder}/evaluator"
     command = [
         *CHECKOUT.evaluator,
@@ -70,7 +69,7 @@ def service(backends: Sequence[str], folder: Path, network: str = "") -> Iterato
 
 
 def _listens(address: str) -> bool:
-    """Whether an evaluator has become ready at an address; waits a little if not."""
+    """Return True if an evaluator is ready at an address, else wait briefly and return False."""
     try:
         EvaluatorClient(address, timeout=START_S).close()
     except EvaluatorLost:
@@ -82,7 +81,7 @@ def _listens(address: str) -> bool:
 def load(
     address: str, seconds: float, clients: int, positions: int, in_flight: int
 ) -> tuple[float, list[float]]:
-    """Positions/s of closed loops, and the milliseconds of every request; what comes first does not count."""
+    """Return positions/s of closed loops, and milliseconds of every request, without the warm-up."""
     batch = probe_batch(positions)
     begin = time.perf_counter() + seconds / 5
     end = begin + seconds
@@ -145,7 +144,7 @@ def rates(backends: Sequence[str], devices: Sequence[int], seconds: float, netwo
 
 
 def beside_a_slow_one(seconds: float) -> None:
-    """Print the median time of requests of 64 on a fast device alone and beside a slow one."""
+    """Print the median time of requests of 64 on a fast device, alone and next to a slow one."""
     print("\n| devices | one request of 64 at a time, p50 / p99 ms | eight at a time |")
     print("|---|---|---|")
     for words, used in (("fast", [FAST]), ("fast, slow", [FAST, SLOW]), ("slow, fast", [SLOW, FAST])):

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An evaluator under everything at once for a long time: clients of all classes that count every answer, a
-device that fails and hangs, clients that do their worst, engines that are killed, networks that are loaded,
-changed and unloaded, signals, and at last a drain and a restart.
+"""Soak test: an evaluator under all kinds of load and faults for a long time.
 
     python -m benchmarks.service.soak [--minutes 30] [--backend NAME:OPTIONS ...] [--without TROUBLE ...]
 
-Prints a line a minute, and at the end what was asked, answered and seen. The exit status is 0 if every
-request was answered, each result was right, memory did not grow by more than --slope MB a minute, the log has
-nothing that should not be there, and the service drained and started again.
+Clients of all classes count every answer. A device fails and hangs, hostile clients attack, and engines are
+killed. Networks are loaded, changed and unloaded, signals are sent, and finally the service is drained and
+restarted.
 
-By default three devices answer as `random` does, and the results are compared to the bit; one of them fails
-each minute and hangs each four, in a soak of less than six minutes more often. With --backend onnx, say, the
-network's own results are only looked at.
+Prints a line per minute, and finally counts of requests, answers and events. The exit status is 0 if every
+request was answered, each result was correct, and the service drained and restarted. Also, memory must not
+grow by more than --slope MB per minute, and the log must have no unexpected entries.
+
+By default three devices answer like `random`, and results are compared bit by bit. One device fails each
+minute and hangs every four minutes, more often in a soak under six minutes. With, for example, --backend
+onnx, results are only checked for plausibility.
 """
 
 from __future__ import annotations
@@ -58,11 +60,11 @@ SAMPLE_S = 0.5
 MOST_GROWTH = 0.5
 TROUBLES = ("attacks", "administration", "page", "engines")
 LEAST_MINUTES = 5.0
-"""Of a soak that says something about the growth of memory."""
+"""Minimum length of a soak for a verdict about memory growth."""
 
 
 class Clients:
-    """A process with the steady clients of a kind, and its reports as they come."""
+    """A process with the steady clients of a kind, and its latest report."""
 
     def __init__(self, kind: str, address: str, exact: bool) -> None:
         words = [kind, address, *(["--exact"] if exact else [])]
@@ -87,13 +89,13 @@ class Clients:
                 self._latencies += self.report.latencies
 
     def latencies(self) -> list[float]:
-        """Milliseconds of the results since the last call."""
+        """Return milliseconds of the results since the last call."""
         with self._lock:
             taken, self._latencies = self._latencies, []
         return taken
 
     def finish(self) -> int:
-        """Have them wait for what is in flight and end; returns the exit status."""
+        """Make them wait for what is in flight and exit; return the exit status."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -105,13 +107,13 @@ class Clients:
             self._reader.join()
 
     def kill(self) -> None:
-        """End them whatever they do. Idempotent."""
+        """Kill them. Idempotent."""
         self._process.kill()
         self._process.wait()
 
 
 class Service:
-    """The evaluator process at the same addresses each time it is started, with its log in a file."""
+    """The evaluator process, always started with the same addresses; it logs to a file."""
 
     def __init__(self, folder: Path, backends: Sequence[str], network: Path) -> None:
         self.port, self.page_port = _free_port(), _free_port()
@@ -129,11 +131,11 @@ class Service:
 
     @property
     def tcp(self) -> str:
-        """The address of clients."""
+        """Address for clients."""
         return f"tcp://127.0.0.1:{self.port}"
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start it, and wait until it is ready. Raises CommandError."""
+        """Start it and wait until it is ready. Raises CommandError."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self._command, stderr=log, env=self._environment, cwd=CHECKOUT.folder
@@ -147,7 +149,7 @@ class Service:
         return self.process
 
     def end(self) -> tuple[int | None, float]:
-        """Ask it to drain and end: its exit status, None if it had to be killed, and the seconds it took."""
+        """Ask it to drain and exit. Return exit status (None if it was killed) and duration in seconds."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -158,12 +160,12 @@ class Service:
         return status, time.monotonic() - begin
 
     def kill(self) -> None:
-        """Idempotent."""
+        """Kill it. Idempotent."""
         self.process.kill()
         self.process.wait()
 
     def status(self) -> dict[str, Any]:
-        """The document of the page. Raises OSError."""
+        """Return the page's status document. Raises OSError."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.page_port}/status", timeout=10) as answer:
             document: dict[str, Any] = json.load(answer)
         return document
@@ -176,8 +178,8 @@ class Service:
 
 
 def _faltering(minutes: float) -> str:
-    """A device that fails and hangs, each at least once in a soak of half a minute; it may hang while a
-    network is loaded. After it has failed there is time for it to be tried again."""
+    """Return a device that fails and hangs, each at least once in a soak of half a minute, possibly while a
+    network is loaded. After a failure there is time for a retry."""
     pace = min(1.0, minutes / 6)
     return f"faltering:base=4,each=0.4,fails={max(12.0, 60 * pace):g},hangs={240 * pace:g},stays=9"
 
@@ -188,7 +190,7 @@ def _free_port() -> int:
 
 
 class Soak:
-    """One soak; `run` returns what speaks against the service."""
+    """One soak test; `run` returns the reasons for failing it."""
 
     def __init__(
         self,
@@ -202,7 +204,7 @@ class Soak:
         files = NetworkFiles(folder)
         self._service = service = Service(folder, backends, files.first)
         exact = all(each.startswith(("faltering", "random")) for each in backends)
-        # A short one does everything, too, only faster.
+        # A short soak does everything, but faster.
         pace = min(1.0, minutes / 3)
         troubles: dict[str, Trouble] = {
             "attacks": Attacks(service.port, 3.0 * pace, 5.0 * pace),
@@ -219,13 +221,13 @@ class Soak:
         self.against: list[str] = []
 
     def close(self) -> None:
-        """End all processes, whatever they do."""
+        """Kill all processes."""
         for clients in self._clients:
             clients.kill()
         self._service.kill()
 
     def run(self) -> list[str]:
-        """Soak, drain, restart and conclude."""
+        """Soak, drain, restart and evaluate."""
         for trouble in self._troubles:
             trouble.start()
         try:
@@ -282,7 +284,7 @@ class Soak:
         )
 
     def _drain_and_restart(self) -> None:
-        """End the service while clients are at work, and start it again for them."""
+        """Stop the service while clients are active, and restart it."""
         status, seconds = self._service.end()
         print(f"drained with exit status {status} after {seconds:.1f} s")
         if status != 0:
@@ -291,7 +293,7 @@ class Soak:
         begin = time.monotonic()
         self._service.start()
         give_up = begin + WAIT_S
-        # The network of the alias is gone with the process that had it.
+        # The alias's network was lost with the process.
         missing = [clients for clients in self._clients if not KINDS[clients.kind].network]
         while missing and time.monotonic() < give_up:
             missing = [each for each in missing if each.report.results <= before[each.kind]]
@@ -334,7 +336,7 @@ class Soak:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Soak; returns the exit status."""
+    """Run the soak test and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Steady clients of the soak: each counts what it asks for and what it is answered.
+"""Steady clients of the soak test, which count requests and answers.
 
     python -m benchmarks.service.soak_clients KIND ADDRESS [--exact]
 
-One process runs all clients of a kind, each in a thread, until its stdin ends; what is in flight then is
-waited for. It prints a line of JSON each second: the fields of Report, as sums of all its clients.
+One process runs all clients of a kind, each in a thread, until its stdin ends; then it waits for requests in
+flight. It prints a line of JSON each second: the fields of Report, summed over all its clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from protocol.messages import Priority
 from protocol.random_evaluation import random_evaluation
 
 WAIT_S = 60.0
-"""After so long a request counts as unanswered."""
+"""Seconds after which a request counts as unanswered."""
 
 LOOK_MS = 200.0
 RETRY_S = 0.2
@@ -38,10 +38,10 @@ BATCHES = 16
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of clients. rate: requests a second of each, at random times; 0 for a closed loop that keeps
-    in_flight requests. largest: positions of its largest request. cancels, deadlines: one in so many requests
-    is cancelled after it was sent, or has a deadline of 50 ms. stays: requests of one connection, 0 for as
-    many as there are. network: alias of the network that it asks, empty for the default."""
+    """A kind of clients. rate: requests per second of each, at random times; 0 for a closed loop that keeps
+    in_flight requests. largest: maximum positions of a request. cancels, deadlines: one in N requests is
+    cancelled after sending, or has a deadline of 50 ms. stays: requests per connection, 0 for no limit.
+    network: alias of the network to use, empty for the default."""
 
     priority: Priority
     clients: int
@@ -65,10 +65,9 @@ KINDS = {
 
 @dataclass(slots=True)
 class Report:
-    """Requests that were sent; with a result; with an error, by its code; cancelled; that stayed without an
-    answer though the connection stood, or when it broke; results that were wrong. latencies: milliseconds of
-    the results since the last report. losses: connections that broke or could not be made, by what was
-    said."""
+    """Counts of requests: sent; with a result; with an error, by code; cancelled; without an answer on a
+    working connection, or on a broken one; with a wrong result. latencies: milliseconds of the results since
+    the last report. losses: failed connections, by message."""
 
     sent: int = 0
     results: int = 0
@@ -83,12 +82,12 @@ class Report:
 
     @property
     def answered(self) -> int:
-        """Requests that were answered in some way."""
+        """Number of answered requests."""
         return self.results + self.cancelled + sum(self.errors.values())
 
 
 class SteadyClient:
-    """One client of a kind, for one thread. exact: results have to be those of `random`."""
+    """One client of a kind, in one thread. exact: results must equal those of `random`."""
 
     def __init__(self, kind: Kind, address: str, exact: bool, ends: threading.Event, seed: int) -> None:
         self.report = Report()
@@ -103,7 +102,7 @@ class SteadyClient:
         self._name = f"soak {kind.priority} {seed}"
 
     def run(self) -> None:
-        """Connect again and again, until it is time to end."""
+        """Connect repeatedly until the soak ends."""
         while not self._ends.is_set():
             self._sent.clear()
             try:
@@ -123,7 +122,7 @@ class SteadyClient:
                 self._ends.wait(RETRY_S)
 
     def _talk(self, client: EvaluatorClient) -> None:
-        """Ask until the connection has served its time; returns when all is answered, or nothing comes."""
+        """Send requests for the connection's lifetime; return when all are answered or nothing arrives."""
         due, asked = time.monotonic(), 0
         while True:
             over = self._ends.is_set() or client.draining or 0 < self._kind.stays <= asked
@@ -184,7 +183,7 @@ class SteadyClient:
 
 
 def is_right(answer: EvaluationBatch, batch: PositionBatch, expected: EvaluationBatch | None) -> bool:
-    """Whether an answer is what is expected to the bit, or, where nothing is, one that could be."""
+    """Return True if an answer equals the expected one bit by bit or, if None, is plausible."""
     if expected is not None:
         return np.array_equal(answer.logits, expected.logits) and np.array_equal(answer.wdl, expected.wdl)
     sums = answer.wdl.sum(axis=1)
@@ -193,12 +192,12 @@ def is_right(answer: EvaluationBatch, batch: PositionBatch, expected: Evaluation
 
 
 def as_json(report: Report) -> str:
-    """One line."""
+    """Return a report as one line of JSON."""
     return json.dumps({each.name: getattr(report, each.name) for each in fields(report)})
 
 
 def total(clients: Sequence[SteadyClient]) -> Report:
-    """What all clients have counted; their latencies are forgotten."""
+    """Return the sum of all clients' reports, and reset their latencies."""
     whole = Report()
     for client in clients:
         with client.lock:

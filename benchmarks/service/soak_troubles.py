@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happens to a service beside its work in the soak: attacks, engines that are killed, networks that are
-loaded, changed and unloaded, signals, and a page that is looked at. Each runs in a thread, until the end."""
+"""Disturbances of the soak test, one thread each: attacks, killed engines, network changes, page requests."""
 
 from __future__ import annotations
 
@@ -28,16 +27,15 @@ from protocol.errors import LoadFailed
 ADMIN_S = 60.0
 PAGE_S = 10.0
 SILENT_CONNECTIONS = 80
-"""At the port of the page: more than it serves at a time."""
+"""Connections to the page's port: more than it serves concurrently."""
 
 SHAPE = "tiny-resnet"
 GUEST = "guest"
-"""The alias of the network that comes and goes."""
+"""Alias of the network that is loaded and unloaded."""
 
 
 class Trouble(ABC):
-    """Something that is repeated, every few seconds. done: how often, by what. faults: what
-    went otherwise than it should have."""
+    """An action repeated every few seconds. done: counts by action. faults: unexpected results."""
 
     def __init__(self, pause_s: float) -> None:
         self.done: Counter[str] = Counter()
@@ -47,11 +45,11 @@ class Trouble(ABC):
         self._thread = threading.Thread(target=self._run)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, after what is being done."""
+        """Stop after the current step."""
         self._ends.set()
         self._thread.join()
 
@@ -60,21 +58,21 @@ class Trouble(ABC):
         while not self._ends.wait(self._pause_s):
             try:
                 self.step(number)
-            except Exception as error:  # part of the verdict, whatever it is
+            except Exception as error:  # any error is part of the verdict
                 self.faults[f"{type(self).__name__}: {type(error).__name__}: {error}"] += 1
             number += 1
 
     @abstractmethod
     def step(self, number: int) -> None:
-        """Do it once more."""
+        """Run one step."""
 
     def remark(self) -> str:
-        """What there is to say besides."""
+        """Return a further remark for the report."""
         return ""
 
 
 class Attacks(Trouble):
-    """The attacks of hostile_clients.py in turns, each for some seconds, with a pause after it."""
+    """Runs the attacks of hostile_clients.py in turn, each for some seconds and followed by a pause."""
 
     def __init__(self, port: int, seconds: float, pause_s: float) -> None:
         super().__init__(pause_s)
@@ -86,7 +84,7 @@ class Attacks(Trouble):
         words = ["--as", name, str(self._port), str(self._seconds)]
         process = started_module("service.hostile_clients", *words, stderr=subprocess.DEVNULL)
         try:
-            process.wait(self._seconds + 1.0)  # one that blocks does not notice the time
+            process.wait(self._seconds + 1.0)  # a blocked attacker does not check the time
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -126,7 +124,7 @@ class KilledEngines(Trouble):
 
 
 class Administration(Trouble):
-    """Networks that come, change and go, by ipc, and the signals that an operator sends."""
+    """Loads, changes and unloads networks over ipc, and sends an operator's signals."""
 
     def __init__(self, address: str, process: subprocess.Popen[bytes], files: NetworkFiles, pause_s: float):
         super().__init__(pause_s)
@@ -147,7 +145,7 @@ class Administration(Trouble):
         with EvaluatorClient(self._address, timeout=ADMIN_S, name="soak administration") as client:
             try:
                 self.done[step(client)] += 1
-            except LoadFailed as error:  # by a device that was in a bad time
+            except LoadFailed as error:  # from a device that was failing
                 self.done[f"not loaded: {error}"] += 1
 
     def _load(self, client: EvaluatorClient) -> str:
@@ -191,7 +189,7 @@ class Administration(Trouble):
 
 
 class NetworkFiles:
-    """The network files of a service, whose contents are exchanged as a rename does it."""
+    """The network files of a service; their content is replaced by renaming."""
 
     def __init__(self, folder: Path) -> None:
         self.first, self.second = folder / "first.pb", folder / "second.pb"
@@ -204,7 +202,7 @@ class NetworkFiles:
         self.change(self.second)
 
     def change(self, file: Path) -> None:
-        """Put the other one of a file's two contents there."""
+        """Replace a file's content with its other version."""
         self._turns[file].reverse()
         new = self._folder / "new.pb"
         shutil.copyfile(self._contents[self._turns[file][0]], new)
@@ -212,8 +210,9 @@ class NetworkFiles:
 
 
 class Page(Trouble):
-    """Looks at the page, its status, the metrics and the health checks; now and then it lets connections be
-    silent. longest: seconds of an answer."""
+    """Requests the page, its status, the metrics and the health checks, and sometimes opens silent
+    connections.
+    longest: maximum seconds of an answer."""
 
     def __init__(self, port: int, pause_s: float) -> None:
         super().__init__(pause_s)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the soak concludes from what it has seen: how memory grew, and what the log should not have said."""
+"""Verdicts of the soak test: growth of memory, and unexpected log entries."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 WINDOWS = 20
-"""Of each the smallest size counts: what attacks and bad times take for some seconds is not growth."""
+"""Number of windows; each counts with its minimum, because short peaks of attacks are not growth."""
 
 WARM_UP = 0.2
-"""Share of the time that does not count."""
+"""Share of the time that is ignored."""
 
 EXPECTED_ERRORS = ("run elsewhere", "a network could not be loaded")
-"""What the log says at the level of errors of a device that falters, and of a network loaded meanwhile."""
+"""Expected error messages: of a faltering device, and of a network loaded at that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,9 @@ class Sample:
 
 
 def slope(samples: Sequence[Sample]) -> float:
-    """MB a minute by which a process grows: the regression of the smallest size in each part of the time
-    after the warm-up. Not a number where there are too few samples."""
+    """Return the growth of a process in MB per minute: a regression over each window's minimum after the
+    warm-up.
+    NaN with too few samples."""
     if len(samples) < 2:
         return float("nan")
     first, last = samples[0].seconds, samples[-1].seconds
@@ -53,8 +54,8 @@ def slope(samples: Sequence[Sample]) -> float:
 
 
 def read_log(lines: Iterable[str]) -> tuple[Counter[str], list[str]]:
-    """How often the log (JSON) says what, with numbers taken out, at the level of warnings and above; and
-    what should not be there: tracebacks, errors that nothing explains, lines that are no JSON."""
+    """Count a JSON log's messages at level warning and above, with numbers removed.
+    Also return unexpected entries: tracebacks, unexplained errors, and lines that are not JSON."""
     said: Counter[str] = Counter()
     wrong: list[str] = []
     for line in lines:

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What batches cost in strength: games of ways to choose batches against sequential search, at fixed nodes.
+"""Strength cost of batches: matches of batching methods against sequential search, at fixed nodes.
 
     python -m benchmarks.strength.batch_strength [WAY …] [--nodes N,N,…] [--games N] [--seconds S]
         [--against WAY] [--pool] [--weights FILE] [--backend NAME] [--evaluator ADDRESS]
                                         [--concurrency N] [--json]
 
-A way is one of those listed by --list, or options of the engine written Key=Value,Key=Value. Each plays
---games games against --against, both through UCI on one evaluator with the same network, pairs of shipped
-openings with the colours reversed, adjudicated by score, SmartPruningFactor 0. --pool plays in the match
-runner's own process instead, as `match` and `selfplay` do with this engine. Beside the Elo with its 95 %
-interval stand the evaluator calls and the evaluations of one search from each of six positions, and its
-milliseconds when nothing else runs.
+WAY is one of those of --list, or options of the engine written Key=Value,Key=Value. Each plays --games games
+against --against, both through UCI on one evaluator with the same network. They play pairs of shipped
+openings with reversed colours, adjudicated by score, with SmartPruningFactor 0. --pool plays in the match
+runner's process, as `match` and `selfplay` do with this engine. Next to the Elo with its 95 % interval are
+evaluator calls and evaluations of one search from each of six positions, and its milliseconds on an idle
+machine.
 
-The peer is sequential search itself: 0 Elo is no loss. With --against "program=lc0,…" (options as in
-`match --player`) it is another engine.
+The peer is sequential search: 0 Elo means no loss. With --against "program=lc0,…" (options as in `match
+--player`) it is another engine.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ WAYS = {
     "share64": "VisitsPerPosition=64,LookAhead=64",
     "share32ahead128": "VisitsPerPosition=32,LookAhead=128",
 }
-"""Ways to choose batches, as options of the engine."""
+"""Batching methods, as options of the engine."""
 
 SEARCHES = 6
-"""Positions of the benchmark suite that are searched alone for calls and time."""
+"""Positions of the benchmark suite that are searched alone to measure calls and time."""
 
 ADJUDICATION = ("--resign", "score=700,moves=3", "--draw", "from_move=35,moves=5,score=15")
 
@@ -58,7 +58,7 @@ ADJUDICATION = ("--resign", "score=700,moves=3", "--draw", "from_move=35,moves=5
 @dataclass(frozen=True, slots=True)
 class Strength:
     """One way at one number of nodes. elo, low, high: against the other side, with the 95 % interval; None if
-    all games ended alike. calls, evaluations, milliseconds: of one search, on average."""
+    all games had the same result. calls, evaluations, milliseconds: mean per search."""
 
     way: str
     nodes: int
@@ -72,7 +72,7 @@ class Strength:
 
 
 def players(way: str, arguments: argparse.Namespace, address: str, nodes: int) -> list[str]:
-    """The `--player` values of a way and of its opponent."""
+    """Return the `--player` values of a way and of its opponent."""
 
     def ours(name: str, options: str) -> str:
         common = "SmartPruningFactor=0"
@@ -90,14 +90,14 @@ def players(way: str, arguments: argparse.Namespace, address: str, nodes: int) -
 
 
 def python_names(*options: str) -> list[str]:
-    """Options by UCI names, as the players of the match runner's own process are given them."""
+    """Return options with UCI names as the match runner's in-process players need them."""
     names = {option.title: option.name for option in OPTIONS}
     pairs = (pair.split("=", 1) for text in options for pair in text.split(",") if pair)
     return [f"{names[name]}={value}" for name, value in pairs]
 
 
 def games(way: str, nodes: int, arguments: argparse.Namespace, address: str) -> dict[str, Any]:
-    """Play the games of one way; the way's entry in the summary of `match --json`."""
+    """Play the games of one way; return its entry in the summary of `match --json`."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(REPOSITORY / "run_engine.py"), "match", "--json"]
         for player in players(way, arguments, address, nodes):
@@ -111,7 +111,7 @@ def games(way: str, nodes: int, arguments: argparse.Namespace, address: str) -> 
 
 
 def interrupted_after(seconds: float | None, command: Sequence[str]) -> str:
-    """What a command prints, interrupted if it takes longer: a match then ends with the games it has."""
+    """Return a command's output; interrupt it after a time, which ends a match with its finished games."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             return process.communicate(timeout=seconds)[0]
@@ -121,7 +121,7 @@ def interrupted_after(seconds: float | None, command: Sequence[str]) -> str:
 
 
 def cost(way: str, nodes: int, arguments: argparse.Namespace, address: str) -> tuple[float, float, float]:
-    """Evaluator calls, evaluations and milliseconds of one search with nothing else running, on average."""
+    """Return mean evaluator calls, evaluations and milliseconds per search on an idle machine."""
     options = in_way(way, Options(weights=arguments.weights, evaluator=address, smart_pruning_factor=0.0))
     searched = {field.name: getattr(options, field.name) for field in fields(options)}
     reports = []
@@ -138,12 +138,12 @@ def cost(way: str, nodes: int, arguments: argparse.Namespace, address: str) -> t
 
 
 def options_of(way: str) -> str:
-    """The options of a way by its name, or written out."""
+    """Return the options of a named way, or those written out."""
     return WAYS.get(way, way)
 
 
 def in_way(way: str, options: Options) -> Options:
-    """Options with those of a way."""
+    """Return options with those of a way."""
     for pair in filter(None, options_of(way).split(",")):
         options = options.with_uci(*pair.split("=", 1))
     return options
@@ -160,7 +160,7 @@ def measure(way: str, nodes: int, arguments: argparse.Namespace, address: str) -
 
 
 def table(strengths: Sequence[Strength]) -> str:
-    """The lines of a table of 80 columns."""
+    """Return a table of 80 columns."""
 
     def whole(value: float | None) -> str:
         return "-" if value is None else f"{value:+.0f}"

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What searches of real games make of their budgets of time: what the model of search.time_management takes.
+"""Use of time budgets by searches of real games: the data for the model of search.time_management.
 
     python -m benchmarks.strength.clock_use [WAY] [--games 6] [--control 10+0.1] [--backend onnx] [--seed 1]
                                             [--json]
 
-The engine plays itself from shipped openings, both sides on a live clock, each with a tree and an evaluator
-of its own that rests while the other thinks. WAY: options written Key=Value,Key=Value. Printed are: how many
-searches ended at once (before a tenth of their budget), early (before 95 %), at its end or beyond it, and
-what part of it they used; how much of the tree of a player's search the next one found, and how often next to
-nothing (below 2 %); what a move cost the clock besides its search, in this process; and what of the clock was
-left at the end of a game. Moves that had no choice (one legal move) and searches that proved a mate say
-nothing of budgets.
+The engine plays itself from shipped openings on real clocks. Each side has its own tree and evaluator, which
+rest while the other thinks. WAY: options written Key=Value,Key=Value. Reports: how many searches ended at
+once (before a tenth of their budget), early (before 95 %), at its end or beyond it, and the share they used;
+how much of the tree the player's next search reused, and how often almost nothing (below 2 %); the clock time
+of a move in addition to its search, in this process; and the remaining clock at the end of a game. Moves
+without a choice (one legal move) and searches that proved a mate are excluded from budgets.
 """
 
 from __future__ import annotations
@@ -37,25 +36,25 @@ from engine.search.time.keeper import TimeKeeper
 from engine.session import Session
 
 READY_S = 180.0
-"""Longest wait for an evaluator."""
+"""Timeout for an evaluator's start."""
 
 MOST_PLIES = 300
-"""A game ends here undecided."""
+"""Plies after which a game ends undecided."""
 
 AT_ONCE, EARLY, IN_TIME = 0.1, 0.95, 1.05
-"""Shares of a budget up to which a search ended at once, early, and at its end."""
+"""Shares of a budget up to which a search ended at once, early, and on time."""
 
 NOTHING = 0.02
-"""A smaller share of the last tree is none."""
+"""A smaller share of the last tree counts as nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """One search under a clock.
+    """One search on a clock.
 
-    budget_ms: the soft one. used_ms: until the move. kept: share of the visits of the player's last tree;
-    None for its first move. free: a choice of moves, and no mate proven. visits: of the root in the end.
-    unseen_ms: by which the clock went on besides.
+    budget_ms: soft budget. used_ms: until the move. kept: share of the visits of the player's last tree; None
+    for its first move. free: there was a choice and no proven mate. visits: of the root at the end.
+    unseen_ms: clock time in addition to the search.
     """
 
     budget_ms: float
@@ -68,14 +67,14 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One game: its searches, and what was left of both clocks, in percent of what they began with."""
+    """One game: its searches, and the remaining time of both clocks, in percent of the initial time."""
 
     searches: list[Searched]
     left: list[float]
 
 
 class RecordingKeeper(TimeKeeper):
-    """Remembers the last budget, and what became of it."""
+    """Records the last budget and its use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +91,7 @@ class RecordingKeeper(TimeKeeper):
 
 
 class Player:
-    """One side: a session, and its clock in a game."""
+    """One side: a session, and its clock."""
 
     def __init__(self, options: Options) -> None:
         self._keeper = RecordingKeeper()
@@ -107,7 +106,7 @@ class Player:
         self.clock = GameClock(control)
 
     def move(self, opening: Opening, moves: Sequence[str]) -> tuple[str, Searched] | None:
-        """The move in the position after an opening and so many moves; None if the game is over."""
+        """Return the move after an opening and further moves, and its search; None if the game is over."""
         session, keeper = self._session, self._keeper
         session.set_position(opening.fen, [*opening.moves, *moves])
         if session.game.result()[0] != "undecided":
@@ -133,7 +132,7 @@ class Player:
 
 
 def games(players: Sequence[Player], openings: Sequence[Opening], control: TimeControl) -> Iterator[Played]:
-    """A game from each opening."""
+    """Play a game from each opening."""
     for number, opening in enumerate(openings, 1):
         for player in players:
             player.new_game(control)
@@ -153,8 +152,8 @@ def games(players: Sequence[Player], openings: Sequence[Opening], control: TimeC
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of all searches; shares are in percent. used, used_early, used_beyond: mean share of the budget of the
-    free searches, and of those that ended early or went beyond it."""
+    """Summary of all searches; shares are in percent. used, used_early, used_beyond: mean share of the budget
+    of free searches, and of those that ended early or went beyond it."""
 
     games: int
     searches: int

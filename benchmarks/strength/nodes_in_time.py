@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far searches by time come, by the way in which they choose batches: real time, a device that sleeps.
+"""Nodes of searches by time for each batching method: real time, with a sleeping device.
 
     python -m benchmarks.strength.nodes_in_time [WAY …] [--device-ms 0.15] [--each-us 1.3] [--move-ms 65]
         [--kept 3000] [--rounds 4] [--backend BACKEND] [--json]
 
 Each way searches the positions of `bench` for --move-ms, from trees of --kept visits. The evaluator is a
-process of its own whose device takes --device-ms for a batch and --each-us for each position in it
-(timed_evaluator.py; the defaults are the shipped network on an H200); with --backend gpu it is what an engine
-starts for itself, the shipped network on a real device. A way is one of
-`batch_strength.py --list` or options written Key=Value,Key=Value. Printed are medians: nodes in the end,
-calls and positions evaluated. Searches are disturbed by whatever else wants the processor; the ways take
-turns.
+process whose device takes --device-ms per batch and --each-us per position (timed_evaluator.py; the defaults
+are the shipped network on an H200). With --backend gpu the engine starts its evaluator, with the shipped
+network on a real device. WAY is one of `batch_strength.py --list` or options written Key=Value,Key=Value.
+Reports medians: final nodes, calls and evaluated positions. Other programs disturb searches, so the ways
+alternate.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from engine.search.limits import Limits
 from engine.session import Session
 
 READY_S = 180.0
-"""Longest wait for an evaluator: a GPU's first start measures what is fastest on it."""
+"""Timeout for an evaluator's start: on its first start a GPU is tuned."""
 
 Figures = tuple[int, int, int]
-"""Nodes, calls and positions evaluated of a search."""
+"""Nodes, calls and evaluated positions of a search."""
 
 
 def session_of(way: str, evaluator: Options) -> Session:
-    """A session that searches in that way and never for less than its time. evaluator: what it asks."""
+    """Return a session that searches in that way for its full time. evaluator: options of its evaluator."""
     session = Session(in_way(way, replace(evaluator, smart_pruning_factor=0.0)))
     session.ready(READY_S)
     return session
 
 
 def searches(session: Session, kept: int, move_ms: int) -> list[Figures]:
-    """A search of each position."""
+    """Search each position and return the figures."""
     found = []
     for fen in POSITIONS:
         begin(session, fen)
@@ -56,7 +55,7 @@ def searches(session: Session, kept: int, move_ms: int) -> list[Figures]:
 def measure(
     ways: Sequence[str], evaluator: Options, kept: int, move_ms: int, rounds: int
 ) -> dict[str, Figures]:
-    """The medians of each way, in turns."""
+    """Return the medians of each way, measured alternately."""
     sessions = {way: session_of(way, evaluator) for way in ways}
     found: dict[str, list[Figures]] = {way: [] for way in ways}
     try:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ways to choose batches make of a move's time on a device that need not be at hand.
+"""Effect of batching methods on a move in limited time, on a simulated device.
 
     python -m benchmarks.strength.search_under_clock [WAY …] [--base-ms 0.2] [--each-us 1] [--call-ms 0.3]
         [--move-ms 65] [--kept 1200] [--positions 8] [--weights FILE] [--json]
 
-Each way searches the same positions for --move-ms of simulated time, from a tree of --kept visits, as there
-are after the opponent's move. The network is the real one, computed by the `onnx` backend and remembered by
-position, so it takes minutes; the time is the device's (--base-ms, and --each-us a position), the call's
-(--call-ms) and the processor's (--position-us for each position sent, --visit-us for each visit). A way is
-one of `batch_strength.py --list` or options written Key=Value,Key=Value; what it asks for is decided by the
-engine's BatchSizes. Printed are the averages: visits in the end, calls, positions evaluated, visits that the
-cache answered, and the distance of the root's visits from those of a sequential search of as many visits, in
-per cent (half the sum of the differences of the moves' shares).
+Each way searches the same positions for --move-ms of simulated time, from a tree of --kept visits, as after
+the opponent's move. The network is real, computed by the `onnx` backend and cached by position, so a run
+takes minutes. The time is the device's (--base-ms, and --each-us per position), the call's (--call-ms) and
+the CPU's (--position-us per position sent, --visit-us per visit). WAY is one of `batch_strength.py --list` or
+options written Key=Value,Key=Value; the engine's BatchSizes chooses its requests. Reports averages: final
+visits, calls, evaluated positions, visits answered by the cache, and the distance of the root's visits from
+those of a sequential search with as many visits, in percent (half the sum of the differences of the moves'
+shares).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
 
 SEQUENTIAL_AHEAD = 31
-"""Sequential search looks so far ahead: it changes nothing but the number of calls."""
+"""Look-ahead of sequential search, which only changes the number of calls."""
 
 CHECKPOINTS = 500
-"""Sequential search is looked at every so many visits."""
+"""Visits between checkpoints of the sequential search."""
 
 
 class RememberedNetwork:
-    """A network whose answers are kept by position."""
+    """A network whose results are cached by position."""
 
     def __init__(self, network: NetworkSpec) -> None:
         self.input_format = int(network.input_format)
@@ -50,7 +50,7 @@ class RememberedNetwork:
         self._known: dict[bytes, EvaluationBatch] = {}
 
     def evaluate(self, batch: Batch) -> EvaluationBatch:
-        """What the network says of what a tree has collected."""
+        """Return the network's evaluations of the collected positions."""
         positions = position_batch(batch)
         keys = [record.tobytes() for record in positions.positions]
         unknown = [index for index, key in enumerate(keys) if key not in self._known]
@@ -62,13 +62,13 @@ class RememberedNetwork:
         return EvaluationBatch.concatenate([self._known[key] for key in keys])
 
     def forget(self) -> None:
-        """Drop all answers: the next search is of another position."""
+        """Clear the cache before searching another position."""
         self._known.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A search, or the mean of several. hits: visits that the cache answered. distance: of the root's visits
+    """A search, or the mean of several. hits: visits answered by the cache. distance: of the root's visits
     from a sequential search, 0 to 1."""
 
     visits: float
@@ -79,7 +79,7 @@ class Outcome:
 
 
 class Simulation:
-    """Searches of one position, all with the same network."""
+    """Searches of one position with the same network."""
 
     def __init__(self, network: RememberedNetwork, fen: str, costs: Costs) -> None:
         self._network = network
@@ -95,14 +95,14 @@ class Simulation:
         return search
 
     def _grow(self, search: TimedSearch, visits: int) -> None:
-        """Sequential search to so many visits."""
+        """Search sequentially up to a number of visits."""
         while (left := visits - search.tree.root_info().visits) > 0:
             step = search.step(1, SEQUENTIAL_AHEAD, left)
             if not step.sent and not step.made:
                 raise SystemExit(f"{self._fen} is decided; leave it out")
 
     def _sequential_shares(self, visits: int) -> dict[str, float]:
-        """Of the moves at the root of a sequential search of about so many visits."""
+        """Return the shares of root moves of a sequential search with about as many visits."""
         visits = max(1, round(visits / CHECKPOINTS)) * CHECKPOINTS
         while (last := max(self._shares, default=0)) < visits:
             self._grow(self._sequential, last + CHECKPOINTS)
@@ -110,7 +110,7 @@ class Simulation:
         return self._shares[visits]
 
     def outcome(self, way: str, kept: int, move_ms: float) -> Outcome:
-        """Search in one way for so many milliseconds."""
+        """Search in one way for this time."""
         search = self._search(way)
         self._grow(search, kept)
         spent = search.search(move_ms)
@@ -120,24 +120,24 @@ class Simulation:
 
 
 def shares(tree: Tree) -> dict[str, float]:
-    """Each move's part of the root's visits."""
+    """Return each move's share of the root's visits."""
     children = tree.children()
     total = sum(child.visits for child in children)
     return {child.move: child.visits / total for child in children}
 
 
 def distance(a: dict[str, float], b: dict[str, float]) -> float:
-    """Total variation: half the sum of the differences, 0 to 1."""
+    """Return the total variation: half the sum of the differences, 0 to 1."""
     return sum(abs(a[move] - b[move]) for move in a) / 2
 
 
 def mean(outcomes: Sequence[Outcome]) -> Outcome:
-    """Figure by figure."""
+    """Return the mean of each figure."""
     return Outcome(*np.mean([tuple(asdict(outcome).values()) for outcome in outcomes], axis=0).tolist())
 
 
 def table(outcomes: dict[str, list[Outcome]]) -> str:
-    """The lines of a table of 80 columns."""
+    """Return a table of 80 columns."""
     lines = [f"{'way':38} {'visits':>7} {'calls':>6} {'eval.':>7} {'hits':>7} {'distance':>9}"]
     for way, each in outcomes.items():
         m = mean(each)

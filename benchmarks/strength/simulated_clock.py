@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A player's clock in simulated time, which the engine's time manager shares out and its rules end."""
+"""A player's clock in simulated time, with the engine's time manager and stopping rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.search.time import budget
 from engine.search.time.keeper import TimeKeeper
 
 LOOKS = 40
-"""The root's moves are looked at so many times within the soft limit, as asking for them takes real time."""
+"""Checks of the root's moves within the soft limit; few, because reading them takes real time."""
 
 
 class SimulatedClock:
@@ -22,8 +22,7 @@ class SimulatedClock:
         self._keeper = TimeKeeper()
 
     def search(self, ply: int) -> Spent:
-        """Search the position that the tree has, which so many plies of the game led to, and take the time
-        off the clock."""
+        """Search the tree's position, reached after this many plies of the game, and deduct the time."""
         clock, tree, options = self._clock, self._search.tree, self._search.options
         kept = tree.root_info().visits
         granted = self._keeper.budget(

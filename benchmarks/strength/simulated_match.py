@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Games between two ways to choose batches in which the time of moves is counted, not measured.
+"""Matches between two batching methods in simulated time.
 
     python -m benchmarks.strength.simulated_match WAY [--against WAY] [--games 400] [--processes N]
         [--abreast 4] [--seconds S] [--evaluator ADDRESS,…] [--weights FILE] [--move-ms 65 | --tc 3+0.03]
         [--base-ms 0.2] [--each-us 1] [--call-ms 0.3] [--position-us 3] [--visit-us 1.2] [--json]
 
-Under a real clock one device bears one game at a time, since games disturb each other. Here each search
-ends when the calls and visits that it has made would have taken --move-ms on the device and the processor
-described (simulated_time.py), whatever they really take, so the evaluator is kept busy by as many games as
-there are processes, times those that each plays abreast, whose requests it sends together. Pairs of shipped
-openings with the colours reversed; a game is adjudicated when both players see one side at 95 % or more,
-three moves long, and drawn when both see less than 5 % for either side from move 40 on, six moves long, or
-after 200 moves. Printed is the Elo of WAY with its 95 % interval, and visits and calls a move of both. With
---tc each player has a clock, which its time manager shares out as in the engine, smart pruning and all.
---evaluator: running ones that the processes share out among them; without it one is started.
+With a real clock, one device supports one game at a time, since games disturb each other. Here each search
+ends when its calls and visits would have taken --move-ms on the given device and CPU (simulated_time.py),
+regardless of real time. So --processes times --abreast games keep the evaluator busy; each process sends its
+games' requests together. They play pairs of shipped openings with reversed colours. A game is adjudicated
+when both players see one side at 95 % or more, three moves long. It is drawn when both see less than 5 % for
+either side from move 40 on, six moves long, or after 200 moves. Reports the Elo of WAY with its 95 %
+interval, and both sides' visits and calls per move. With --tc each player has a clock and the engine's time
+manager, including smart pruning.
+--evaluator: running evaluators, divided among the processes (default: start one).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 
 DECIDED, DECIDED_MOVES = 0.95, 3
-"""A game is over when both sides' |q| has been at least so much for so many moves of each."""
+"""A game is over when both sides' |q| is at least DECIDED for DECIDED_MOVES moves of each."""
 
 EVEN, EVEN_MOVES, EVEN_FROM_PLY = 0.05, 6, 80
-"""A game is a draw when from a ply on both sides' |q| has been at most so much for so many moves of each."""
+"""A game is drawn when from EVEN_FROM_PLY on both sides' |q| is at most EVEN for EVEN_MOVES moves of each."""
 
 LONGEST = 400
-"""Plies after which a game is a draw."""
+"""Plies after which a game is drawn."""
 
 SEED = 20
 
@@ -72,7 +72,7 @@ class Task:
 
 
 class Together:
-    """A client of several threads, whose batches go out together as soon as all threads wait."""
+    """A client shared by threads, whose batches are sent together as soon as all threads wait."""
 
     def __init__(self, client: EvaluatorClient, threads: int) -> None:
         self.network = client.network
@@ -83,7 +83,7 @@ class Together:
         self._answers: dict[int, EvaluationBatch] = {}
 
     def evaluate(self, batch: Batch) -> EvaluationBatch:
-        """The answer to a tree's batch; blocks until the other threads have one, too."""
+        """Return the evaluation of a tree's batch; block until the other threads have one too."""
         positions = position_batch(batch)
         with self._news:
             self._batches.append(positions)
@@ -92,7 +92,7 @@ class Together:
             return self._answers.pop(id(positions))
 
     def leave(self) -> None:
-        """One thread is done."""
+        """Report that a thread has finished."""
         with self._news:
             self._threads -= 1
             self._send_if_complete()
@@ -131,7 +131,7 @@ class Players:
         self.visits, self.calls, self.moves = [0, 0], [0, 0], [0, 0]
 
     def game(self, opening: Opening, white: int) -> float:
-        """Play a game; the points of the first way. white: which way that has."""
+        """Play a game and return the first way's points. white: index of the way that plays White."""
         game = Game(opening.fen)
         for move in opening.moves:
             game.push_uci(move)
@@ -140,7 +140,7 @@ class Players:
         control = self._control
         self._clocks = [SimulatedClock(each, control) for each in self._searches] if control else []
         decided = [0, 0]
-        """By side: for how many plies in a row it has been seen to win."""
+        """Consecutive plies in which each side was seen to win."""
         even = 0
         while (result := game.result()[0]) == "undecided" and len(game.moves()) < LONGEST:
             mover = 0 if game.turn == "white" else 1
@@ -169,7 +169,7 @@ class Players:
 
 
 def play(task: Task, results: Queue[Played | BaseException]) -> None:
-    """Play a process's pairs, so many abreast."""
+    """Play a process's pairs, `abreast` of them concurrently."""
     numbers = iter(range(task.first, len(task.openings), task.step))
     with EvaluatorClient(task.address) as client:
         together = Together(client, task.abreast)
@@ -186,7 +186,7 @@ def play(task: Task, results: Queue[Played | BaseException]) -> None:
 def _play_pairs(
     task: Task, together: Together, numbers: Iterator[int], results: Queue[Played | BaseException]
 ) -> None:
-    """Play pairs as long as there are numbers, which the threads of a process share."""
+    """Play pairs while there are numbers, which the threads of a process share."""
     try:
         for number in numbers:
             players = Players(task, together)
@@ -206,7 +206,7 @@ def _play_pairs(
 
 
 def pairs(arguments: argparse.Namespace, addresses: Sequence[str]) -> Iterator[Played]:
-    """Pairs as they end, from all processes; ends early after --seconds."""
+    """Yield finished pairs of all processes; stop after --seconds."""
     rounds = arguments.games // 2
     openings = read_openings(OpeningSettings(), rounds, seed=SEED)
     context = multiprocessing.get_context("spawn")
@@ -244,7 +244,7 @@ def pairs(arguments: argparse.Namespace, addresses: Sequence[str]) -> Iterator[P
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A match. elo, low, high: of way, with the 95 % interval. visits, calls: a move, of both ways."""
+    """A match. elo, low, high: of way, with the 95 % interval. visits, calls: per move, of both ways."""
 
     way: str
     against: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Searches whose time is counted, not measured: what a device, a call and a visit cost is given."""
+"""Searches in simulated time, with given costs of a device, a call and a visit."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from engine.search.tree import search_params
 from protocol.batch import EvaluationBatch
 
 LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""Sizes at which the simulated device is measured."""
+"""Batch sizes in the simulated device's latency curve."""
 
 Evaluate = Callable[[Batch], EvaluationBatch]
-"""What a network says of what a tree has collected."""
+"""Returns a network's evaluations of collected positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Milliseconds. base, each: of a batch on the device, and of each position in it; it computes one after
-    the other. call: of the way there and back. position, visit: of the search's processor, for each position
-    sent and each visit made."""
+    """Costs in milliseconds. base, each: per batch on the device, and per position; batches run in sequence.
+    call: round trip. position, visit: CPU time of the search, per position sent and per visit."""
 
     base: float = 0.2
     each: float = 0.001
@@ -37,13 +36,13 @@ class Costs:
 
     @property
     def device(self) -> Device:
-        """The device as a search sees it."""
+        """The device in the form that a search uses."""
         return Device(LADDER[-1], LADDER[-1], [(size, self.base + size * self.each) for size in LADDER])
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a tree collected: positions sent, visits made, and how many of these the cache answered."""
+    """Result of collecting: positions sent, visits made, and visits answered by the cache."""
 
     sent: int
     made: int
@@ -52,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a search came to. ms: the time that it would have taken."""
+    """Totals of a search. ms: simulated time."""
 
     calls: int
     evaluations: int
@@ -62,7 +61,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A batch and what the network says of it."""
+    """A batch and the network's evaluation of it."""
 
     batch: Batch
     answer: EvaluationBatch
@@ -82,25 +81,24 @@ class TimedSearch:
         self.tree = Tree(search_params(options, input_format, has_moves_left=has_moves_left))
 
     def set_position(self, game: Game) -> None:
-        """Search this position next, with what the tree knows of it."""
+        """Set the next position to search; the tree keeps what it knows of it."""
         self.tree.set_position(game, 0)
 
     def step(self, wanted: int, ahead: int = 0, most: int = 1 << 30) -> Step:
-        """One call for so many positions and so many ahead, answered at once; most: visits that may be
-        made."""
+        """Make one call with `wanted` positions and `ahead` more, answered at once. most: maximum visits."""
         step, call = self._collect(wanted, ahead, most)
         if call is not None:
             self._apply(call)
         return step
 
     def search(self, move_ms: float, is_over: Callable[[float], bool] = lambda now: False) -> Spent:
-        """Search for so many milliseconds, or until nothing is left to search. is_over: asked with the time
-        after every answer; ends the search as well."""
+        """Search for move_ms, or until nothing is left to search.
+        is_over: called with the time after every answer; True ends the search."""
         costs, sizes = self._costs, self._sizes
         now = device_free = 0.0
         calls = evaluations = hits = 0
         under_way: deque[tuple[float, Call]] = deque()
-        """Calls, and when each will be answered."""
+        """Calls, and the times of their answers."""
         visits = self.tree.root_info().visits
         while now < move_ms:
             wanted = sizes.wanted(visits, sum(call.batch.wanted for _, call in under_way))
@@ -122,15 +120,15 @@ class TimedSearch:
             elif under_way:
                 now = self._awaited(*under_way.popleft(), now)
             elif not step.hits:
-                break  # What is left is decided.
+                break  # Everything left is decided.
             visits = self.tree.root_info().visits
-        for _, call in under_way:  # What comes too late is no visit.
+        for _, call in under_way:  # Late answers are no visits.
             self.tree.cancel(call.batch)
             self._free.append(call.batch)
         return Spent(calls, evaluations, hits, now)
 
     def _collect(self, wanted: int, ahead: int, most: int = 1 << 30) -> tuple[Step, Call | None]:
-        """What the tree wants next, and its call, if anything is to be sent."""
+        """Collect the tree's next positions; return the step, and its call if anything is sent."""
         batch = self._free.pop()
         result = self.tree.collect(batch, wanted, most, ahead)
         if not batch.size:
@@ -146,13 +144,13 @@ class TimedSearch:
         self._free.append(call.batch)
 
     def _awaited(self, ready: float, call: Call, now: float) -> float:
-        """Take an answer in; the time at which that is done. ready: when it is there."""
+        """Process an answer and return the time when that is done. ready: time of the answer."""
         self._apply(call)
         return max(now, ready)
 
 
 def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags on what things cost."""
+    """Add the flags for costs."""
     parser.add_argument("--base-ms", type=float, default=0.2, help="of a batch on the device (0.2)")
     parser.add_argument("--each-us", type=float, default=1.0, help="of a position in it (1)")
     parser.add_argument("--call-ms", type=float, default=0.3, help="of the way to the device and back (0.3)")
@@ -162,7 +160,7 @@ def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def costs_of(arguments: argparse.Namespace) -> Costs:
-    """The costs that the flags name."""
+    """Return the costs of the flags."""
     each, position, visit = (
         figure / 1000 for figure in (arguments.each_us, arguments.position_us, arguments.visit_us)
     )

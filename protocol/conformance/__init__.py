@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A scripted evaluator that shows the author of a client what the client does wrong."""
+"""A scripted evaluator that reports protocol faults of a client to its author."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scripted evaluator's ears and mouth: requests in, judged; answers out, as `random` would give them."""
+"""The scripted evaluator: checks requests and answers them like the backend `random`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from protocol.messages import (
 from protocol.random_evaluation import random_evaluation
 
 MAX_BATCH = 64
-"""Less than real evaluators take, so that a client that does not look is found."""
+"""Smaller than real evaluators' limit, to detect clients that ignore `max_batch`."""
 
 NETWORK = NetworkInfo(
     "scripted", "5c" * 32, 1, backend="random", recommended_batch=4, curve=((1, 1.0), (4, 1.1))
@@ -44,18 +44,18 @@ NETWORK = NetworkInfo(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An evaluate that waits for its answer. client: the connection's routing id."""
+    """An unanswered evaluate. client: the connection's routing id."""
 
     client: bytes
     evaluate: Evaluate
 
 
 class ScriptedEvaluator:
-    """One evaluator, from its start to its end. fault: told each thing that a client does wrong.
+    """One run of an evaluator, from start to end.
 
-    in_flight: what waits for an answer, oldest first. greeted: clients that have been welcomed. draining: it
-    refuses whatever comes. messages: how many have come. compressed: how many of them were an evaluate that
-    was compressed.
+    fault: called with each fault of a client. in_flight: unanswered requests, oldest first. greeted: clients
+    that received a welcome. draining: True while it rejects requests. messages: number received. compressed:
+    number of compressed evaluates.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class ScriptedEvaluator:
         compression: tuple[str, ...] = (),
         pair: KeyPair | None = None,
     ) -> None:
-        """compression: offered in the welcome. pair: of the evaluator, which then demands CURVE and takes any
-        client's key."""
+        """compression: offered in the welcome. pair: the evaluator's key pair; it then requires CURVE and
+        accepts any client key."""
         self.instance = secrets.token_hex(8)
         self.in_flight: dict[tuple[bytes, int], Asked] = {}
         self.greeted: set[bytes] = set()
@@ -89,13 +89,12 @@ class ScriptedEvaluator:
         self.address = endpoint.decode().rstrip("\0")
 
     def close(self, *, linger_ms: int = 1000) -> None:
-        """End, with connections cut; answers may take so long to leave."""
+        """Close all connections. linger_ms: maximum time for sending pending answers."""
         self._socket.close(linger=linger_ms)
         self._context.term()
 
     def listen(self, enough: Callable[[], bool], deadline: float) -> bool:
-        """Take messages in until there is enough of whatever it is, True, or the deadline (monotonic) has
-        passed, False."""
+        """Process messages until `enough()`, and return False if the deadline (monotonic) passes first."""
         while not enough():
             left = deadline - time.monotonic()
             if left <= 0 or not self._socket.poll(max(1, int(1000 * left))):
@@ -111,7 +110,7 @@ class ScriptedEvaluator:
         return True
 
     def answer(self, asked: Asked) -> None:
-        """Answer as the backend `random` does."""
+        """Answer like the backend `random`."""
         del self.in_flight[asked.client, asked.evaluate.id]
         batch = asked.evaluate.batch
         evaluation = random_evaluation(batch)
@@ -123,13 +122,13 @@ class ScriptedEvaluator:
         self.send(asked.client, Error(asked.evaluate.id, code, message))
 
     def drain(self) -> None:
-        """Refuse what comes from now on, and tell those that have said hello."""
+        """Reject later requests, and notify clients that have said hello."""
         self.draining = True
         for client in self.greeted:
             self.send(client, Error(0, Draining.code, "this evaluator is about to end; go elsewhere"))
 
     def send(self, client: bytes, message: Reply) -> None:
-        """Send, with a field that no version has yet: clients are to ignore it."""
+        """Send a message with an unknown field, which clients must ignore."""
         head, *rest = encode(message)
         header = msgpack.unpackb(head) | {"a_field_of_tomorrow": [1, {"x": None}]}
         self._socket.send_multipart([client, msgpack.packb(header), *(bytes(part) for part in rest)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with the positions of a request, beyond what breaks the protocol."""
+"""Faults in the positions of a request, beyond violations of the protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONES = 2**64 - 1
 
 @cache
 def _indices_of_vectors() -> dict[bytes, tuple[str, tuple[int, ...]]]:
-    """By record: what the test vector shows, and its policy indices in order of size."""
+    """Return by record: what the test vector shows, and its policy indices in ascending order."""
     return {
         bytes.fromhex(vector["record"]): (vector["shows"], tuple(sorted(vector["policy_indices"])))
         for vector in vectors()
@@ -22,7 +22,7 @@ def _indices_of_vectors() -> dict[bytes, tuple[str, tuple[int, ...]]]:
 
 
 def faults_of(batch: PositionBatch) -> Iterator[str]:
-    """Each fault of the positions, which are of input format 1."""
+    """Yield each fault of positions in input format 1."""
     for number, position in enumerate(batch.positions):
         masks = [int(mask) for mask in position["planes"]]
         first, last = batch.move_offsets[number : number + 2]

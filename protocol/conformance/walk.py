@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cases that a client is walked through, and what is reported of them."""
+"""The conformance cases for a client, and the report of its faults."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from protocol.conformance.evaluator import Asked, ScriptedEvaluator
 from protocol.keys.pairs import KeyPair
 
 ROUNDS = 3
-"""Requests answered one by one, and times that answers are turned round."""
+"""Requests answered one by one, and rounds of answers in reversed order."""
 
 TOGETHER_S = 1.0
-"""So long a second request in flight is waited for."""
+"""Seconds to wait for a second request in flight."""
 
 DRAINING_S = 0.5
-"""So long the evaluator drains."""
+"""Seconds that the evaluator drains."""
 
 MOST_WHILE_DRAINING = 20
-"""Messages in that time which are no spinning."""
+"""Maximum messages in DRAINING_S from a client that does not busy-wait."""
 
 PASSING_CODE = "overloaded"
-"""The error after which every client asks again."""
+"""The error after which every client must retry."""
 
 ENDING_CODES = (
     "device_failed",
@@ -38,24 +38,25 @@ ENDING_CODES = (
     "bad_request",
     "not_allowed",
 )
-"""Errors after which a client may end, or go elsewhere: a request that it needs has failed, or the fault is
-its own, as it is with `not_ready` after a welcome."""
+"""Errors after which a client may exit or use another evaluator.
+Either a request that it needs failed, or the client is at fault, as with `not_ready` after a welcome."""
 
 
 class SilentError(Exception):
-    """The client did not do what it had to do within the patience."""
+    """The client did not act within the patience."""
 
 
 class Walk:
-    """Walks one client through all cases.
+    """Runs all cases with one client.
 
-    address: where to listen. patience_s: how long the client may take for anything. out: told of each case as
-    it begins. faults: what the client did wrong, and how often. compressed: requests that came compressed.
-    Every other evaluator, from the first on, offers compression.
+    address: where to listen. patience_s: timeout for each action of the client. out: receives the name of
+    each case. faults: the client's faults and how often each occurred. compressed: number of compressed
+    requests.
+    Every other evaluator, starting with the first, offers compression.
     """
 
     def __init__(self, address: str, patience_s: float, out: TextIO, pair: KeyPair | None = None) -> None:
-        """pair: demand keys, and have this pair."""
+        """pair: the evaluator's key pair; None requires no keys."""
         self._pair = pair
         self.faults: Counter[str] = Counter()
         self.compressed = 0
@@ -67,7 +68,7 @@ class Walk:
         self.address = self._evaluator.address
 
     def run(self) -> Counter[str]:
-        """The faults, in the order in which they were found."""
+        """Run all cases and return the faults in order of detection."""
         cases: dict[str, Callable[[], None]] = {
             "welcome": self._welcome,
             "one answer after the other": self._one_by_one,
@@ -101,7 +102,7 @@ class Walk:
             raise SilentError(missing)
 
     def _next(self, missing: str) -> Asked:
-        """The oldest request in flight, which is waited for."""
+        """Wait for a request and return the oldest in flight."""
         waiting = self._evaluator.in_flight
         self._wait(lambda: bool(waiting), missing)
         return next(iter(waiting.values()))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Connections to an evaluator: addresses, the handshake, ZeroMQ and Unix sockets."""
+"""Connections to an evaluator: addresses, the handshake, ZeroMQ and UNIX sockets."""

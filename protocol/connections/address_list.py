@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Addresses of evaluators as settings name them: one, or several with commas between, the best one first.
+"""Addresses of evaluators in settings: one or several, separated by commas, preferred one first.
 
     tcp://10.0.0.7:5577,tcp://[fe80::7]:5577,ipc:///run/wavefront/evaluator
 
-What follows a `#` in a tcp address is not part of where it is, but of how it is talked to, and stays with it.
-It is imported before `uciok`: nothing heavy here.
+A key may follow a tcp address after `#`; it stays part of the address.
+This module is imported before `uciok`, so it must not import anything heavy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TCP = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(%\w+)?\]|[^\s\[\]:/,]+):(?P<port>\
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """The addresses of a list; () for an empty text. Raises SettingsError, naming the one that is wrong."""
+    """Return the addresses of a list; () for an empty text. Raises SettingsError that names the wrong one."""
     if not text.strip():
         return ()
     addresses = tuple(address.strip() for address in text.split(","))
@@ -32,7 +32,7 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 
 def is_near(address: str) -> bool:
-    """Whether an address is of this machine by its form: ipc or loopback, where a tunnel may begin."""
+    """Return True for ipc and loopback addresses. A loopback address may be the end of a tunnel."""
     if not address.startswith("tcp://"):
         return True
     host = address.removeprefix("tcp://").partition("#")[0].rpartition(":")[0].strip("[]").lower()

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where evaluators are found: the well-known addresses of this user's evaluator, on this machine.
-
-Both sides use this file: the evaluator binds there by default, clients look there.
-"""
+"""Default addresses of this user's evaluator on this machine: the evaluator binds them, clients try them."""
 
 from __future__ import annotations
 
@@ -16,17 +13,17 @@ from pathlib import Path
 import zmq
 
 DEFAULT_TCP = "tcp://127.0.0.1:5577"
-"""Where an evaluator listens on every platform."""
+"""Default TCP address on every platform."""
 
-# Bytes that a path may have (sockaddr_un), less the longest name we put below the folder.
+# Limit of a socket path (sockaddr_un), minus the longest name below the folder.
 _LONGEST_FOLDER = 60
 
 
 def runtime_directory() -> Path:
-    """This user's folder for sockets; made with mode 0700 if missing.
+    """Return this user's folder for sockets; created with mode 0700 if missing.
 
-    XDG_RUNTIME_DIR/wavefront if that is usable (after `su` it is another user's), else a folder of the
-    temporary directory. Raises OSError when it cannot be made or belongs to somebody else.
+    XDG_RUNTIME_DIR/wavefront if usable (after `su` it is another user's), else below the temporary directory.
+    Raises OSError if it cannot be created or belongs to another user.
     """
     base = os.environ.get("XDG_RUNTIME_DIR", "")
     if base and len(os.fsencode(base)) <= _LONGEST_FOLDER:
@@ -41,7 +38,7 @@ def runtime_directory() -> Path:
 
 
 def _own(folder: Path) -> Path:
-    """Make a folder that only this user may enter, if it is missing, and return it. Raises OSError."""
+    """Create a folder that only this user may enter, if it is missing, and return it. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if hasattr(os, "getuid"):
         found = folder.lstat()
@@ -51,9 +48,9 @@ def _own(folder: Path) -> Path:
 
 
 def default_addresses(without_ipc: Callable[[OSError], None] = lambda reason: None) -> list[str]:
-    """The well-known addresses, best first: ipc where ZeroMQ has it, and tcp on loopback.
+    """Return the default addresses, preferred first: ipc if ZeroMQ supports it, and tcp on loopback.
 
-    Without a folder of our own there is tcp alone, and without_ipc gets the reason.
+    without_ipc: called with the reason if there is no private folder; only tcp is returned then.
     """
     addresses = [DEFAULT_TCP]
     if zmq.has("ipc"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A client's connection to one address: frames out and in, and the reason when it is lost."""
+"""Interface of a client's connection to one address, and the function that opens one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Connection(Protocol):
-    """Belongs to one thread. Once lost it stays lost: what had arrived before can still be received."""
+    """Used by one thread. A lost connection stays lost, but messages that arrived before can be received."""
 
     address: str
 
@@ -29,35 +29,34 @@ class Connection(Protocol):
         """Send a message without waiting. Raises EvaluatorLost."""
 
     def receive(self, deadline: float | None, interrupt: int | None = None) -> Sequence[Any] | None:
-        """The frames of the next message; None if none came by the deadline (monotonic seconds, None: never),
-        or before the file descriptor `interrupt` became readable. Raises EvaluatorLost."""
+        """Return the frames of the next message, or None at the deadline or once `interrupt` is readable.
+        deadline: monotonic seconds, None for no limit. interrupt: file descriptor. Raises EvaluatorLost."""
 
     def broken(self, reason: str) -> EvaluatorLost:
-        """Count the connection as lost, because of what came through it; returns the error to raise."""
+        """Mark the connection as lost because of invalid input; returns the error to raise."""
 
     @property
     def has_news(self) -> bool:
-        """Whether `receive` has something to return or to raise of which `watched` does not tell any more."""
+        """True if `receive` would return or raise at once although `watched` reports nothing."""
 
     @property
     def watched(self) -> list[tuple[Any, int]]:
-        """What to wait for until `receive` may have something to return or to raise."""
+        """Sockets or descriptors to poll until `receive` may return or raise."""
 
     @property
     def stream(self) -> Stream | None:
-        """The socket, if it is one that messages can be sent to and received from without the interpreter
-        while the connection is not used; None where it is not, or the connection is lost."""
+        """The socket for exchanging messages natively while the connection is not used otherwise.
+        None if this kind of connection has none, or the connection is lost."""
 
     def close(self) -> None:
-        """End it without waiting for what is on its way."""
+        """Close the connection without waiting for messages in flight."""
 
 
 def connect(context: zmq.Context[Any], address: str, keys: str | Path = "") -> Connection:
-    """A connection to an address: to an ipc address of its own kind where the system has that, else through
-    ZeroMQ. keys: the folder that keys are kept in, as credentials_for has it.
+    """Open a connection: natively for an ipc address if the system supports that, else through ZeroMQ.
 
-    Raises EvaluatorLost for what is no address, and for keys that cannot be used; whether anybody listens
-    shows when receiving.
+    keys: folder of keys, as in credentials_for. Raises EvaluatorLost for an invalid address or unusable keys;
+    `receive` reports whether anybody listens.
     """
     if unix.AVAILABLE and address.startswith("ipc://"):
         return UnixConnection(address)
@@ -65,8 +64,8 @@ def connect(context: zmq.Context[Any], address: str, keys: str | Path = "") -> C
 
 
 def wait_for(connections: Sequence[Connection], timeout_ms: float | None, interrupt: int | None) -> None:
-    """Wait until one of these connections has a message or may be lost, or the descriptor `interrupt` is
-    readable; at most timeout_ms (None: as long as it takes)."""
+    """Wait until one connection has a message or may be lost, or the descriptor `interrupt` is readable.
+    timeout_ms: None for no limit."""
     watched: list[tuple[Any, int]] = [] if interrupt is None else [(interrupt, READABLE)]
     for connection in connections:
         if connection.has_news:

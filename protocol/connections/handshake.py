@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a ZeroMQ handshake failed, in words.
+"""Explains in words why a ZeroMQ handshake failed.
 
-The transport tells that it failed, and only of an unknown key also why. What else it was shows by the
-mechanism that the other side asks for, which it names in the first 64 bytes that it sends.
+The transport gives a reason only for an unknown key. The mechanism in the peer's 64-byte greeting shows the
+other causes.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from protocol.keys.credentials import Credentials
 from protocol.keys.notation import show_key
 
 GREETING_S = 1.0
-"""How long the other side may take to connect and to send its greeting."""
+"""Timeout in seconds for connecting and receiving the greeting."""
 
 TOO_MANY = (
     (int(zmq.Event.HANDSHAKE_FAILED_AUTH), 300),
     (int(zmq.Event.HANDSHAKE_FAILED_PROTOCOL), 0x1000_0001),  # ZMQ_PROTOCOL_ERROR_ZMTP_UNEXPECTED_COMMAND
 )
-"""Event and value that a monitor reports if a service with too many connections sends the command ERROR with
-the reason 300. The second: libzmq expects no ERROR before it has sent the first command of CURVE."""
+"""Event and value of the monitor if a service sends ERROR with reason 300 (too many connections).
+The second: libzmq expects no ERROR before it has sent the first command of CURVE."""
 
 _SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
 _GREETING_BYTES = 64
 
 
 def why_refused(endpoint: str, event: int, value: int, credentials: Credentials | None) -> str:
-    """What to tell of a failed handshake. event, value: zmq.Event.HANDSHAKE_FAILED_… of the socket's monitor.
-    credentials: what it was tried with."""
+    """Return the error text for a failed handshake. credentials: those that were used.
+    event, value: zmq.Event.HANDSHAKE_FAILED_… of the monitor."""
     if (event, value) in TOO_MANY:
         return too_many(endpoint)
     if event == zmq.Event.HANDSHAKE_FAILED_AUTH and credentials is not None:
@@ -63,20 +63,20 @@ def why_refused(endpoint: str, event: int, value: int, credentials: Credentials 
 
 
 def too_many(endpoint: str) -> str:
-    """What to tell of a service that has too many connections."""
+    """Return the error text for a service with too many connections."""
     return f"the evaluator at {endpoint} has too many connections (its max_connections); try again later"
 
 
 def mechanism_of(endpoint: str) -> str:
-    """The mechanism that the listener at a tcp address asks for: NULL, CURVE or PLAIN; empty if it does
-    not say, or nobody listens."""
+    """Return the mechanism that the listener at a tcp address requires: NULL, CURVE or PLAIN.
+    Empty if it sends no greeting, or nobody listens."""
     match = re.fullmatch(r"tcp://\[?(.+?)\]?:(\d+)", endpoint)
     if match is None:
         return ""
     try:
         with socket.create_connection((match[1], int(match[2])), GREETING_S) as peer:
             peer.settimeout(GREETING_S)
-            # The signature and the version: the other side then sends its greeting to the end.
+            # After signature and version the peer sends the rest of its greeting.
             peer.sendall(_SIGNATURE + b"\x03")
             greeting = b""
             while len(greeting) < _GREETING_BYTES:

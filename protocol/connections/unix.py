@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A client's connection to an ipc address without ZeroMQ's thread between.
+"""A client's connection to an ipc address without ZeroMQ's I/O thread.
 
-The thread that asks writes to the socket itself and waits for it itself: nobody else is woken for a message
-(protocol/core). What goes over the socket is the same.
+The calling thread reads and writes the socket itself (protocol/core), so no other thread is woken for a
+message. The bytes on the socket are the same as with ZeroMQ.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if sys.platform == "linux":
     from protocol._core import Stream
 
 AVAILABLE = sys.platform == "linux"
-"""Whether this system has such connections."""
+"""True if this system supports such connections."""
 
 _MOST_FRAMES = 64
 
 
 class UnixConnection:
-    """See `protocol.connections.connection.Connection`."""
+    """A Connection over a native Stream."""
 
     def __init__(self, address: str) -> None:
-        """Raises EvaluatorLost for what is no address."""
+        """Connect. Raises EvaluatorLost for an invalid address."""
         self.address = address
         self._lost: str | None = None
         self._stream: Stream | None = None
         path = os.fsencode(self.address.removeprefix("ipc://"))
-        if path.startswith(b"@"):  # an abstract name, which is no file
+        if path.startswith(b"@"):  # an abstract name, not a file
             path = b"\0" + path[1:]
         frame = max(MAX_REPLY_HEADER, max_message_bytes(WIRE_MAX_POSITIONS))
         try:
@@ -88,7 +88,7 @@ class UnixConnection:
 
     @property
     def has_news(self) -> bool:
-        """Whether it is lost, or a message has come together with another one."""
+        """True if the connection is lost, or another message came together with the previous one."""
         return self._stream is None or self._lost is not None or self._stream.has_message
 
     @property
@@ -102,12 +102,12 @@ class UnixConnection:
         return self._stream if self._lost is None else None
 
     def close(self) -> None:
-        """End it without waiting for what is on its way."""
+        """Close the connection without waiting for messages in flight."""
         if self._stream is not None:
             self._stream.close()
 
     def _ending(self) -> str:
-        """Why nothing can be sent any more: what the service has said before it closed the connection."""
+        """Return why sending failed: the reason that the service sent before it closed the connection."""
         assert self._stream is not None
         if not self._stream.was_ready:  # No message is lost.
             try:
@@ -117,7 +117,7 @@ class UnixConnection:
         return "peer"
 
     def _why(self, ending: str) -> str:
-        """In words, why the connection has ended."""
+        """Return the error text for the end of the connection."""
         assert self._stream is not None
         if ending == "peer" and self._stream.was_ready:
             return f"the evaluator at {self.address} is gone (connection closed)"

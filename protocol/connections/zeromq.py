@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A client's connection through ZeroMQ: to any address, encrypted or not."""
+"""A client's connection through ZeroMQ to any address, encrypted or not."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from protocol.keys.credentials import credentials_for
 from protocol.keys.notation import KeysError
 
 HEARTBEAT_MS = 250
-"""How often the transport pings an idle connection; after four missed answers it counts as lost. This is
-for machines that vanish: a process that dies is noticed at once, by its closed connection."""
+"""Interval of pings on an idle connection; it is lost after four missed answers.
+For machines that vanish: the death of a process is noticed at once by its closed connection."""
 
 RETRY_S = 2.0
-"""How long a client retries that is refused because the service has too many connections. Strangers may have
-displaced it in the middle of its handshake."""
+"""Seconds that a client retries after a refusal because of too many connections.
+Unauthenticated clients may have displaced it during its handshake."""
 
 RETRY_PAUSE_S = 0.01
-"""Between two such tries."""
+"""Pause between two retries."""
 
 BRIEF_MS = 20
-"""So long an answer is waited for without looking at whether the connection still stands."""
+"""Wait for an answer without checking whether the connection is lost."""
 
 LONG_MS = 3_600_000
-"""The longest wait between two looks."""
+"""Longest wait before the connection is checked again."""
 
 _EVENTS = (
     zmq.Event.HANDSHAKE_SUCCEEDED
@@ -49,11 +49,11 @@ _EVENTS = (
 
 
 class ZeroMqConnection:
-    """See `protocol.connections.connection.Connection`."""
+    """A Connection over a ZeroMQ DEALER socket."""
 
     def __init__(self, context: zmq.Context[Any], address: str, keys: str | Path = "") -> None:
-        """keys: the folder that keys are kept in, as credentials_for has it. Raises EvaluatorLost for what is
-        no address, and for keys that cannot be used; whether anybody listens shows when receiving."""
+        """Connect. keys: folder of keys, as in credentials_for. Raises EvaluatorLost for an invalid address
+        or unusable keys; `receive` reports whether anybody listens."""
         try:
             address, self._credentials = credentials_for(address, keys)
         except KeysError as error:
@@ -63,10 +63,10 @@ class ZeroMqConnection:
         self._stood = False
         self._lost: str | None = None
         self._patience_ms = -1
-        """RCVTIMEO as it is set."""
+        """Current RCVTIMEO of the socket."""
         self._retries_until = time.monotonic() + RETRY_S
         self._first: list[Sequence[Any]] | None = []
-        """The messages that were sent so far, for another try; None once the handshake is over."""
+        """Messages sent so far, for a retry; None once the handshake has completed."""
         self._open()
 
     def _open(self) -> None:
@@ -77,8 +77,8 @@ class ZeroMqConnection:
         self._socket.setsockopt(zmq.IPV6, int("[" in address))
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 4 * HEARTBEAT_MS)
-        # libzmq 4.3.5 ends the process when a connection breaks behind a full pipe while a heartbeat is due;
-        # what comes is no more than what was asked for.
+        # libzmq 4.3.5 aborts the process if a connection breaks behind a full pipe while a heartbeat is due.
+        # Without a limit no pipe is full; answers are bounded by the requests.
         self._socket.setsockopt(zmq.RCVHWM, 0)
         self._socket.setsockopt(zmq.MAXMSGSIZE, max(MAX_REPLY_HEADER, max_message_bytes(65536)))
         if self._credentials is not None:
@@ -103,23 +103,23 @@ class ZeroMqConnection:
         try:
             multipart.send(self._socket, frames)
         except zmq.Again:
-            # So it is, too, when the connection broke before anything was sent.
+            # Also raised if the connection broke before anything was sent.
             refused = self._socket
             while self._lost is None and multipart.has_message(self._monitor):
                 self._note_event()
             if self._lost is None and self._socket is not refused:
-                return  # with the next try
+                return  # the retry has sent it
             reason = self._lost or f"the evaluator at {self.address} does not take messages any more"
             raise EvaluatorLost(reason) from None
 
     def receive(self, deadline: float | None, interrupt: int | None = None) -> list[zmq.Frame] | None:
-        """The frames of the next message; None if none came by the deadline (monotonic seconds, None: never),
-        or before the file descriptor `interrupt` became readable. Raises EvaluatorLost."""
+        """Return the frames of the next message, or None at the deadline or once `interrupt` is readable.
+        deadline: monotonic seconds, None for no limit. Raises EvaluatorLost."""
         brief = interrupt is None and self._lost is None
         while True:
             left_ms = LONG_MS if deadline is None else math.ceil((deadline - time.monotonic()) * 1000)
             if brief and left_ms > 0:
-                # An answer that is about to come is waited for in the one call that takes it.
+                # Wait for an answer that is about to come in the same call that receives it.
                 brief = False
                 frames = self._receive_within(min(left_ms, BRIEF_MS))
                 if frames is not None:
@@ -130,7 +130,7 @@ class ZeroMqConnection:
             if self._socket in ready:
                 self._first = None
                 return multipart.receive(self._socket)
-            # Only now: answers that arrived before the connection broke are still good.
+            # Checked last: answers that arrived before the connection broke are valid.
             if self._lost is not None:
                 raise EvaluatorLost(self._lost)
             if self._monitor in ready:
@@ -139,33 +139,34 @@ class ZeroMqConnection:
                 return None
 
     def broken(self, reason: str) -> EvaluatorLost:
-        """Count the connection as lost, because of what came through it; returns the error to raise."""
+        """Mark the connection as lost because of invalid input; returns the error to raise."""
         self._lost = reason
         return EvaluatorLost(reason)
 
     @property
     def has_news(self) -> bool:
-        """Whether it is lost."""
+        """True if the connection is lost."""
         return self._lost is not None
 
     @property
     def watched(self) -> list[tuple[Any, int]]:
-        """The sockets that tell of messages, and of a loss."""
+        """The message socket and the monitor, which reports a lost connection."""
         return self._watched
 
     @property
     def stream(self) -> None:
-        """None: ZeroMQ has the socket."""
+        """None: ZeroMQ owns the socket."""
 
     def close(self) -> None:
-        """Free the sockets without waiting for what is on its way."""
+        """Close the sockets without waiting for messages in flight."""
         self._socket.disable_monitor()
         self._socket.close(linger=0)
-        # Not left to the collector: an open socket would keep the context's end waiting for ever.
+        # Not left to the garbage collector: an open socket would block the context's termination
+        # indefinitely.
         self._monitor.close(linger=0)
 
     def _receive_within(self, milliseconds: int) -> list[zmq.Frame] | None:
-        """The frames of the next message, None if none came in that time. The monitor is not looked at."""
+        """Return the next message, or None if none came in time. Does not check the monitor."""
         if milliseconds != self._patience_ms:
             self._socket.setsockopt(zmq.RCVTIMEO, milliseconds)
             self._patience_ms = milliseconds
@@ -175,22 +176,22 @@ class ZeroMqConnection:
             return None
 
     def _wait(self, wait_ms: int, interrupt: int | None) -> dict[Any, int]:
-        """Wait for the socket, the monitor or the descriptor; returns which of them are ready."""
+        """Wait for the socket, the monitor or the descriptor, and return those that are ready."""
         watched = self._watched if interrupt is None else [*self._watched, (interrupt, READABLE)]
         return dict(multipart.wait(watched, wait_ms))
 
     def _retry(self) -> None:
-        """Connect again, and send what was sent. Raises EvaluatorLost."""
+        """Reconnect, and resend the messages. Raises EvaluatorLost."""
         self.close()
         time.sleep(RETRY_PAUSE_S)
         self._patience_ms = -1
         self._open()
-        with contextlib.suppress(zmq.Again):  # It has been refused already, as the monitor reports next.
+        with contextlib.suppress(zmq.Again):  # Refused again; the monitor reports it next.
             for frames in self._first or ():
                 multipart.send(self._socket, frames)
 
     def _note_event(self) -> None:
-        """Take an event of the monitor in, which tells of the connection's loss unless it is the first."""
+        """Process a monitor event: the completed handshake, or else a loss of the connection."""
         event: Mapping[str, Any] = parse_monitor_message(self._monitor.recv_multipart())
         if event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
             self._stood = True

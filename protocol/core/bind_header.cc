@@ -19,7 +19,7 @@ bool is_aligned(const Bytes& bytes, std::size_t alignment) {
   return reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment == 0;
 }
 
-// ASCII, as the core leaves all else alone.
+// Texts are ASCII: the core does not decode headers with other characters.
 nb::str text_of(std::string_view text) {
   return nb::str(text.data(), text.size());
 }

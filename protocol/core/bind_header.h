@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What Python sees of the headers.
+// Python bindings of the header decoders.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What Python sees of the connections.
+// Python bindings of the connections.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The memory of Python objects that have the buffer protocol.
+// Access to the memory of Python objects with the buffer protocol.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,7 +11,7 @@
 
 namespace wavefront::protocol {
 
-// The frames of a message, while this lives. Made and destroyed with the interpreter's lock held.
+// Holds the buffers of a message's frames. Create and destroy it with the interpreter lock held.
 class Views {
  public:
   static constexpr std::size_t kMostFrames = 16;

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What both processes need of the machine they run on, and no message."""
+"""Operating-system utilities shared by engine, evaluator and training; nothing about messages."""

@@ -20,10 +20,10 @@ def add_commands(
     *,
     aliases: Mapping[str, str] | None = None,
 ) -> None:
-    """Add the one of a package's commands that words name, or all where they name none: --help lists them.
+    """Add the command of a package that `words` names, or all commands if they name none.
 
     names: of the commands; a module has underscores for hyphens, and one more after a keyword. aliases: other
-    spellings, by name. What was parsed has the command's `run`.
+    spellings, by name. The parsed arguments have the command's function as `run`.
     """
     aliases = aliases or {}
     spellings = {name: name for name in names} | {other: name for name, other in aliases.items()}
@@ -44,8 +44,8 @@ def add_commands(
 def parse(
     parser: ArgumentParser, subparsers: _SubParsersAction[ArgumentParser], words: Sequence[str]
 ) -> Namespace:
-    """What `parser.parse_args` gives, for a parser whose command is named `command`. What nothing knows is
-    refused by the command that it was for. Raises SystemExit."""
+    """Parse arguments for a parser whose command is stored as `command`.
+    Unknown arguments are reported by the command that they were for. Raises SystemExit."""
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
         refuse(subparsers.choices.get(parsed.command or "", parser), unknown)
@@ -53,7 +53,7 @@ def parse(
 
 
 def refuse(parser: ArgumentParser, unknown: Sequence[str]) -> NoReturn:
-    """End with exit status 2 for arguments that a parser does not know, and name the flag that is nearest."""
+    """Exit with status 2 for unknown arguments, and suggest the most similar flag."""
     from difflib import get_close_matches
     from re import findall
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Connections that have asked for nothing yet, and which of them makes room for another one."""
+"""Connections without a request so far, and the choice of one to close for a new connection."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"there are too many connections\n"
 )
-"""What an HTTP server tells a connection that makes room."""
+"""Answer of an HTTP server to a connection that it closes to make room."""
 
 _NETWORK_BITS = 64
 
 
 class Crowd(Generic[T]):
-    """Connections by source, oldest first. A source is an address (source_of)."""
+    """Idle connections by source, oldest first. A source is an address (source_of)."""
 
     def __init__(self, most: int) -> None:
-        """most: connections of all sources. One source has at most a quarter of them."""
+        """most: maximum connections of all sources. One source may have a quarter of them."""
         self._most = most
         self._most_of_one = max(1, most // 4)
         self._sources: dict[str, dict[T, None]] = {}
@@ -31,12 +31,12 @@ class Crowd(Generic[T]):
         return len(self._source)
 
     def add(self, connection: T, source: str) -> None:
-        """Note a connection that has asked for nothing."""
+        """Add a connection that has sent no request."""
         self._source[connection] = source
         self._sources.setdefault(source, {})[connection] = None
 
     def remove(self, connection: T) -> bool:
-        """Forget a connection: it has asked for something, or it has ended. False if it is not there."""
+        """Remove a connection that has sent a request or ended. Return False if it is not there."""
         source = self._source.pop(connection, None)
         if source is None:
             return False
@@ -46,19 +46,19 @@ class Crowd(Generic[T]):
         return True
 
     def displaced_by(self, source: str) -> T | None:
-        """The connection that has to go before one more from a source comes; None if there is room."""
+        """Return the connection to close before accepting one from a source; None if there is room."""
         if len(self._sources.get(source, ())) >= self._most_of_one:
             return next(iter(self._sources[source]))
         return self.victim() if len(self) >= self._most else None
 
     def victim(self) -> T | None:
-        """The oldest connection of the source with the most; None if there is no connection."""
+        """Return the oldest connection of the source with the most; None if there is no connection."""
         most = max(self._sources.values(), key=len, default=None)
         return None if most is None else next(iter(most))
 
 
 def source_of(host: str) -> str:
-    """What stands for the place of a numeric address: an IPv4 address, or the 64 bits of an IPv6 network."""
+    """Return the source of a numeric address: an IPv4 address, or the 64-bit network of an IPv6 address."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

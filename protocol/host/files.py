@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that another process sees whole or not at all, and files that grow by whole entries."""
+"""Atomically written files, and files that grow by complete entries."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from io import FileIO
 from pathlib import Path
 
 UNFINISHED = ".part"
-"""Ending of a file that is being written."""
+"""Suffix of a file that is being written."""
 
 
 def write_atomically(
     path: Path, data: bytes, *, durable: bool = False, mode: int | None = None, replace: bool = True
 ) -> None:
-    """Write a file beside `path` and rename it to `path`, replacing what is there.
+    """Write a temporary file in the same folder and rename it to `path`.
 
-    A reader sees the old content or the new, never a part; nothing is left behind when writing fails. The
-    folder is made if it is missing. durable: the file and its name are on the disk when this returns, so that
-    they survive a power failure. mode: who may read and write it from the first moment on, where the system
-    knows that; None leaves it to the umask. Without `replace` raises FileExistsError if there is a file.
-    Raises OSError.
+    A reader sees the old content or the new one, never a part. A failed write leaves nothing behind. Missing
+    folders are created.
+    durable: file and name are on the disk on return, so they survive a power failure.
+    mode: permissions from creation on, if the system supports them; None uses the umask.
+    replace: if False, an existing file raises FileExistsError. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Several processes and threads may write the same file: each has a name of its own.
+    # Several processes and threads may write the same file, so each uses its own name.
     unfinished = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}{UNFINISHED}")
     try:
         with open(unfinished, "wb", opener=partial(_open, mode)) as file:
@@ -42,12 +42,12 @@ def write_atomically(
             path.hardlink_to(unfinished)
             unfinished.unlink()
         else:
-            unfinished.rename(path)  # which does not replace on Windows
+            unfinished.rename(path)  # does not replace on Windows
     except BaseException:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise
-    if durable and os.name == "posix":  # On Windows a folder cannot be synchronised.
+    if durable and os.name == "posix":  # On Windows a folder cannot be synced.
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -58,13 +58,13 @@ def write_atomically(
 def _open(mode: int | None, path: str, flags: int) -> int:
     descriptor = os.open(path, flags, 0o666 if mode is None else mode)
     if mode is not None and hasattr(os, "fchmod"):
-        os.fchmod(descriptor, mode)  # Whatever the umask, and a file that was left behind.
+        os.fchmod(descriptor, mode)  # Independent of the umask, and for a file left by a crash.
     return descriptor
 
 
 def open_to_append(path: Path) -> FileIO:
-    """A file for `append_whole`, made with its folder if it is missing. Raises OSError, also for what is no
-    regular file: a pipe or a device keeps nothing."""
+    """Open a file for `append_whole`, and create it and its folder if missing.
+    Raises OSError, also for pipes and devices, which store nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
     file = FileIO(os.open(path, flags, 0o666), "r+")
@@ -75,10 +75,9 @@ def open_to_append(path: Path) -> FileIO:
 
 
 def append_whole(file: FileIO, data: bytes, *, end: int) -> int:
-    """Write `data` at `end`, over whatever stands behind; when this returns it is on the disk.
+    """Overwrite a file from offset `end` with `data`, sync it to the disk, and return its new end.
 
-    Returns where the file ends now. When writing fails, the file ends at `end`, and nothing is left in a
-    buffer that would be written later. Raises OSError.
+    If writing fails, the file is truncated to `end` and no buffer holds data for later. Raises OSError.
     """
     try:
         file.truncate(end)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The user's folders and names. In a container a process may have no home, and its user no name."""
+"""The user's folders and names. In a container a process may have no home folder or user name."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for what later starts can do without. It may not exist. None if the user has none."""
+    """Return the cache folder, which may not exist. None if the user has none."""
     return _of_user("user_cache_dir")
 
 
 def config_folder() -> Path | None:
-    """Return the folder for what the user configures. It may not exist. None if the user has none."""
+    """Return the configuration folder, which may not exist. None if the user has none."""
     return _of_user("user_config_dir")
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """Return a path with the home folder for `~`. Without a home it stays as it is."""
+    """Return a path with `~` expanded. Without a home folder it is unchanged."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises without a home
 
 
 def user_names() -> set[str]:
-    """Return the names of this process's user, as far as the system knows any."""
+    """Return the known names of this process's user."""
     import getpass
 
     names = {expanded("~").name}

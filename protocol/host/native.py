@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the compiled cores (`_core` of each package) for a checkout beside an installed package.
+"""Locates the compiled cores (`_core` of each package) if a checkout and an installed package exist.
 
-In a checkout `import engine` finds the source folder first. Its core lies in the installed package, in
-site-packages (a plain `pip install .`) or behind an import hook (an editable install). The core is located,
-not loaded: that is left to the modules that need it.
+In a checkout `import engine` finds the source folder first. Its core lies in the installed package: in
+site-packages (plain `pip install .`) or behind an import hook (editable install). This module only locates
+the core; the modules that need it load it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 DIGEST_FILE = "_core_digest.txt"
-"""Written by CMake, installed beside the core."""
+"""Written by CMake and installed next to the core."""
 
 
 def source_digest(sources: Path) -> str:
-    """The SHA-256, in hex, of the concatenated hex SHA-256 of the core's sources in order of their paths."""
+    """Return the hex SHA-256 of the concatenated hex SHA-256 of the core's sources, ordered by path."""
     files = sorted((path for path in sources.rglob("*") if path.suffix in (".cc", ".h")), key=Path.as_posix)
     digests = "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
     return hashlib.sha256(digests.encode("ascii")).hexdigest()
 
 
 def installed_core(package: str, search_path: Iterable[str]) -> Path | None:
-    """The file of the first compiled core of `package` in the folders of `search_path`."""
+    """Return the file of the first compiled core of `package` in `search_path`, or None."""
     for folder in search_path:
         for suffix in EXTENSION_SUFFIXES:
             candidate = Path(folder or ".", package, f"_core{suffix}")
@@ -37,9 +37,9 @@ def installed_core(package: str, search_path: Iterable[str]) -> Path | None:
 
 
 def check_core(core: Path, sources: Path) -> None:
-    """Raise ImportError if the compiled core was built from other sources than those in the folder `sources`.
+    """Raise ImportError if the core was built from other sources than those in the folder `sources`.
 
-    An installed package brings no sources along, and there is nothing to compare.
+    An installed package has no sources; there is nothing to compare then.
     """
     if not sources.is_dir():
         return
@@ -54,7 +54,7 @@ def check_core(core: Path, sources: Path) -> None:
 def locate_core(package: str, package_path: MutableSequence[str], folder: Path) -> None:
     """Make `package`._core importable; `package_path` is the package's __path__, `folder` its sources.
 
-    Raises ImportError, saying what to do, if there is no compiled core or it does not fit the sources.
+    Raises ImportError with the remedy if there is no compiled core or it does not match the sources.
     """
     spec = importlib.util.find_spec(f"{package}._core")
     if spec is not None and spec.origin is not None:

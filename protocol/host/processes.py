@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How programs of several threads run and end, and how they start others that a terminal's Ctrl-C is not for.
+"""How multi-threaded programs run and exit, and how they start child processes.
 
-A UCI engine imports this before it answers: what takes long to import is imported where it is used.
+A UCI engine imports this before it answers, so slow imports are local to functions.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ from protocol.host.extras import missing
 T = TypeVar("T")
 
 INTERRUPTED = 130
-"""Exit status after a Ctrl-C, as shells have it: 128 and the number of the signal."""
+"""Exit status after Ctrl-C, as in shells: 128 plus the signal number."""
 
 FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
-"""What the system says where a disk, or a user's share of it, is full."""
+"""Error numbers of a full disk or an exceeded quota."""
 
 
 def console(main: Callable[[], int]) -> NoReturn:
-    """A console script: run `main` and end the process with the exit status that it returns.
+    """Run `main` of a console script and end the process with the exit status that it returns.
 
-    The status is INTERRUPTED for a Ctrl-C, whenever it comes, and 0 when the reader of the output has left
-    (`… | head`): it has seen enough, which is no failure. A full disk and a package that is not installed are
-    reported in a line, with status 1.
+    The status is INTERRUPTED after Ctrl-C at any time, and 0 if the reader closed the output (`… | head`).
+    A full disk or a missing package is reported in one line, with status 1.
     """
     try:
         status = main()
         if sys.stdout is not None:
-            sys.stdout.flush()  # Here, where the reader's leaving is understood, and not at exit.
+            sys.stdout.flush()  # Here a closed pipe is handled; at exit it would not be.
     except KeyboardInterrupt:
         status = INTERRUPTED
     except BrokenPipeError:
@@ -45,7 +44,7 @@ def console(main: Callable[[], int]) -> NoReturn:
         if error.errno not in FULL:
             raise
         print(f"error: cannot write {error.filename or 'the output'}: {error.strerror}", file=sys.stderr)
-        sys.stdout = None  # What may be left in it would be tried again at exit.
+        sys.stdout = None  # Otherwise Python retries the buffered output at exit.
         status = 1
     except ImportError as error:
         print(f"error: {missing(error)}", file=sys.stderr)
@@ -56,9 +55,9 @@ def console(main: Callable[[], int]) -> NoReturn:
 def leave(status: int) -> NoReturn:
     """End the process.
 
-    Threads that are still in native code, such as one that opens a network, would return into an interpreter
-    that is shutting down, which ends them by force, and the process with "terminate called without an active
-    exception". Where there may be such threads the process is left without shutting down.
+    If daemon threads are running, skip the interpreter's shutdown. A thread in native code, for example one
+    that opens a network, would return into the shutdown, which aborts the process with "terminate called
+    without an active exception".
     """
     if all(not thread.daemon for thread in threading.enumerate()):
         sys.exit(status)
@@ -72,10 +71,9 @@ def leave(status: int) -> NoReturn:
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, which Ctrl-C, SIGTERM and the closing of the terminal bring about in order:
-    they cancel it. A hangup that is ignored, as under nohup, stays so.
+    """Run a coroutine, which Ctrl-C, SIGTERM and SIGHUP cancel. An ignored SIGHUP (nohup) stays ignored.
 
-    Raises KeyboardInterrupt if it was cancelled and returned nothing of its own, and at the second Ctrl-C.
+    Raises KeyboardInterrupt if it was cancelled and returned no result, and at the second Ctrl-C.
     """
     import asyncio
     import signal
@@ -83,7 +81,7 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
     async def run() -> T:
         task = asyncio.current_task()
         assert task is not None
-        with contextlib.suppress(NotImplementedError):  # On Windows nobody sends these signals.
+        with contextlib.suppress(NotImplementedError):  # On Windows, which does not send these signals.
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGTERM, task.cancel)
             if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
@@ -97,8 +95,7 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
 
 
 def group_of_its_own() -> dict[str, Any]:
-    """Arguments of subprocess.Popen for a process that its parent ends: a terminal sends Ctrl-C to the parent
-    alone."""
+    """Return arguments of subprocess.Popen for a child that does not receive the terminal's Ctrl-C."""
     if sys.platform == "win32":
         import subprocess
 
@@ -107,27 +104,27 @@ def group_of_its_own() -> dict[str, Any]:
 
 
 def kill_group(process_id: int) -> None:
-    """End a process of a group of its own, and what it has started: an engine behind a shell script goes on
-    without the script. Raises ProcessLookupError if there is none."""
+    """End a child's process group: an engine behind a shell script would outlive the script.
+    Raises ProcessLookupError if there is none."""
     import signal
 
     if sys.platform == "win32":
-        os.kill(process_id, signal.SIGTERM)  # Which ends it at once there.
+        os.kill(process_id, signal.SIGTERM)  # This terminates immediately on Windows.
     else:
         os.killpg(process_id, signal.SIGKILL)
 
 
 CRASH_SIGNALS = ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE")
-"""What a fault of the program itself, or of a driver, ends a process with."""
+"""Signals that end a process after a fault of the program or a driver."""
 
 CRASHES_VARIABLE = "WAVEFRONT_CRASHES"
-"""Names the folder for records of crashes, for a program that cannot write its cache folder."""
+"""Environment variable with the folder for crash records, if the cache folder is not writable."""
 
 
 def crash_signal(status: int) -> str | None:
     """Return the name of the signal of a crash that ended a process; None if it ended otherwise.
 
-    status: as of `subprocess`.
+    status: as in `subprocess`.
     """
     import signal
 
@@ -140,21 +137,21 @@ def crash_signal(status: int) -> str | None:
 def child_command(program: str, *arguments: str) -> list[str]:
     """Return the command line of a child process that runs one of our programs.
 
-    program: as `wavefront_launcher.start` takes it. The launcher is named by its path: neither the working
-    directory nor PYTHONPATH decides which one runs.
+    program: as in `wavefront_launcher.start`. The launcher is given by its path, so neither the working
+    directory nor PYTHONPATH affects which one runs.
     """
     from pathlib import Path
 
     launcher = Path(__file__).resolve().parents[2] / "wavefront_launcher.py"
-    # What this process was told to ignore might stop the child: a PYTHONHOME of elsewhere.
+    # Variables that this process ignores might break the child, such as a PYTHONHOME of another Python.
     flags = ["-E", "-P"] if sys.flags.ignore_environment else ["-P"]
     return [sys.executable, *flags, str(launcher), program, *arguments]
 
 
 def how_it_ended(status: int) -> str:
-    """How a process ended, as the predicate of a sentence about it.
+    """Return how a process ended, as the predicate of a sentence.
 
-    status: as of `subprocess`, the number of the signal that ended it as a negative number.
+    status: as in `subprocess`; the negative signal number if a signal ended it.
     """
     import signal
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The version of the whole project: of the distribution, of the engine and of the evaluator."""
+"""The version of the project: of the distribution, the engine and the evaluator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __version__ = "0.2.0"
 
 @cache
 def git_hash() -> str:
-    """The commit of the checkout that the program runs in, 40 hexadecimal digits; empty if it is not one."""
+    """Return the commit of the checkout that the program runs in, 40 hex digits; empty outside a checkout."""
     try:
         folder = Path(__file__).parents[2] / ".git"
         if folder.is_file():  # a worktree

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wakes a thread that sleeps on sockets."""
+"""Wakes a thread that waits on sockets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import socket
 
 
 class Wakeup:
-    """A pair of sockets by which any thread ends another's sleep: one end is polled, the other written to.
+    """A pair of sockets by which any thread wakes another: one end is polled, the other is written.
 
-    The thread that sleeps owns everything but `wake`. If it tells when it sleeps (`falls_asleep`, then
-    `awake`), waking it while it does not costs no system call, which would give up the interpreter. One that
-    tells nothing counts as always asleep.
+    The waiting thread owns everything except `wake`. If it reports its sleep (`falls_asleep`, then `awake`),
+    waking it while awake needs no system call, which would release the interpreter lock. Without reports it
+    counts as always asleep.
     """
 
     def __init__(self) -> None:
@@ -24,45 +24,43 @@ class Wakeup:
         self._woken = False
 
     def fileno(self) -> int:
-        """What to poll: readable once the sleeper has been woken."""
+        """Return the descriptor to poll: readable once `wake` was called."""
         return self._polled.fileno()
 
     def wake(self) -> None:
-        """End the sleep, or the next one at once. Any thread, also after `close`."""
-        # One byte is enough however many want to be heard. A lost race costs a byte too many.
+        """End the current sleep, or else the next one immediately. Any thread, also after `close`."""
+        # One byte is enough for any number of callers. A lost race costs one extra byte.
         if not self._woken:
             self._woken = True
             if self._asleep:
                 self.wake_from_signal_handler()
 
     def wake_from_signal_handler(self) -> None:
-        """The same at the cost of a system call each time: a handler may interrupt the sleeper between any
-        two steps of its own."""
+        """Wake with a system call on each call: a handler may interrupt the sleeper between any two steps."""
         with contextlib.suppress(OSError):  # A full buffer wakes as well; after `close` nobody sleeps.
             self._written.send(b"\0")
 
     def falls_asleep(self) -> bool:
-        """Tell that the owner is about to poll; returns False if it must not wait, having been woken."""
-        # In this order: either this sees that somebody woke the owner, or that somebody sees that it sleeps.
+        """Report that the owner is about to poll; return False if it was woken and must not wait."""
+        # In this order: either this sees the wake-up, or the waking thread sees that the owner sleeps.
         self._asleep = True
         return not self._woken
 
     def awake(self) -> None:
-        """Tell that the owner has polled, and will look at all that it may have been woken for."""
+        """Report that the owner has polled and will handle everything that it may have been woken for."""
         self._asleep = False
         self._woken = False
 
     def clear(self) -> None:
-        """Forget all calls of `wake`: `fileno` is readable after the next one only."""
+        """Reset: `fileno` becomes readable at the next `wake`."""
         with contextlib.suppress(BlockingIOError):
             while len(self._polled.recv(4096)) == 4096:
                 pass
-        # Afterwards: one that calls `wake` in between has its byte taken, but what it wants is still to be
-        # looked at.
+        # Reset last: if `wake` is called in between, its byte is consumed, but its request is still handled.
         self._woken = False
 
     def wait(self, seconds: float | None) -> None:
-        """Sleep on this alone until `wake` (also an earlier one), at most so long (None: for ever)."""
+        """Sleep until `wake` (also an earlier one), at most `seconds` (None: no limit)."""
         select.select([self._polled], [], [], seconds)
 
     def close(self) -> None:

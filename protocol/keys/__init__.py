@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys for CURVE, ZeroMQ's encryption: key pairs in files, whom a service lets in, which service is meant."""
+"""Keys for CURVE, ZeroMQ's encryption: key pairs in files, allowed clients, trusted services."""

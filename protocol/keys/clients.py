@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whom a service lets in: a file with a line for each client, its name, its rights and its public key."""
+"""Allowed clients of a service: a file with name, rights and public key on each line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.keys.files import read_lines, write_lines
 from protocol.keys.notation import KeysError, read_key, show_key
 
 RIGHTS = ("play", "admin")
-"""play: evaluations and the state. admin: besides, what changes the service or tells of other clients."""
+"""play: evaluations and status. admin: also changes to the service and information about other clients."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.@][A-Za-z0-9_.@-]{0,63}")
 
@@ -21,7 +21,7 @@ _HEADING = "Clients of the evaluator: name, rights (play or admin), public key."
 
 @dataclass(frozen=True, slots=True)
 class AllowedClient:
-    """name: what the list calls it. rights: one of RIGHTS. key: its public one."""
+    """One allowed client. name: its name in the file. rights: one of RIGHTS. key: its public key."""
 
     name: str
     rights: str
@@ -33,7 +33,7 @@ class AllowedClient:
 
 
 def read_clients(path: Path) -> Mapping[bytes, AllowedClient]:
-    """The clients of a file by their keys; none if there is no file. Raises KeysError that names the line."""
+    """Return the clients of a file by key; none without a file. Raises KeysError that names the line."""
     clients: dict[bytes, AllowedClient] = {}
     for number, line in enumerate(read_lines(path), 1):
         try:
@@ -49,7 +49,7 @@ def read_clients(path: Path) -> Mapping[bytes, AllowedClient]:
 
 
 def allow(path: Path, client: AllowedClient) -> None:
-    """Add a client to a file, or replace the one of that name. Raises KeysError."""
+    """Add a client to a file, or replace the one with that name. Raises KeysError."""
     if client.rights not in RIGHTS:
         raise KeysError(f"rights are {' or '.join(RIGHTS)}, not {client.rights!r}")
     if not _NAME.fullmatch(client.name):
@@ -75,7 +75,7 @@ def revoke(path: Path, name: str) -> None:
 
 
 def _client(line: str) -> AllowedClient | None:
-    """The client of a line, None for an empty one or a comment."""
+    """Return the client of a line, None for an empty line or a comment."""
     words = line.split()
     if not words or words[0].startswith("#"):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a client needs for a service with keys: the service's public key and a pair of its own."""
+"""A client's keys for a service with CURVE: the service's public key and the client's pair."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from protocol.keys.services import service_key
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """service: the public key of the service that is meant; nobody else can answer. own: the client's."""
+    """service: the expected public key, which authenticates the service. own: the client's key pair."""
 
     service: bytes
     own: KeyPair
 
     def secure(self, socket: zmq.Socket[Any]) -> None:
-        """Have a socket speak to this service only, before it connects."""
+        """Make a socket accept this service only. Call it before connecting."""
         socket.setsockopt(zmq.CURVE_SERVERKEY, self.service)
         socket.setsockopt(zmq.CURVE_PUBLICKEY, self.own.public)
         socket.setsockopt(zmq.CURVE_SECRETKEY, self.own.secret)
 
 
 def credentials_for(address: str, folder: str | Path = "") -> tuple[str, Credentials | None]:
-    """Where to connect for an address, and with which keys: None without encryption.
+    """Return the endpoint of an address and the keys to use; None without encryption.
 
-    The key of the service follows the address after a #, or is known by the file of services in `folder` (see
-    keys_folder), where the client's own pair is made if it is missing. Raises KeysError.
+    The service's key follows the address after a #, or is in the file of services in `folder` (see
+    keys_folder). The client's pair is created there if missing. Raises KeysError.
     """
     endpoint, key = split_address(address)
     if not endpoint.startswith("tcp://"):

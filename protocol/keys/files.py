@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folder that keys are kept in, and what its files may look like to others.
+"""The folder of keys, and the permissions of its files.
 
-evaluator.key   key pair of a service          client.key   key pair of the clients of this user
-clients         whom the service lets in       evaluators   keys of services, by address
+evaluator.key   key pair of a service          client.key   key pair of this user's clients
+clients         allowed clients of a service   evaluators   public keys of services, by address
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLIENTS, SERVICES = "clients", "evaluators"
 
 
 def keys_folder(wanted: str | Path = "") -> Path:
-    """Return the folder of keys: the one that is wanted, else the user's configuration folder.
+    """Return the folder of keys: `wanted`, or else the user's configuration folder.
 
     Raises KeysError if the user has none.
     """
@@ -37,13 +37,13 @@ def keys_folder(wanted: str | Path = "") -> Path:
 
 
 def read_private(path: Path) -> str:
-    """The text of a file that nobody else may read. Raises KeysError, FileNotFoundError."""
+    """Return the text of a file that only its owner may read. Raises KeysError, FileNotFoundError."""
     return _read(path, stat.S_IRWXG | stat.S_IRWXO, "others may read it: chmod 600")
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file that nobody else may change, comments among them; none if there is no file. Raises
-    KeysError."""
+    """Return the lines of a file that only its owner may change, with comments; none if there is no file.
+    Raises KeysError."""
     try:
         return _read(path, stat.S_IWGRP | stat.S_IWOTH, "others may change it: chmod go-w").splitlines()
     except FileNotFoundError:
@@ -51,8 +51,8 @@ def read_lines(path: Path) -> list[str]:
 
 
 def write_lines(path: Path, lines: Sequence[str], heading: str) -> None:
-    """Replace a file that nobody else may change. heading: its first line, unless it has a comment there.
-    Raises KeysError."""
+    """Replace a file that only its owner may change. Raises KeysError.
+    heading: added as first line, unless that is a comment already."""
     if not (lines and lines[0].startswith("#")):
         lines = [f"# {heading}", *lines]
     with _told(path, "cannot write"):
@@ -61,8 +61,8 @@ def write_lines(path: Path, lines: Sequence[str], heading: str) -> None:
 
 
 def write_private(path: Path, text: str, *, replace: bool) -> None:
-    """Make a file that nobody else may read. replace: what is there; otherwise raises FileExistsError. Raises
-    KeysError."""
+    """Create a file that only its owner may read. Raises KeysError.
+    replace: overwrite an existing file; otherwise raises FileExistsError."""
     with _told(path, "cannot write", *([] if replace else [FileExistsError])):
         _make_folder(path.parent)
         write_atomically(path, text.encode(), durable=True, mode=0o600, replace=replace)
@@ -74,7 +74,7 @@ def _make_folder(folder: Path) -> None:
 
 def _read(path: Path, forbidden: int, complaint: str) -> str:
     with _told(path, "cannot read", FileNotFoundError), open(path, "rb", opener=_open_at_once) as file:
-        mode = os.fstat(file.fileno()).st_mode  # of what is read, whatever the path means by then
+        mode = os.fstat(file.fileno()).st_mode  # of the open file; the path may have changed since
         if not stat.S_ISREG(mode):
             raise KeysError(f"{path}: it is no file")
         data = file.read(1 << 20)
@@ -87,13 +87,13 @@ def _read(path: Path, forbidden: int, complaint: str) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open what is there without waiting: a pipe would keep the service until somebody writes into it."""
+    """Open without blocking: a pipe would block the service until somebody writes to it."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 @contextlib.contextmanager
 def _told(path: Path, what: str, *but: type[OSError]) -> Iterator[None]:
-    """Turn an OSError into a KeysError, but for some."""
+    """Turn an OSError into a KeysError. but: types to pass on."""
     try:
         yield
     except but:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How public keys are written: 64 hexadecimal digits, which need no quotes in any shell, file or URL; and
-after an address, as in tcp://gpu.example:5577#KEY."""
+"""Notation of public keys: 64 hex digits, which need no quotes in any shell, file or URL.
+A key may follow an address: tcp://gpu.example:5577#KEY."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _Z85 = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 
 
 class KeysError(ValueError):
-    """A key, or a file of keys, that cannot be used. The message says why and what to do."""
+    """A key or a file of keys is invalid. The message gives cause and remedy."""
 
 
 def show_key(key: bytes) -> str:
-    """A key as text."""
+    """Return a key as text."""
     return key.hex()
 
 
 def read_key(text: str) -> bytes:
-    """A key of 32 bytes from its text, which may also be Z85, as other programs with ZeroMQ write it. Raises
-    KeysError."""
+    """Return the 32 bytes of a key. text: hex digits, or Z85 as other ZeroMQ programs write it.
+    Raises KeysError."""
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)
     if _Z85.fullmatch(text):
@@ -35,7 +35,7 @@ def read_key(text: str) -> bytes:
             key = b""
         if len(key) == KEY_BYTES:
             return key
-    # Not shown: it may be a secret that was taken for something else.
+    # The text is not shown, because it may be a secret.
     raise KeysError(
         f"a key is 64 hexadecimal digits (or Z85, 40 characters); this has {len(text)} characters"
     )
@@ -44,7 +44,7 @@ def read_key(text: str) -> bytes:
 def split_address(address: str) -> tuple[str, bytes | None]:
     """Return an address without the key that may follow it, and that key. Raises KeysError.
 
-    Only tcp addresses have keys. Of others a # is a part: folders may have it in their names.
+    Only tcp addresses have keys. In other addresses # may be part of a path.
     """
     endpoint, mark, text = address.partition("#")
     if not mark or not address.startswith("tcp://"):

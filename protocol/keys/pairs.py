@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Key pairs: made, kept in files that nobody else may read, never shown."""
+"""Key pairs: created, stored in files that only their owner may read, never shown."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from protocol.keys.notation import KeysError, read_key, show_key
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A public and a secret key, 32 bytes each. Neither its text nor its repr has the secret one."""
+    """A public and a secret key, 32 bytes each. Its repr excludes the secret key."""
 
     public: bytes
     secret: bytes = field(repr=False)
 
 
 def new_pair() -> KeyPair:
-    """A fresh pair. Raises KeysError where ZeroMQ was built without encryption."""
+    """Create a pair. Raises KeysError if ZeroMQ was built without encryption."""
     if not zmq.has("curve"):
         raise KeysError("this ZeroMQ was built without encryption (CURVE): install pyzmq from PyPI")
     public, secret = zmq.curve_keypair()
@@ -30,8 +30,8 @@ def new_pair() -> KeyPair:
 
 
 def read_pair(path: Path) -> KeyPair:
-    """The pair in a file: lines that begin with # are comments, the other one is the secret key. Raises
-    KeysError, FileNotFoundError."""
+    """Return the pair in a file. Lines starting with # are comments; one other line is the secret key.
+    Raises KeysError, FileNotFoundError."""
     lines = [line.strip() for line in read_private(path).splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if len(keys) != 1:
@@ -44,8 +44,8 @@ def read_pair(path: Path) -> KeyPair:
 
 
 def make_pair(path: Path, *, replace: bool = False) -> KeyPair:
-    """Make a pair and keep it in a file. Raises KeysError, and FileExistsError without `replace` if there is
-    one."""
+    """Create a pair and store it in a file. Raises KeysError.
+    replace: overwrite an existing file; otherwise raises FileExistsError."""
     pair = new_pair()
     text = f"# Secret key of Wavefront. Public key: {show_key(pair.public)}\n{show_key(pair.secret)}\n"
     write_private(path, text, replace=replace)
@@ -53,7 +53,7 @@ def make_pair(path: Path, *, replace: bool = False) -> KeyPair:
 
 
 def pair_at(path: Path) -> KeyPair:
-    """The pair in a file, which is made if it is missing. Raises KeysError."""
+    """Return the pair in a file, created if missing. Raises KeysError."""
     try:
         return read_pair(path)
     except FileNotFoundError:

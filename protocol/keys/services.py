@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which service is meant by an address: a file with a line for each, the address and its public key."""
+"""Trusted services: a file with an address and its public key on each line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEADING = "Evaluators: address, public key."
 
 
 def read_services(path: Path) -> Mapping[str, bytes]:
-    """The keys of a file by address; none if there is no file. Raises KeysError that names the line."""
+    """Return the keys of a file by address; none without a file. Raises KeysError that names the line."""
     services: dict[str, bytes] = {}
     for number, line in enumerate(read_lines(path), 1):
         words = line.split()
@@ -29,12 +29,12 @@ def read_services(path: Path) -> Mapping[str, bytes]:
 
 
 def service_key(path: Path, address: str) -> bytes | None:
-    """The key of the service at an address, None if the file has none. Raises KeysError."""
+    """Return the key of the service at an address, None if the file has none. Raises KeysError."""
     return read_services(path).get(_same(address))
 
 
 def trust(path: Path, address: str, key: bytes) -> None:
-    """Have an address mean the service with this key from now on. Raises KeysError."""
+    """Store the key of the service at an address, replacing an earlier one. Raises KeysError."""
     host, colon, port = address.removeprefix("tcp://").rpartition(":")
     if not (address.startswith("tcp://") and host and colon and port.isdecimal()):
         raise KeysError(f"{address}: the address of an evaluator with a key is tcp://HOST:PORT")
@@ -56,5 +56,5 @@ def _is_of(line: str, address: str) -> bool:
 
 
 def _same(address: str) -> str:
-    """Names of hosts are the same in capitals."""
+    """Return an address in lower case: host names are case-insensitive."""
     return address.lower()

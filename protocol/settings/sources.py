@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where settings come from: TOML files and flags of a command line, made from the settings' declarations.
+"""Sources of settings: TOML files and command-line flags, derived from the settings' declarations.
 
-A flag wins over the file, the file over the default.
+A flag overrides the file, the file overrides the default.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Group = TypeVar("Group", bound=SettingsGroup)
 
 @contextmanager
 def source_named(source: object) -> Iterator[None]:
-    """Turn a ValueError from inside into a SettingsError that names the file or flag it came from."""
+    """Turn a ValueError from inside into a SettingsError that names its file or flag."""
     try:
         yield
     except ValueError as error:
@@ -27,11 +27,11 @@ def source_named(source: object) -> Iterator[None]:
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
-    """The tables of a TOML file. Raises SettingsError."""
+    """Return the tables of a TOML file. Raises SettingsError."""
     import tomllib
 
     try:
-        # Some editors begin a file with a byte order mark.
+        # Some editors start a file with a byte order mark.
         return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from None
@@ -40,7 +40,7 @@ def read_document(path: str | Path) -> dict[str, Any]:
 
 
 def read_toml(path: str | Path, base: Group) -> Group:
-    """Settings from a TOML file, on top of `base`. Its tables are for the reader: a key may stand in any.
+    """Return `base` with the settings of a TOML file. A key may be in any table.
 
     Raises SettingsError that names the file.
     """
@@ -54,9 +54,9 @@ def read_toml(path: str | Path, base: Group) -> Group:
 def toml_text(
     settings: Iterable[Setting], heading: Iterable[str], comment: Callable[[Setting], Iterable[str]]
 ) -> str:
-    """A TOML file that shows every setting at its default.
+    """Return a TOML file with every setting at its default.
 
-    heading: the lines it begins with. comment: the lines above a setting. Both without the `#`.
+    heading: its first lines. comment: the lines above a setting. Both without the `#`.
     """
     import json
 
@@ -83,11 +83,11 @@ def add_flags(
     defaults: Mapping[str, Value] | None = None,
     aliases: Mapping[str, Iterable[str]] | None = None,
 ) -> None:
-    """Give a parser, or a group of its flags, one for every setting.
+    """Add a flag for every setting to a parser or a group of its flags.
 
-    switches: --flag and --no-flag instead of --flag true and --flag false. quotes: around default texts.
-    defaults: those to show for settings that have others than their own. aliases: further flags of a setting,
-    by its name; the help does not show them.
+    switches: --flag and --no-flag instead of --flag true and --flag false. quotes: quote default texts.
+    defaults: defaults to show instead of the declared ones. aliases: further flags of a setting, by its name;
+    hidden from the help.
     """
     for setting in settings:
         default = setting.text((defaults or {}).get(setting.name, setting.default))
@@ -109,7 +109,7 @@ def add_flags(
 
 
 def from_arguments(arguments: argparse.Namespace, base: Group) -> Group:
-    """The settings that parsed flags and the file of --config stand for, on top of `base`.
+    """Return `base` with the settings of parsed flags and of the file of --config.
 
     Raises SettingsError.
     """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A setting: its name, what it takes, what it is without being set; and dataclasses that consist of settings.
+"""Settings: name, accepted values and default of each; and dataclasses that consist of settings.
 
     @dataclass(frozen=True, slots=True)
     class Limits(SettingsGroup):
         nodes: int = setting(400, "nodes per move", low=1)
 
-The default's type is the setting's. It is imported before `uciok`: nothing heavy here.
+The default's type is the setting's type. Imported before `uciok`, so it must not import anything heavy.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from typing import Any, ClassVar, Self, TypeGuard
 Value = bool | int | float | str | tuple[str, ...]
 
 UNREACHED = 10**9
-"""Bounds from here on are there for safety; only a value beyond one gets a message."""
+"""Bounds of this size are safety limits; messages show one only if a value exceeds it."""
 
 TRUE, FALSE = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
 
 
 class SettingsError(ValueError):
-    """A setting that does not exist or a value that it cannot take. The message names both."""
+    """An unknown setting or an invalid value. The message names both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What one setting is called, what it takes and what it does.
+    """Name, accepted values and meaning of a setting.
 
-    name: in Python, in TOML and (with dashes) on the command line. title: what messages and UCI call it.
-    low and high bound a number, inclusive, and the length of each text in a list. choices: all that a text
-    may be. zero: a word that stands for 0. section: its table in a TOML file. metavar: what the help of the
-    command line calls its value. An advanced setting is left out of the short help. reader: raises
-    SettingsError for a text that it cannot read; what it returns is for others.
+    name: in Python, in TOML and (with dashes) on the command line. title: in messages and UCI.
+    low, high: inclusive bounds of a number, or of the length of each text in a list. choices: accepted texts.
+    zero: a word for 0. section: table in a TOML file. metavar: name of its value in the command line's help.
+    advanced: excluded from the short help. reader: raises SettingsError for an invalid text; its result is
+    not used here.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        """The flag of the command line."""
+        """Command-line flag."""
         return "--" + self.name.replace("_", "-")
 
     @property
@@ -63,13 +63,13 @@ class Setting:
 
     @staticmethod
     def text(value: Value) -> str:
-        """A value as UCI and the command line write it."""
+        """Return a value as UCI and the command line write it."""
         if isinstance(value, tuple):
             return ", ".join(value)
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def parse(self, value: object) -> Value:
-        """As `check`; what is not a text by itself may be given as one, and "<empty>" is the empty text."""
+        """Like `check`, but accept texts for other types; "<empty>" is the empty text."""
         if not isinstance(value, str):
             return self.check(value)
         text = value.strip()
@@ -84,9 +84,9 @@ class Setting:
         return self.check(_finite_number(text))
 
     def check(self, value: object) -> Value:
-        """Return `value`, if the setting takes it: choices as they are declared, lists as tuples.
+        """Return `value` if the setting accepts it: choices as declared, lists as tuples.
 
-        A whole number that stands for a real one stays whole. Raises SettingsError.
+        An integer for a float setting stays an integer. Raises SettingsError.
         """
         taken = self._taken(value)
         if taken is None:
@@ -99,7 +99,7 @@ class Setting:
         return taken
 
     def _taken(self, value: object) -> Value | None:
-        """The value as the setting keeps it, None if it is of another type or out of range."""
+        """Return the value as the setting stores it, None if it has another type or is out of range."""
         if isinstance(self.default, bool):
             return value if isinstance(value, bool) else None
         if isinstance(self.default, int | float):
@@ -120,7 +120,7 @@ class Setting:
         return next((choice for choice in self.choices if choice.lower() == value.strip().lower()), None)
 
     def _wanted(self, value: object) -> str:
-        """What the setting takes, in words, for who gave it `value`."""
+        """Return the accepted values in words, for the error about `value`."""
         if isinstance(self.default, bool):
             return "true or false"
         if isinstance(self.default, tuple):
@@ -153,7 +153,7 @@ def setting(
     advanced: bool = False,
     reader: Callable[[str], object] | None = None,
 ) -> Any:
-    """A dataclass field that is a setting, see Setting. section: begins one, which later fields belong to."""
+    """Return a dataclass field that is a setting, see Setting. section: starts one, also for later fields."""
     declared = (title, default, help, section, low, high, choices, zero, metavar, advanced, reader)
     return field(default=default, metadata={"setting": declared})
 
@@ -162,7 +162,7 @@ _DECLARED: dict[type, Mapping[str, Setting]] = {}
 
 
 def settings_of(kind: type[Any]) -> Mapping[str, Setting]:
-    """The settings among the fields of a dataclass by name, in the order in which they are declared."""
+    """Return the settings of a dataclass by name, in the order of declaration."""
     if kind not in _DECLARED:
         settings: dict[str, Setting] = {}
         section = ""
@@ -176,7 +176,7 @@ def settings_of(kind: type[Any]) -> Mapping[str, Setting]:
 
 
 class SettingsGroup:
-    """Base of a frozen dataclass whose fields all are settings. noun: what messages call one of them."""
+    """Base of a frozen dataclass whose fields are all settings. noun: word for one of them in messages."""
 
     __slots__ = ()
 
@@ -184,18 +184,18 @@ class SettingsGroup:
 
     @classmethod
     def setting(cls, name: str) -> Setting:
-        """The setting of a name. Raises SettingsError, which names the nearest one."""
+        """Return the setting with that name. Raises SettingsError that suggests the most similar one."""
         settings = settings_of(cls)
         if name not in settings:
             raise unknown(cls.noun, name, settings)
         return settings[name]
 
     def changed(self, **values: object) -> Self:
-        """A copy with the given values. Raises SettingsError for unknown names and bad values."""
+        """Return a copy with the given values. Raises SettingsError for unknown names and invalid values."""
         return self._with({name: self.setting(name).check(value) for name, value in values.items()})
 
     def parsed(self, values: Mapping[str, object]) -> Self:
-        """As `changed`; values may be given as texts."""
+        """Like `changed`, but values may be texts."""
         return self._with({name: self.setting(name).parse(value) for name, value in values.items()})
 
     def _with(self, checked: Mapping[str, Value]) -> Self:
@@ -208,7 +208,7 @@ class SettingsGroup:
 
 
 def unknown(noun: str, name: str, known: Iterable[str]) -> SettingsError:
-    """The error for a name that nothing has. It says which known name is the nearest, else all if few are."""
+    """Return the error for an unknown name, with the most similar name, or all known names if few."""
     from difflib import get_close_matches
 
     names = list(known)
@@ -220,13 +220,13 @@ def unknown(noun: str, name: str, known: Iterable[str]) -> SettingsError:
 
 
 def shown(value: object) -> str:
-    """A value as messages show it, at most 60 characters, in JSON's words: null, true, false."""
+    """Return a value for messages, at most 60 characters, with JSON's null, true and false."""
     text = _written(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
 def _written(value: object, depth: int = 3) -> str:
-    """Of lists and objects, no more than messages show."""
+    """Return a value as text. Lists and maps are abridged to what messages show."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if not isinstance(value, list | tuple | dict):
@@ -241,12 +241,12 @@ def _written(value: object, depth: int = 3) -> str:
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    """Whether a value is a text. One with NUL is none: it can be no path and no argument of a program."""
+    """Return True for a text without NUL, which no path and no program argument may contain."""
     return isinstance(value, str) and "\0" not in value
 
 
 def _finite_number(text: str) -> float | str:
-    """The number that a text stands for, whole if it can be; the text itself if there is none."""
+    """Return the number in a text, an int if possible; the text itself if it is not a finite number."""
     for kind in (int, float):
         try:
             number: float = kind(text)
@@ -258,5 +258,5 @@ def _finite_number(text: str) -> float | str:
 
 
 def shown_number(value: float) -> str:
-    """A bound as messages show it."""
+    """Return a bound for messages."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training annotate`: what a network says of positions, into their shards."""
+"""`python -m training annotate`: add a network's policy and WDL to shards."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             header = read_header(path)
         except (ShardError, OSError):
-            continue  # named when it is read
+            continue  # reported when the shard is read
         total += int(header["positions"]) + int(header["branches"])
     console = Console(stderr=arguments.json, markup=False, highlight=False)
     columns = (TextColumn("positions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _with_network(options: Options) -> Options:
-    """The options, with the presets' prior where a network is needed and none named. Raises TrainingError."""
+    """Return the options, with the presets' prior if a network is missing. Raises TrainingError."""
     from evaluator.backends import needs_network
     from evaluator.backends.base import BackendError
     from training.config import TargetSettings

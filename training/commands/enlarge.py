@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training enlarge`: a larger network to begin with, which says what a smaller one says."""
+"""`python -m training enlarge`: write a larger network that computes the same as a smaller one."""
 
 from __future__ import annotations
 

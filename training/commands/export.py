@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training export`: the mean of a run's weights as an lc0 file, verified."""
+"""`python -m training export`: write and verify the mean of a run's weights as an lc0 file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training gate`: a match decides whether a network takes another's place."""
+"""`python -m training gate`: decide by a match whether a new network replaces another."""
 
 from __future__ import annotations
 

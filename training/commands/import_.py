@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training import`: games and chunks of other formats to shards."""
+"""`python -m training import`: convert games and chunks of other formats to shards."""
 
 from __future__ import annotations
 

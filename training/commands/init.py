@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training init`: a settings file to begin with; a network to go on with is tried."""
+"""`python -m training init`: write an initial settings file; verify the network to start from."""
 
 from __future__ import annotations
 
@@ -69,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _translated(path: Path) -> TrainConfig:
-    """The run of a configuration of lc0's; prints what is not honoured and what is added. Raises
-    TrainingError."""
+    """Return the run of an lc0 configuration; print ignored keys and added settings. Raises TrainingError."""
     from training.lc0_config.translate import translated
 
     config, translation = translated(path)
@@ -84,7 +83,7 @@ def _translated(path: Path) -> TrainConfig:
 
 
 def _checked(start: str) -> str:
-    """Take a network through PyTorch and back; what it is, in words. Raises TrainingError."""
+    """Convert a network to PyTorch and back, and return its description. Raises TrainingError."""
     from training.export import compared
     from training.model.initial import count_parameters, network_of
     from training.model.network import AttentionNetwork

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training label`: games played and labelled by a UCI engine, as shards."""
+"""`python -m training label`: play and label games with a UCI engine, and store them as shards."""
 
 from __future__ import annotations
 

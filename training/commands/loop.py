@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training loop`: self-play, import, training, gate and promotion, generation after generation."""
+"""`python -m training loop`: self-play, import, training, gate and promotion in generations."""
 
 from __future__ import annotations
 

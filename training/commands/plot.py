@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training plot`: pictures of runs."""
+"""`python -m training plot`: draw the losses of runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training report`: networks against positions that an engine searched deeply."""
+"""`python -m training report`: compare networks on positions that an engine searched deeply."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     from training.report.positions import read_positions
 
     if arguments.plot:
-        figure_of(1, 1)  # says at once where that is not possible
+        figure_of(1, 1)  # fails early if drawing is impossible
 
     def note(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judge(arguments: argparse.Namespace, positions: DeepPositions, note: Callable[[str], None]) -> Judge:
-    """Has the engine search the positions after moves."""
+    """Return a function that has the engine search the positions after given moves."""
     import numpy as np
 
     from protocol.host.processors import usable_processors
@@ -120,7 +120,7 @@ def _judge(arguments: argparse.Namespace, positions: DeepPositions, note: Callab
             result = game.result()[0]
             if result == "undecided":
                 searched[number] = game
-            else:  # a move that ends the game otherwise than by a draw wins it
+            else:  # a move that ends the game wins it, unless it draws
                 known[number, new[number]] = ended.get(result, 1.0)
         scores = judge(list(searched.values()), settings, arguments.workers or usable_processors(), note)
         for number, cp in zip(searched, scores, strict=True):

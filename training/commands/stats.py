@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training stats`: what shards hold, each read and checked."""
+"""`python -m training stats`: read and check shards, and print their totals."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training train`: from positions to a network; the same command goes on with a run."""
+"""`python -m training train`: train a network; the same command resumes a run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     started = monotonic()
     config = train_config(document_of(arguments), arguments.config)
     if arguments.plot:
-        figure_of(1, 1)  # says at once where that is not possible
+        figure_of(1, 1)  # fails early if drawing is impossible
     job = Job(config, started, arguments.stop_after, arguments.json, arguments.plot)
     status = 0
     try:
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def document_of(arguments: argparse.Namespace) -> dict[str, object]:
-    """The tables of the file with those of --output and --set on top. Raises SettingsError."""
+    """Return the tables of the file, overridden by --output and --set. Raises SettingsError."""
     from engine.settings.tables import merge
     from protocol.settings.sources import read_document
     from protocol.settings.spec import SettingsError
@@ -92,7 +92,7 @@ def document_of(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def _list(value: str, text: str) -> object:
-    """A list as TOML writes it. text: the whole setting. Raises SettingsError."""
+    """Parse a list in TOML's notation. text: the whole setting. Raises SettingsError."""
     from protocol.settings.spec import SettingsError
 
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a network says of a shard's positions, as the shard keeps it."""
+"""A network's policy and WDL of a shard's positions, as stored in the shard."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from evaluator.network import network_file
 from training.errors import TrainingError
 
 NAT_STEPS = 16
-"""Steps of a nat in which a policy is kept: 3 % of a move's share at most, a byte for each move."""
+"""Steps per nat of a stored policy, one byte per move: at most 3 % error of a move's share."""
 
 
 def prior_identity(prior: str) -> str:
-    """SHA-256 of a prior as settings name it: a file, a shipped network, or empty. Raises TrainingError."""
+    """Return the SHA-256 of a prior, given as a file, a shipped network or "". Raises TrainingError."""
     if not prior:
         return ""
     try:
@@ -35,10 +35,10 @@ def annotated(
     wdl: NDArray[np.float32],
     start: NDArray[np.int64],
 ) -> Shard:
-    """The shard with what a network says of its rows.
+    """Return the shard with a network's evaluations of its rows.
 
     network: its SHA-256. logits: [m] of all legal moves, row after row, those of row i from start[i] on.
-    wdl: [rows, 3]. Raises ShardError if the network's numbers are not finite.
+    wdl: [rows, 3]. Raises ShardError for values that are not finite.
     """
     if not (np.isfinite(logits).all() and np.isfinite(wdl).all()):
         raise ShardError("the network's policy or W D L of a position is not finite")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Chunks, the records of one game each, gzipped or in tar archives: to the games of a shard.
+"""Converts lc0's chunks (records of one game each, gzipped or in tar archives) to the games of a shard.
 
 A record shows its position and up to seven earlier ones. From these the moves before the first record are
-found again, so that the game, played through, gives every record's planes. Where a record does not follow
-from the one before (a rescorer takes positions out), another game begins.
+reconstructed, so that replaying the game gives every record's planes. If a record does not follow from the
+previous one (a rescorer removes positions), a new game starts.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ CHUNK_SUFFIXES = (".gz", ".tar", ".tar.gz", ".tgz")
 MAX_CHUNK = MAX_RECORDS * RECORDS[7].itemsize
 HISTORY = 8
 REPETITIONS_ONLY = (5, 133)
-"""Input formats that show no earlier positions but repeated ones."""
+"""Input formats that show earlier positions only if repeated."""
 
 Broken = Callable[[object, Exception], None]
 
 
 class ChunkGames:
-    """Gathers the games of chunks until they are taken as a shard.
+    """Collects the games of chunks until they are taken as a shard.
 
-    known: sources that were read before. broken: called with each chunk that is skipped, and why.
+    known: sources that were read before. broken: called with each skipped chunk and the error.
     """
 
     def __init__(self, known: KnownSources, broken: Broken) -> None:
@@ -53,9 +53,9 @@ class ChunkGames:
         return len(self._games)
 
     def add(self, path: Path) -> None:
-        """Add the games of a chunk, or those of an archive that are not known yet.
+        """Add the games of a chunk, or the new games of an archive.
 
-        Of an archive that ends too early nothing is taken: it may be on its way.
+        A truncated archive is ignored, because it may still be being copied.
         """
         games: list[dict[str, Any]] = []
         sources: list[Source] = []
@@ -83,14 +83,14 @@ class ChunkGames:
         self._sources += sources if broken else [*sources, before]
 
     def take(self) -> tuple[list[Source], Shard]:
-        """The sources added since the last call, and their games."""
+        """Return the sources added since the last call, and their games."""
         sources, games = self._sources, self._games
         self._sources, self._games = [], []
         return sources, shard_of(games, f"{len(sources)} sources of chunks")
 
 
 def _chunks(path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """Name for messages, name within an archive (else empty) and gzipped bytes of every chunk in a file."""
+    """Yield name for messages, name within an archive (or "") and gzipped bytes of every chunk in a file."""
     if not path.name.endswith((".tar", ".tar.gz", ".tgz")):
         yield str(path), "", path.read_bytes()
         return
@@ -114,9 +114,9 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def games_of(records: NDArray[np.void]) -> list[dict[str, Any]]:
-    """The games that a chunk's records make up: start, moves, how many of them only history, and columns.
+    """Return the games in a chunk's records: start, moves, how many of them are only history, and columns.
 
-    Raises TrainingDataError for positions and policies that cannot be.
+    Raises TrainingDataError for impossible positions and policies.
     """
     games: list[dict[str, Any]] = []
     first = 0
@@ -138,7 +138,7 @@ def games_of(records: NDArray[np.void]) -> list[dict[str, Any]]:
 
 
 def _beginning(record: np.void) -> tuple[Game, int]:
-    """A game that leads to a record's position, and how many of its moves are history."""
+    """Return a game that leads to a record's position, and how many of its moves are history."""
     fen = fen_of(record)
     steps = _history_steps(record)
     for back in range(steps, 0, -1):
@@ -149,7 +149,7 @@ def _beginning(record: np.void) -> tuple[Game, int]:
 
 
 def _history_steps(record: np.void) -> int:
-    """How many earlier positions a record shows, those aside that are filled in with the oldest."""
+    """Return how many earlier positions a record shows, without copies of the oldest that fill gaps."""
     if int(record["input_format"]) in REPETITIONS_ONLY:
         return 0
     boards = boards_of(record, HISTORY)
@@ -160,14 +160,14 @@ def _history_steps(record: np.void) -> int:
 
 
 def _replayed(record: np.void, fen: str, back: int) -> Game | None:
-    """A game from the position `back` plies earlier to the record's, if its moves can be found and the result
-    shows what the record shows."""
+    """Return the game from `back` plies earlier to the record's position.
+    None if its moves cannot be reconstructed or the result does not match the record."""
     boards = boards_of(record, HISTORY)
     black = black_to_move(record)
     _, side, castling, _, rule50, _ = fen.split()
     placements = [placement_of(board, black=black) for board in boards[: back + 1]]
     mover = side if back % 2 == 0 else "wb"[side == "w"]
-    # The later rights first: canonical formats show no position with others.
+    # The later rights first: canonical formats show only positions with the same rights.
     for right in (castling, _rights_at_home(placements[back], castling)):
         for clock in (max(0, int(rule50) - back), 0):
             try:
@@ -182,8 +182,8 @@ def _replayed(record: np.void, fen: str, back: int) -> Game | None:
 
 
 def _rights_at_home(placement: str, castling: str) -> str:
-    """Rights that pieces at home allow, where the later rights do not contradict: a right may have been lost
-    by the moves between."""
+    """Return all rights that the pieces on home squares permit, or else the later rights.
+    The moves in between may have lost a right."""
     rows = placement.split("/")
 
     def squares(row: str) -> str:
@@ -200,7 +200,7 @@ def _rights_at_home(placement: str, castling: str) -> str:
 
 
 def _push_to(game: Game, placement: str) -> bool:
-    """Play the move that leads to a placement of the pieces; False if there is none."""
+    """Play the move that leads to this placement of pieces; return False if there is none."""
     for move in game.legal_moves():
         game.push_uci(move)
         if game.fen().split()[0] == placement:
@@ -210,19 +210,18 @@ def _push_to(game: Game, placement: str) -> bool:
 
 
 def _shows(game: Game, record: np.void) -> bool:
-    """Whether the game's position is the record's: pieces, side, castling and the 50-move counter."""
+    """Return True if the game is at the record's position: pieces, side, castling and 50-move counter."""
     fields, wanted = game.fen().split(), fen_of(record).split()
     return (*fields[:3], fields[4]) == (*_in_960(wanted)[:3], wanted[4])
 
 
 def _in_960(fields: list[str]) -> list[str]:
-    """The fields of a FEN as a Chess960 game writes them."""
+    """Return the fields of a FEN as a Chess960 game writes them."""
     return Game(" ".join(fields), True).fen().split()
 
 
 def _move_of(game: Game, record: np.void, following: np.void | None) -> str:
-    """The move played in a record's position: as the record says, else the one that leads to the following
-    record, else the best."""
+    """Return a record's move: as recorded, else the one leading to the following record, else the best."""
     played = int(record["played_idx"])
     if played != NO_MOVE:
         return policy_move(game, played, transform_of(record))

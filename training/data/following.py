@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shards that appear in the folders of a run while it goes on, found and read in a thread of their own."""
+"""Finds new shards in a run's folders and reads them in a thread."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from training.data.reading import ReadShard, ShardFile, ShardReader, shard_files
 from training.errors import TrainingError
 
 AT_ONCE = 8
-"""Shards that join at once: what lies in memory twice meanwhile."""
+"""Maximum shards added at once; their data is in memory twice meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look has found. shards: those that have appeared, read. leaving: shards of the run that the
-    newest ones have pushed out of the window. notes: what is to be said."""
+    """Result of a check. shards: new ones, read. leaving: shards of the run that new ones pushed out of the
+    window. notes: messages for the log."""
 
     shards: Sequence[ReadShard]
     leaving: Collection[ShardFile]
@@ -30,11 +30,11 @@ class Found:
 
 
 class Follower:
-    """Looks for shards every `follow_s`. Belongs to the run's thread; playing their games through leaves
-    Python to it nearly all the time."""
+    """Checks for shards every `follow_s`. Used by the run's thread only.
+    The reader's thread replays games almost without holding the interpreter lock."""
 
     def __init__(self, data: DataSettings, reader: ShardReader, shards: Collection[ShardFile]) -> None:
-        """shards: those that are in the run."""
+        """shards: those already in the run."""
         self._data, self._reader = data, reader
         self._shards = set(shards)
         self._failed: dict[ShardFile, tuple[int, int]] = {}
@@ -44,7 +44,7 @@ class Follower:
         self._looked_at = monotonic()
 
     def ready(self) -> bool:
-        """Whether there is something for `take`. Begins a look when it is time for one."""
+        """Return True if `take` has a result. Start a check if one is due."""
         if self._look is None and monotonic() - self._looked_at >= self._data.follow_s:
             self._look = self._pool.submit(self._found, frozenset(self._shards))
         if self._look is None or not self._look.done():
@@ -56,7 +56,7 @@ class Follower:
         return False
 
     def take(self) -> Found:
-        """What the look has found, which is in the run from now on."""
+        """Return the result of the check; its shards count as part of the run from now on."""
         assert self._look is not None
         found, self._look, self._looked_at = self._look.result(), None, monotonic()
         self._shards.difference_update(found.leaving)
@@ -64,7 +64,7 @@ class Follower:
         return found
 
     def close(self) -> None:
-        """End the running look, after the shard that it reads."""
+        """End the running check after its current shard."""
         self._closing.set()
         self._pool.shutdown(cancel_futures=True)
 
@@ -86,7 +86,7 @@ class Follower:
         return Found(shards, leaving, [*notes, *self._reader.complaints()])
 
     def _read(self, file: ShardFile, notes: list[str]) -> ReadShard | None:
-        """A shard; None if it is empty, damaged, or not all there yet: it is read again when it changes."""
+        """Return a shard; None if it is empty, damaged or incomplete. It is re-read after it changes."""
         try:
             status = Path(file.path).stat()
             state = status.st_size, status.st_mtime_ns

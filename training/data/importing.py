@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sources to shards. The journal of the output folder names the sources that were read: the same command
-resumes a run that was killed, and skips them. Broken and changed sources are read again."""
+"""Converts sources to shards. The output folder's journal lists the sources already read.
+
+The same command resumes a killed run and skips them. Broken and changed sources are read again."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from training.errors import TrainingError
 
 JOURNAL = "import.jsonl"
 GAMES_A_SHARD = 2000
-"""Games of chunks that one shard takes."""
+"""Games of chunks per shard."""
 
 
 @dataclass(slots=True)
 class Imported:
-    """What an import did. passed_over: sources that were there already. broken: file -> what is wrong."""
+    """Summary of an import. passed_over: sources already imported. broken: file -> error."""
 
     shards: int = 0
     games: int = 0
@@ -53,11 +54,10 @@ def import_sources(
     note: Callable[[str], None] = lambda text: None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Imported:
-    """Make shards of files and folders.
+    """Convert files and folders to shards.
 
     note: called with each broken source, which is skipped. progress: called with each shard.
-    Raises TrainingError for a source that is not there or holds no games, and an output folder that is no
-    import's.
+    Raises TrainingError for a missing source, one without games, and a foreign output folder.
     """
     files = [file for source in map(Path, sources) for file in _files(source)]
     folder = Path(output)
@@ -91,7 +91,7 @@ def import_sources(
 
 
 def _files(source: Path) -> list[Path]:
-    """A file, or the files in a folder that an import understands, in order. Raises TrainingError."""
+    """Return a file, or the importable files in a folder, sorted. Raises TrainingError."""
     if not source.exists():
         raise TrainingError(f"{source}: there is nothing")
     if not source.is_dir():
@@ -106,7 +106,7 @@ def _files(source: Path) -> list[Path]:
 def _shards(
     files: Sequence[Path], known: KnownSources, done: Imported, note: Callable[[str], None]
 ) -> Iterator[tuple[list[Source], Shard]]:
-    """Shards with the sources that they finish."""
+    """Yield shards with the sources that each one completes."""
 
     def broken(name: object, error: Exception) -> None:
         done.broken[str(name)] = str(error)
@@ -118,7 +118,7 @@ def _shards(
             try:
                 source = Source.of_file(file, digest_of_file(file))
                 shard = labelled_games.read_labelled_games(file)
-                table_of(shard, DataSettings(), TargetSettings(), input_format=1)  # plays all games through
+                table_of(shard, DataSettings(), TargetSettings(), input_format=1)  # replays all games
                 yield [source], shard
             except (ShardError, OSError) as error:
                 broken(file, error)

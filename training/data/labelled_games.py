@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Games labelled by an engine, as .npz.xz archives: with several lines a position, or with a best move of its
-own search, several lines, and branches beside the game.
+"""Games labelled by an engine, as .npz.xz archives in two forms.
 
-Columns of either form: fens, lens [G], results [G], played [N]; then pv_moves, pv_cp [L, N]. The second form
-adds best, best_cp [N] and branch_at, branch_move, branch_best, branch_best_cp [B], branch_pv_moves,
-branch_pv_cp [L, B]. Moves and scores are coded as in a shard.
+Both have columns fens, lens [G], results [G], played [N], and the lines pv_moves, pv_cp [L, N].
+The second form adds a best move of its own search, best, best_cp [N], and branches off the game: branch_at,
+branch_move, branch_best, branch_best_cp [B], branch_pv_moves, branch_pv_cp [L, B].
+Moves and scores are encoded as in a shard.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_BYTES = 1 << 32
 
 
 def read_labelled_games(path: Path) -> Shard:
-    """The games of an archive. Raises ShardError, which says what is wrong with it, and OSError."""
+    """Return the games of an archive. Raises ShardError with the reason, and OSError."""
     try:
         with (
             lzma.open(path) as file,
@@ -80,8 +80,8 @@ def _shard(given: dict[str, NDArray[Any]], name: str) -> Shard:
 def without_repeats(
     moves: NDArray[np.uint16], scores: NDArray[np.int16]
 ) -> tuple[NDArray[np.uint16], NDArray[np.int16]]:
-    """Lines [L, N] without those whose move an earlier line has: a search that was cut short may list one
-    move twice, from two depths."""
+    """Return lines [L, N] without moves that an earlier line has.
+    An interrupted search may list a move twice, from two depths."""
     moves, scores = moves.copy(), scores.copy()
     for later in range(1, len(moves)):
         repeated = (moves[:later] == moves[later]).any(axis=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Moves as shards have them: from | to << 6 | promotion << 12 (none, knight, bishop, rook, queen)."""
+"""Encoding of moves in shards: from | to << 6 | promotion << 12 (none, knight, bishop, rook, queen)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ FILES, RANKS, PROMOTIONS = "abcdefgh", "12345678", " nbrq"
 
 
 def move_code(move: str) -> int:
-    """Of a move in UCI notation."""
+    """Return the code of a move in UCI notation."""
     promotion = PROMOTIONS.index(move[4]) if len(move) > 4 else 0
     return _square(move[:2]) | _square(move[2:4]) << 6 | promotion << 12
 
 
 def uci_move(code: int) -> str:
-    """The inverse of `move_code`."""
+    """Return the UCI notation of a code."""
     squares = (code & 63, code >> 6 & 63)
     return "".join(FILES[s % 8] + RANKS[s // 8] for s in squares) + PROMOTIONS[code >> 12].strip()
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Input planes in a third of their size, without loss: what lies on the device, expanded there at each step.
+"""Lossless packing of input planes to a third of their size, for storage on the device.
 
-The 96 piece planes of eight positions are eight boards: in each square stands at most one man, so four
-bitboards hold the number of its plane (0 empty, 1 to 6 our pawn to king, 7 to 12 theirs), one bit each.
-Repetitions are a byte, the 50-move counter a number, planes 104 to 108 and 110 remain as they are, 111 is
-ones. This is another writing of what the core's encoder wrote, in every input format.
+The 96 piece planes of eight positions are eight boards. A square holds at most one piece, so four bitboards
+hold the bits of its plane's number: 0 empty, 1 to 6 our pawn to king, 7 to 12 theirs. Repetitions are one
+byte, the 50-move counter a number. Planes 104 to 108 and 110 are stored unchanged, 111 is all ones. Works for
+every input format of the core's encoder. The device unpacks at each step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PackedPositions:
 
 
 def pack_positions(positions: NDArray[np.void]) -> PackedPositions:
-    """positions: POSITION_DTYPE [n], as the core encodes them."""
+    """Pack positions. positions: POSITION_DTYPE [n], as the core encodes them."""
     planes = positions["planes"]
     history = planes[:, : 13 * HISTORY].reshape(len(planes), HISTORY, 13)
     boards = np.empty((len(planes), HISTORY, 4), np.uint64)
@@ -54,7 +54,7 @@ def pack_positions(positions: NDArray[np.void]) -> PackedPositions:
 
 
 def unpack_positions(packed: PackedPositions) -> NDArray[np.void]:
-    """The inverse of `pack_positions`; the device's way is `training.model.planes`."""
+    """Unpack positions. `training.model.planes` does the same on the device."""
     positions = np.zeros(len(packed), POSITION_DTYPE)
     planes = positions["planes"]
     for number in range(1, 13):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shards to tables: games are played through by the core, which encodes each position and its legal
-moves."""
+"""Reads shards as tables: the core replays the games and encodes each position and its legal moves."""
 
 from __future__ import annotations
 
@@ -30,16 +29,16 @@ NO_BRANCHES = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Where each row of a shard comes from: samples along the games first, then branches."""
+    """Origin of each row of a shard: samples along the games first, then branches."""
 
     game: NDArray[np.int64]  # number of the game
-    ply: NDArray[np.int64]  # of the game, the FEN's move number included; odd when Black is to move
-    places: NDArray[np.uint8]  # [n, k] of the moves asked for
+    ply: NDArray[np.int64]  # in the game, starting at the FEN's move number; odd when Black is to move
+    places: NDArray[np.uint8]  # [n, k] of the requested moves
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """A shard that positions are taken from. early: it is among the lesser labels."""
+    """A shard to read positions from. early: its labels are of lower quality."""
 
     path: str
     early: bool = False
@@ -54,8 +53,8 @@ class ReadShard:
 
 
 def shards_of(paths: Sequence[str | Path], window: int = 0) -> list[Path]:
-    """The shards in folders and files; of each folder the newest that hold `window` positions, if that is not
-    0. Raises TrainingError if there is nothing."""
+    """Return the shards in folders and files. Raises TrainingError if there are none.
+    window: take only the newest shards of each folder that hold that many positions; 0: all."""
     found: list[Path] = []
     for path in map(Path, paths):
         files = sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
@@ -81,14 +80,14 @@ def _newest(files: list[Path], window: int) -> list[Path]:
 
 
 def _to_come(path: Path) -> bool:
-    """Whether it is a folder without shards, or could become one."""
+    """Return True for a folder without shards, and for a missing path, which may become one."""
     return not any(path.rglob(f"*{SUFFIX}")) if path.is_dir() else not path.exists()
 
 
 def shard_files(data: DataSettings) -> list[ShardFile]:
-    """The shards that the settings name; where they have folders followed, those that are there by now.
+    """Return the shards that the settings name. Folders to be followed may still be empty.
 
-    Raises TrainingError if there is nothing.
+    Raises TrainingError if there are none.
     """
     main = [path for path in data.main if not (data.follow_s and _to_come(Path(path)))]
     return [
@@ -98,7 +97,7 @@ def shard_files(data: DataSettings) -> list[ShardFile]:
 
 
 class ShardReader:
-    """Makes tables of shards as the settings say. May be used by several threads."""
+    """Converts shards to tables according to the settings. Several threads may use it."""
 
     def __init__(
         self,
@@ -109,14 +108,14 @@ class ShardReader:
         seed: int,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Raises TrainingError where the prior or tablebases cannot be read."""
+        """Raises TrainingError if the prior or the tablebases cannot be read."""
         self._data, self._target = data, target
         self._input_format, self._seed = input_format, seed
         self._prior = prior_identity(target.prior)
         self._tables = open_tablebases(target.tablebases, note)
 
     def read(self, file: ShardFile) -> PositionTable:
-        """The positions of a shard; the share that `sampling` leaves. Raises ShardError and OSError."""
+        """Return the positions of a shard, sampled by `sampling`. Raises ShardError and OSError."""
         shard = read_shard(Path(file.path))
         table = table_of(
             shard,
@@ -128,7 +127,7 @@ class ShardReader:
             tables=self._tables,
         )
         if self._data.sampling < 1:
-            # Of the games, not of the shard's place among others, which may change.
+            # Seeded by the games, not by the shard's index, which may change.
             seed = self._seed, zlib.crc32(shard.columns["moves"].tobytes())
             chance = np.random.default_rng(seed).random(len(table))
             table = table.rows((chance < self._data.sampling) | table.held_out)
@@ -137,9 +136,9 @@ class ShardReader:
     def read_all(
         self, files: Sequence[ShardFile], threads: int, note: Callable[[str], None]
     ) -> list[ReadShard]:
-        """The shards in order. Damaged ones go to `note` and are skipped, as are empty ones.
+        """Return the shards in order. Damaged ones are reported to `note` and skipped, as are empty ones.
 
-        Raises TrainingError if nothing remains.
+        Raises TrainingError if none remain.
         """
 
         def read(file: ShardFile) -> ReadShard | None:
@@ -158,7 +157,7 @@ class ShardReader:
         return shards
 
     def complaints(self) -> list[str]:
-        """What the tablebases complained of since the last call."""
+        """Return the tablebases' complaints since the last call."""
         return [] if self._tables is None else list(self._tables.take_complaints())
 
 
@@ -172,10 +171,11 @@ def table_of(
     prior: str = "",
     tables: Tablebases | None = None,
 ) -> PositionTable:
-    """The positions of a shard. prior: SHA-256 of the network whose annotations are to be taken over. tables:
-    tell the W D L of what they know.
+    """Return the positions of a shard.
 
-    Raises ShardError, which names the game, for an illegal move or position.
+    prior: SHA-256 of the network whose annotations are used. tables: override the WDL of positions they
+    contain.
+    Raises ShardError that names the game, for an illegal move or position.
     """
     asked = asked_moves(shard)
     columns, rows = played_through(shard, asked, input_format)
@@ -219,8 +219,8 @@ def table_of(
 def encoded_positions(
     shard: Shard, input_format: int
 ) -> tuple[PackedPositions, NDArray[np.int64], NDArray[np.uint16]]:
-    """The rows of a shard, packed, with the policy indices of their legal moves: those of row i are
-    moves[start[i] : start[i + 1]]. Raises ShardError."""
+    """Return the packed rows of a shard and the policy indices of their legal moves. Raises ShardError.
+    Those of row i are moves[start[i] : start[i + 1]]."""
     nothing = np.zeros((shard.positions + shard.branches, 1), np.uint16)
     columns, _ = played_through(shard, nothing, input_format)
     packed = PackedPositions(columns["boards"], columns["masks"], columns["repetitions"], columns["rule50"])
@@ -228,7 +228,7 @@ def encoded_positions(
 
 
 def _held_out(shard: Shard, share: float) -> NDArray[np.bool_]:
-    """[G] chosen by the games' moves, so that it is the same games in every run."""
+    """Return the held-out games, bool [G], chosen by their moves, so that every run has the same ones."""
     ends = np.cumsum(shard.columns["plies"], dtype=np.int64)
     pieces = np.split(shard.columns["moves"], ends[:-1])
     hashes = [
@@ -238,8 +238,7 @@ def _held_out(shard: Shard, share: float) -> NDArray[np.bool_]:
 
 
 def asked_moves(shard: Shard) -> NDArray[np.uint16]:
-    """[rows, k] codes of the moves whose places are wanted, 0 for none: the best, then lines or visited
-    ones."""
+    """Return the codes [rows, k] of moves to locate, 0 for none: the best, then lines or visited ones."""
     columns = shard.columns
     if shard.kind == "labels":
         along = np.concatenate([columns["best"][:, None], columns["lines"].T], axis=1)
@@ -256,7 +255,7 @@ def asked_moves(shard: Shard) -> NDArray[np.uint16]:
 
 
 def _ragged(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and place in the row of every entry of a ragged array."""
+    """Return row and index in the row of every entry of a ragged array."""
     row = np.repeat(np.arange(len(counts)), counts)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
 
@@ -264,9 +263,9 @@ def _ragged(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.in
 def played_through(
     shard: Shard, asked: NDArray[np.uint16], input_format: int
 ) -> tuple[dict[str, NDArray[Any]], Rows]:
-    """Play all games through: what every kind of shard has, and where the rows come from.
+    """Replay all games, and return the columns common to all kinds of shards and the origin of the rows.
 
-    Raises ShardError, which names the game, for an illegal move or position.
+    Raises ShardError that names the game, for an illegal move or position.
     """
     if not shard.games:
         raise ShardError("there are no games in it")
@@ -319,7 +318,7 @@ def played_through(
 
 
 def _piece(line: tuple[Any, ...], start: int, stop: int, start_ply: int) -> tuple[Any, ...]:
-    """Rows start to stop of an encoded line."""
+    """Return rows start to stop of an encoded line."""
     positions, _, keys, offsets, policy, _, places = line
     counts = np.diff(offsets.astype(np.int64))[start:stop]
     return (
@@ -363,7 +362,7 @@ def _of_labels(
 
 
 def _plies_left(shard: Shard, branch: NDArray[np.bool_], game: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Plies to the end along the game; unknown beside it."""
+    """Return the plies to the end for samples along the game, NaN for branches."""
     samples = shard.columns["plies"].astype(np.int64) - shard.columns["prefix"]
     left = np.full(len(branch), np.nan, np.float32)
     ends = np.cumsum(samples)
@@ -382,7 +381,7 @@ def _of_search(
     ended = targets.q_d_wdl(q, d)
     searched = targets.q_d_wdl(root[0], root[1])
     wdl = targets.mixed(ended, searched, target.q_ratio)
-    searched = np.where(np.isnan(searched), ended, searched)  # of versions without values
+    searched = np.where(np.isnan(searched), ended, searched)  # older record versions have no values
     later = targets.mean_of_next(searched, rows.game, target.short_term_decay, own=False)
     shares = np.zeros(int(move_start[-1]), np.float16)
     row, place = _ragged(columns["visited"].astype(np.int64))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""lc0's training records of versions 3 to 7, read as those of version 6.
+"""Reads lc0's training records of versions 3 to 7 as version 6.
 
-All begin with a version number; 3 and 4 lack the input format (classical then), 3 to 5 have the result as a
-signed byte, and 3 has no values of the search. 7 adds short-term values and the next two moves.
+All start with a version number. 3 and 4 lack the input format, which is classical. 3 to 5 have the result as
+a signed byte, and 3 has no search values. 7 adds short-term values and the next two moves.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from engine.selfplay.chunk import TrainingDataError
 from engine.selfplay.training_record import RECORD_DTYPE
 
 NO_MOVE = 0xFFFF
-"""played_idx and best_idx of versions that do not know them."""
+"""played_idx and best_idx of versions without these fields."""
 
 _FIELDS: tuple[str, ...] = RECORD_DTYPE.names or ()
 
 
 def _fields(first: str, last: str) -> list[tuple[Any, ...]]:
-    """The fields of version 6 from one to another, both included."""
+    """Return the fields of version 6 from `first` to `last`, inclusive."""
     names = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1]
     return [(name, RECORD_DTYPE[name]) for name in names]
 
 
-# Before version 5 `invariance_info` is a counter of moves that nobody reads.
+# Before version 5 `invariance_info` is an unused move counter.
 _POSITION = [*_fields("probabilities", "invariance_info"), ("result", "i1")]
 _VALUES = _fields("root_q", "best_d")
 
@@ -47,7 +47,7 @@ RECORDS: dict[int, np.dtype[Any]] = {
         ]
     ),
 }
-"""By version: 8276, 8292, 8308, 8356 and 8396 bytes."""
+"""Record layout by version: 8276, 8292, 8308, 8356 and 8396 bytes."""
 
 
 _LIMITS = {
@@ -56,14 +56,14 @@ _LIMITS = {
     **dict.fromkeys(("root_d", "best_d", "played_d", "orig_d", "result_d"), (-0.01, 1.01)),
     **dict.fromkeys(("root_m", "best_m", "played_m", "orig_m", "plies_left"), (-1.0, 1e6)),
 }
-"""Range of each field of floats; of others it is enough that they are finite."""
+"""Range of each float field; the others must only be finite."""
 
 _MAY_BE_NAN = ("orig_q", "orig_d", "orig_m")
-"""lc0 writes NaN where the network's own evaluation is unknown."""
+"""lc0 writes NaN if the network's evaluation is unknown."""
 
 
 def _check_values(records: NDArray[np.void]) -> None:
-    """Raises TrainingDataError for a number that is not finite, or not in its range."""
+    """Raise TrainingDataError for a number that is not finite or out of range."""
     for name in records.dtype.names or ():
         if records.dtype[name].base.kind != "f":
             continue
@@ -80,7 +80,7 @@ def _check_values(records: NDArray[np.void]) -> None:
 
 
 def _check_formats(records: NDArray[np.void]) -> None:
-    """Raises TrainingDataError for input formats that are unknown, or not one in all records."""
+    """Raise TrainingDataError for unknown or mixed input formats."""
     formats = np.unique(records["input_format"])
     for number in formats.tolist():
         if number not in INPUT_FORMATS:
@@ -92,7 +92,7 @@ def _check_formats(records: NDArray[np.void]) -> None:
 
 
 def parse_records(data: bytes) -> NDArray[np.void]:
-    """The records of a game as RECORD_DTYPE [n]; what a version does not know is NaN, or NO_MOVE.
+    """Return the records of a game as RECORD_DTYPE [n]. Fields that a version lacks are NaN or NO_MOVE.
 
     Raises TrainingDataError.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The games of a shard, played again to some of its positions."""
+"""Replays the games of a shard to selected positions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from training.data.moves import uci_move
 
 
 def games_at(shard: Shard, rows: Collection[int]) -> Iterator[tuple[int, Game]]:
-    """Rows and their games: samples along the games first, then branches. The games are the caller's.
+    """Yield rows and their games: samples along the games and branches. The caller owns the games.
 
-    The moves are known to be legal.
+    The moves must be known to be legal.
     """
     columns = shard.columns
     beside: defaultdict[int, list[int]] = defaultdict(list)

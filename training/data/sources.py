@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which sources an import has read: files and members of archives, by name, size, time and content."""
+"""Sources that an import has read: files and archive members, by name, size, time and content."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source as it was read.
+    """A source at the time it was read.
 
-    size, modified_ns: of the file, 0 for a member of an archive. digest: SHA-256 of the content, empty for an
-    archive, whose members have theirs.
+    size, modified_ns: of the file, 0 for an archive member. digest: SHA-256 of the content, empty for an
+    archive, whose members have digests.
     """
 
     name: str
@@ -25,17 +25,17 @@ class Source:
 
     @classmethod
     def of_file(cls, path: Path, digest: str = "") -> Source:
-        """A file in its present state. Raises OSError."""
+        """Return a file in its current state. Raises OSError."""
         status = path.stat()
         return cls(name_of(path), status.st_size, status.st_mtime_ns, digest)
 
     def entry(self) -> dict[str, Any]:
-        """The source as JSON data."""
+        """Return the source as JSON data."""
         return asdict(self)
 
 
 class KnownSources:
-    """The sources in a journal's entries. Journals of earlier versions hold names alone, which are enough."""
+    """The sources in a journal. Journals of earlier versions hold only names; these match by name."""
 
     def __init__(self, entries: Iterable[Mapping[str, Any]]) -> None:
         self._names: set[str] = set()
@@ -48,7 +48,7 @@ class KnownSources:
                     self._sources[source["name"]] = Source(**source)
 
     def has_file(self, path: Path) -> bool:
-        """Whether a file was read, and has not changed since. A file with a new date alone has not."""
+        """Return True if a file was read and has not changed since. A new time alone is no change."""
         name = name_of(path)
         known = self._sources.get(name)
         if name in self._names or known is None:
@@ -61,25 +61,25 @@ class KnownSources:
                 return False
             return digest_of_file(path) == known.digest
         except OSError:
-            return False  # The import reports why it cannot be read.
+            return False  # The import reports the error.
 
     def has_member(self, name: str, digest: str) -> bool:
-        """Whether a member of an archive was read with this content."""
+        """Return True if an archive member was read with this content."""
         known = self._sources.get(name)
         return known is not None and known.digest == digest
 
 
 def name_of(path: Path) -> str:
-    """What the journal calls a file: its path, so that two folders may have files of one name."""
+    """Return a file's name in the journal: its path, since two folders may have files of the same name."""
     return str(path.resolve())
 
 
 def digest_of_file(path: Path) -> str:
-    """SHA-256 in hex of a file's content. Raises OSError."""
+    """Return the hex SHA-256 of a file's content. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of(data: bytes) -> str:
-    """SHA-256 in hex."""
+    """Return the hex SHA-256 of data."""
     return hashlib.sha256(data).hexdigest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Totals over shards."""
+"""Statistics of shards."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ RESULTS = ("black_won", "white_won", "draw", "unknown")
 
 
 class Statistics:
-    """Of all shards that were added."""
+    """Statistics of all added shards."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def add(self, shard: Shard, size: int) -> None:
-        """size: of its file, in bytes."""
+        """Add a shard. size: bytes of its file."""
         columns, counts = shard.columns, self._counts
         counts["shards"] += 1
         counts["bytes"] += size
@@ -46,7 +46,7 @@ class Statistics:
         counts["mates"] += int((score > MATE_CP).sum())
 
     def data(self) -> dict[str, Any]:
-        """All of it as JSON data; shares are of the labelled positions along games."""
+        """Return the statistics as JSON data; shares refer to labelled positions along games."""
         counts = self._counts
         labelled, searched = max(1, counts["labelled"]), max(1, counts["searched"])
         whole = ("shards", "bytes", "games", "positions", "branches", "labelled", "searched", "annotated")

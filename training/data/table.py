@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of positions that is trained on, as columns in memory: positions packed, legal moves one after
-the other, targets of the value ready, those of the policy as an engine's scores or a search's shares."""
+"""The table of training positions, as columns in memory.
+
+Positions are packed. Value targets are final; policy targets are an engine's scores or a search's shares."""
 
 from __future__ import annotations
 
@@ -15,21 +16,22 @@ from training.data.packed import PackedPositions
 
 NO_PLACE = 255
 LISTED = 6
-"""Moves that a labelled position can list: up to five lines and a best move of its own."""
+"""Maximum listed moves of a labelled position: five lines and the best move of a deeper search."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionTable:
-    """n positions with m legal moves. Every column but move_start and moves, shares has n rows.
+    """n positions with m legal moves. Every column except move_start, moves, shares and prior has n rows.
 
     move_start: int64 [n + 1]; the moves of position i are move_start[i] to move_start[i + 1].
-    moves: uint16 [m] policy indices. shares: float16 [m] of the visits, of searched positions.
-    listed: uint8 [n, 6] places among a position's legal moves, 255 for none, and their scores float32 [n, 6]
-    in comparable centipawns; prior: uint8 [m], the prior's -log policy in sixteenths of a nat, where
-    annotated (bool) says so; searched: bool, where shares count instead. best: uint8 place of the best move.
+    moves: uint16 [m] policy indices. shares: float16 [m] shares of visits, for searched positions.
+    listed: uint8 [n, 6] indices into a position's legal moves, 255 for none. listed_score: float32 [n, 6],
+    their comparable centipawns. prior: uint8 [m], -log policy in sixteenths of a nat, valid if annotated
+    (bool).
+    searched: bool, True if shares are the policy target. best: uint8, index of the best move.
     wdl, next_wdl: float32 [n, 3] of the position and of the next plies. plies_left: float32, NaN if unknown.
-    taken: float32, the share of the epochs in which the position is taken. early: bool, left out as soon as
-    the learning rate falls. held_out: bool, only measured. branch: bool, beside the game. keys: uint64.
+    taken: float32, share of epochs that use the position. early: bool, excluded once the learning rate falls.
+    held_out: bool, for validation only. branch: bool, next to the game. keys: uint64.
     """
 
     boards: NDArray[np.uint64]
@@ -63,16 +65,16 @@ class PositionTable:
 
     @property
     def most_moves(self) -> int:
-        """Of any position."""
+        """Return the maximum number of legal moves of a position."""
         return int(np.diff(self.move_start).max(initial=1))
 
     @property
     def bytes(self) -> int:
-        """Of all columns."""
+        """Return the size of all columns in bytes."""
         return sum(getattr(self, entry.name).nbytes for entry in fields(self))
 
     def rows(self, chosen: NDArray[Any]) -> Self:
-        """The table of the chosen rows: indices ascending, or a bool for each."""
+        """Return the table of the chosen rows: ascending indices, or a bool for each row."""
         index = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
         counts = np.diff(self.move_start)[index]
         start = np.concatenate([[0], np.cumsum(counts)])
@@ -88,7 +90,7 @@ class PositionTable:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Self]) -> Self:
-        """One table of at least one part, in order."""
+        """Join at least one table, in order."""
         tables = list(parts)
         columns: dict[str, Any] = {
             entry.name: np.concatenate([getattr(table, entry.name) for table in tables])

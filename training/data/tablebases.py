@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tablebases say of positions with few men."""
+"""Tablebase results of a shard's positions with few pieces."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from training.errors import TrainingError
 
 UNKNOWN = -128
 DRAWN_AFTER = 100
-"""Plies without a capture or pawn move."""
+"""Plies without a capture or pawn move that draw the game."""
 
 
 def open_tablebases(folders: Sequence[str], note: Callable[[str], None]) -> Tablebases | None:
-    """The tables in some folders, None without any. Raises TrainingError where there are none."""
+    """Open the tables in some folders; None without folders. Raises TrainingError if they have no tables."""
     if not folders:
         return None
     tables = Tablebases([expanded(folder) for folder in folders])
@@ -33,8 +33,8 @@ def open_tablebases(folders: Sequence[str], note: Callable[[str], None]) -> Tabl
 
 
 def results(shard: Shard, boards: NDArray[np.uint64], tables: Tablebases) -> NDArray[np.int8]:
-    """[rows] 1 for positions that the side to move wins, 0 draws, -1 loses, with the 50-move clock as it
-    stands there; UNKNOWN for others. boards: [rows, 8, 4] of `PackedPositions`."""
+    """Return results [rows] for the side to move: 1 win, 0 draw, -1 loss with the 50-move clock, or UNKNOWN.
+    boards: [rows, 8, 4] of `PackedPositions`."""
     occupied = np.bitwise_or.reduce(boards[:, 0], axis=1)
     men = np.unpackbits(occupied.view(np.uint8).reshape(-1, 8), axis=1).sum(axis=1)
     few = np.flatnonzero(men <= tables.most_men)
@@ -47,9 +47,9 @@ def results(shard: Shard, boards: NDArray[np.uint64], tables: Tablebases) -> NDA
 
 
 def result_of(game: Game, tables: Tablebases) -> int | None:
-    """1, 0, -1 for the side to move, None where the tables do not know it.
+    """Return 1, 0 or -1 for the side to move, None if the tables do not have the position.
 
-    A win that needs more plies to its next capture or pawn move than the 50-move rule leaves is a draw.
+    A win is a draw if its next capture or pawn move is further away than the 50-move rule permits.
     """
     value = tables.probe_wdl(game)
     if value is None:

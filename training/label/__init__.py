@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Games played and labelled by a UCI engine: many engines at once, positions of the games and beside them."""
+"""Playing and labelling games with many UCI engines at once: positions of the games and branches."""

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folder of labelled games: shards, a journal that says which games are in them, and the games that wait
-for the next one.
+"""The folder of labelled games: shards, a journal of the games in them, and games waiting for a shard.
 
-A game is written to the second journal when it is over. When enough wait, that journal is set aside and
-begins anew; a shard is made of the games, in a thread of its own, the first journal says so, and what was set
-aside goes. Whatever ends the process, no game is lost, and none is there twice.
+A finished game is appended to the second journal. Once enough wait, that journal is renamed and a new one
+started. A thread makes a shard of the games, records it in the first journal and deletes the renamed one. A
+crash at any time loses no game and duplicates none.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ JOURNAL, WAITING, ASIDE, SUMMARY = "label.jsonl", "waiting.jsonl", "aside.jsonl"
 KIND = "wavefront training label"
 
 SHARD_POSITIONS = 200_000
-"""Labelled positions of a shard."""
+"""Labelled positions per shard."""
 
 RESULTS = ("black_won", "white_won", "draw")
 
 
 @dataclass(slots=True)
 class Totals:
-    """Of all games in a folder."""
+    """Totals of all games in a folder."""
 
     games: int = 0
     positions: int = 0
@@ -57,7 +56,7 @@ class Totals:
         self.results[RESULTS[game.result]] += 1
 
     def data(self) -> dict[str, Any]:
-        """As JSON data, which `add_data` adds to others."""
+        """Return the totals as JSON data, for `add_data`."""
         numbers = {
             name: getattr(self, name) for name in ("games", "positions", "branches", "plies", "dropped")
         }
@@ -70,14 +69,14 @@ class Totals:
 
 
 class LabelArchive:
-    """An open folder. Belongs to one thread at a time. Attributes: totals, numbers (of all games, dropped
-    ones included), shards (how many).
+    """An open folder, used by one thread. Attributes: totals, numbers (of all games, also dropped ones),
+    shards (count).
 
-    Games go on while a shard is made of those before: that takes seconds.
+    Games continue while a shard is written, which takes seconds.
     """
 
     def __init__(self, folder: Path, settings: LabelSettings) -> None:
-        """Open or begin it. Raises JournalError if it is damaged, of other settings, or in use."""
+        """Open or create the folder. Raises JournalError if it is damaged, in use or of other settings."""
         self.folder = folder
         header = {"journal": KIND, "format": 1, "identity": settings.identity()}
         self._maker = ThreadPoolExecutor(1, "shard-maker")
@@ -92,7 +91,7 @@ class LabelArchive:
             if self._journal.header.get("journal") == KIND and not (
                 self._journal.entries or self._waiting.entries or (folder / ASIDE).exists()
             ):
-                # Nothing was labelled: the run that could not begin may have been put right since.
+                # Nothing was labelled, so the settings of a failed start may have been corrected.
                 self._journal = _begun_anew(self._journal, header)
                 self._waiting = _begun_anew(self._waiting, header)
             self._check(header)
@@ -110,14 +109,14 @@ class LabelArchive:
             raise
 
     def add(self, game: LabelledGame) -> None:
-        """Write a game down; when this returns it is on the disk. Raises JournalError."""
+        """Append a game; it is on the disk on return. Raises JournalError."""
         self._waiting.append(game.data())
         self._take(game)
         if self._positions >= SHARD_POSITIONS:
             self._begin_shard()
 
     def _begin_shard(self) -> None:
-        """Set the games that wait aside, and begin to make a shard of them. Waits for the one before."""
+        """Rename the journal of waiting games and start writing their shard. Waits for the previous one."""
         self._wait()
         aside = self.folder / ASIDE
         if aside.exists():
@@ -134,7 +133,7 @@ class LabelArchive:
         self._making = self._maker.submit(self._make_shard, games)
 
     def _wait(self) -> None:
-        """Wait for the shard that is being made. Raises JournalError."""
+        """Wait for the shard that is being written. Raises JournalError."""
         making, self._making = self._making, None
         if making is not None:
             making.result()
@@ -158,7 +157,7 @@ class LabelArchive:
         (self.folder / ASIDE).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Make a shard of what waits, and close the files. Raises JournalError."""
+        """Write a shard of the waiting games and close the files. Raises JournalError."""
         try:
             if self._games:
                 self._begin_shard()
@@ -186,7 +185,7 @@ class LabelArchive:
             )
 
     def _take(self, game: LabelledGame) -> None:
-        """Let a game wait, unless it is there already."""
+        """Add a waiting game, unless it is known already."""
         if game.number in self.numbers:
             return
         self._games.append(game)
@@ -195,7 +194,7 @@ class LabelArchive:
         self.numbers.add(game.number)
 
     def _take_back(self) -> None:
-        """Let the games wait again whose shard was not finished when a process ended."""
+        """Re-queue the games whose shard was unfinished when a process ended."""
         path = self.folder / ASIDE
         if not path.exists():
             return
@@ -226,13 +225,13 @@ class LabelArchive:
 
 
 def _begun_anew(journal: Journal, header: dict[str, Any]) -> Journal:
-    """The journal with nothing but a header."""
+    """Return the journal, reset to its header."""
     journal.close()
     return Journal(journal.path, header, restart=True)
 
 
 def shard_of(games: Sequence[LabelledGame]) -> Shard:
-    """The games as a shard of labels."""
+    """Return the games as a shard of labels."""
     labels = [label for game in games for label in game.labels]
     starts = np.cumsum([0] + [len(game.labels) for game in games])
     branches: list[tuple[int, Branch]] = [
@@ -259,7 +258,7 @@ def shard_of(games: Sequence[LabelledGame]) -> Shard:
 
 
 def _label_columns(prefix: str, labels: Sequence[Label], wide: int) -> dict[str, NDArray[Any]]:
-    """wide: lines of the position that has most."""
+    """wide: maximum number of lines of a position."""
     moves = np.zeros((wide, len(labels)), np.uint16)
     scores = np.zeros((wide, len(labels)), np.int16)
     for place, label in enumerate(labels):

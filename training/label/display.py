@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows labelling: a table that is drawn anew in a terminal, lines in a log or a pipe."""
+"""Displays of labelling: a live table in a terminal, lines in a log or a pipe."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 REPORT_SECONDS = 10.0
-"""Time between two lines in a log."""
+"""Seconds between two lines in a log."""
 
 NOTES_SHOWN = 4
-"""Latest messages below the live table."""
+"""Number of latest messages below the live table."""
 
 
 def rows(state: LabelState) -> dict[str, str]:
-    """What there is to say, by heading."""
+    """Return the cells of the table, by heading."""
     totals, speed = state.totals, state.throughput
     share = min(1.0, totals.positions / state.settings.positions)
     left = state.settings.positions - totals.positions
@@ -40,7 +40,7 @@ def rows(state: LabelState) -> dict[str, str]:
 
 
 def summary_line(state: LabelState) -> str:
-    """The state in a line."""
+    """Return the state in one line."""
     return "; ".join(rows(state).values())
 
 
@@ -49,7 +49,7 @@ def dropped_line(game: LabelledGame) -> str:
 
 
 class PlainView(PlainDisplay):
-    """A line every few seconds, and one for each game that is dropped."""
+    """Prints a line every few seconds, and one for each dropped game."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)

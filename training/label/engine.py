@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A UCI engine that labels positions. One that dies, hangs or says nonsense is ended and started anew."""
+"""A UCI engine that labels positions. It is restarted if it exits, hangs or sends invalid output."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from training.label.lines import Line, parse_lines
 from training.label.settings import LabelSettings
 
 ATTEMPTS = 3
-"""Engines that may fail at one position, or at their start, before it is given up."""
+"""Maximum failed engines at one position or at the start."""
 
 START_SECONDS = 60.0
-"""Until an engine is ready: some load large files."""
+"""Timeout for an engine's start; some load large files."""
 
 QUIT_SECONDS = 2.0
-"""From `quit` to the end of the process, before it is killed."""
+"""Seconds from `quit` until the process is killed."""
 
 DEPTH_LIMIT = 40
-"""In a dead endgame iterations cost next to nothing, and their number means nothing."""
+"""Depth limit: in a dead endgame iterations take almost no time, and their number means nothing."""
 
 GIVEN = {"Threads": "1", "Hash": "16"}
-"""Options that are set where the engine has them, unless they were given."""
+"""Options set if the engine has them and the user has not set them."""
 
 
 class EngineError(Exception):
-    """No engine can be started. The message says why."""
+    """No engine can be started. The message gives the reason."""
 
 
 class PositionError(Exception):
-    """A position that no engine came through. The message says what happened."""
+    """All engines failed at a position. The message gives the reason."""
 
 
 class _FailedError(Exception):
-    """An engine that is of no use any more."""
+    """An engine is unusable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What an engine says of a position. Moves are codes as shards have them, scores centipawns of the side
-    to move. lines: move and score of the best lines, best first, none twice."""
+    """An engine's label of a position. Moves are encoded as in shards, scores are centipawns for the side to
+    move. lines: distinct moves and scores, best first."""
 
     best: int
     cp: int
@@ -54,9 +54,9 @@ class Label:
 
 
 class Labeller:
-    """An engine for one game after the other. Belongs to the event loop.
+    """An engine that labels games in sequence. Used in the event loop only.
 
-    log: takes messages about engines that failed. Attributes: searches and labels so far.
+    log: receives messages about failed engines. Attributes: number of searches and labels.
     """
 
     def __init__(self, settings: LabelSettings, log: Callable[[str], None]) -> None:
@@ -68,7 +68,7 @@ class Labeller:
         self.labels = 0
 
     async def start(self) -> None:
-        """Have an engine that is ready. Raises EngineError."""
+        """Start an engine unless one is running. Raises EngineError."""
         reason = ""
         for _ in range(ATTEMPTS):
             if self._client is not None and self._client.alive:
@@ -92,10 +92,9 @@ class Labeller:
             await self.start()
 
     async def label(self, game: Game) -> Label:
-        """Label the current position, which is not the end of the game.
+        """Label the current position, which must not be the end of the game.
 
-        An engine that fails is replaced, and the next one is asked the same. Raises PositionError and
-        EngineError.
+        A failed engine is replaced and the search retried. Raises PositionError and EngineError.
         """
         reason = ""
         for _ in range(ATTEMPTS):
@@ -108,7 +107,7 @@ class Labeller:
         raise PositionError(f"{ATTEMPTS} engines failed at {game.fen()}: {reason}")
 
     async def close(self) -> None:
-        """End the engine: by `quit` if it is not searching."""
+        """Stop the engine with `quit`, then kill it."""
         client, self._client = self._client, None
         if client is None:
             return
@@ -119,7 +118,7 @@ class Labeller:
         await _killed(client)
 
     async def kill(self) -> None:
-        """End the engine at once."""
+        """Kill the engine."""
         client, self._client = self._client, None
         if client is not None:
             await _killed(client)
@@ -154,7 +153,7 @@ class Labeller:
         self._client, self._multipv = client, 1
 
     def _failed(self, reason: str) -> None:
-        """Give up the engine; `start` brings another one."""
+        """Kill the engine; `start` starts a new one."""
         client, self._client = self._client, None
         self._log(f"an engine is replaced: {reason}")
         if client is not None:
@@ -172,13 +171,13 @@ class Labeller:
         return Label(move_code(best.move), best.cp, tuple((move_code(line.move), line.cp) for line in lines))
 
     async def _search(self, position: str, nodes: int, count: int, legal: list[str]) -> list[Line]:
-        """The best lines of a search, at least one. Raises _FailedError."""
+        """Return the best lines of a search, at least one. Raises _FailedError."""
         client = self._client
         assert client is not None
         try:
             async with asyncio.timeout(self._settings.patience_s):
                 if count != self._multipv:
-                    # In one write with the search: each wakes the engine.
+                    # In one write with the search, because each write wakes the engine.
                     position = f"setoption name MultiPV value {count}\n{position}"
                     self._multipv = count
                 output = await client.search_output(position, f"go nodes {nodes} depth {DEPTH_LIMIT}")

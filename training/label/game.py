@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One labelled game: where it begins, the moves, the positions beside it, and how it ends.
+"""One labelled game: start, moves, branches, and result.
 
-All that is random in it depends on the seed and the game's number alone; the labels on the engine.
+Random choices depend only on the seed and the game's number, labels on the engine.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from training.label.settings import LabelSettings
 from training.label.starts import draw_start
 
 START_ATTEMPTS = 10
-"""Starts that may be lost for one side before one of them is played all the same."""
+"""Maximum draws of a start; the last one is played even if it is lost for one side."""
 
 WON_PLIES = 6
-"""Plies in a row beyond `won_cp` that decide a game."""
+"""Consecutive plies beyond `won_cp` that decide a game."""
 
 EVEN_CP, EVEN_PLIES, EVEN_FROM_PLY, EVEN_MEN = 5, 10, 60, 6
-"""A game is drawn after so many plies within that score, from that ply on or with so few men."""
+"""A game is drawn after EVEN_PLIES within EVEN_CP, from EVEN_FROM_PLY on or with at most EVEN_MEN pieces."""
 
 COOLING = ((40, 1 / 3), (16, 2 / 3), (0, 1.0))
-"""From which ply on the temperature of moves is multiplied by what."""
+"""First ply, and factor of the temperature of moves from then on."""
 
 RESULTS = {"black_won": 0, "white_won": 1, "draw": 2}
 
 Policy = Callable[[Game], Awaitable[dict[str, float]]]
-"""A network's policy of a position: probabilities of the legal moves."""
+"""Returns a network's policy: probabilities of the legal moves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A move that is made beside the one at `ply`, and the label of the position after it."""
+    """An alternative to the move at `ply`, and the label of the position after it."""
 
     ply: int
     move: int
@@ -49,9 +49,9 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class LabelledGame:
-    """A game: labels[i] is of the position before moves[i].
+    """A game; labels[i] is the label of the position before moves[i].
 
-    result: 1 White won, 0 Black won, 2 draw. dropped: why there is nothing of it, else empty.
+    result: 1 White won, 0 Black won, 2 draw. dropped: why the game was discarded, else empty.
     """
 
     number: int
@@ -66,11 +66,11 @@ class LabelledGame:
 
     @property
     def positions(self) -> int:
-        """Labelled ones, branches included."""
+        """Number of labelled positions, including branches."""
         return len(self.labels) + len(self.branches)
 
     def data(self) -> dict[str, Any]:
-        """As JSON data, which `of_data` reads."""
+        """Return the game as JSON data, for `of_data`."""
         if self.dropped:
             return {"number": self.number, "dropped": self.dropped}
         return {
@@ -86,7 +86,7 @@ class LabelledGame:
 
     @staticmethod
     def of_data(data: dict[str, Any]) -> LabelledGame:
-        """Raises KeyError, TypeError and ValueError for what `data` has not written."""
+        """Return the game of `data`. Raises KeyError, TypeError and ValueError for invalid data."""
         if "dropped" in data:
             return LabelledGame(int(data["number"]), dropped=str(data["dropped"]))
         return LabelledGame(
@@ -117,10 +117,10 @@ async def play_game(
     labeller: Labeller,
     policy: Policy | None = None,
 ) -> LabelledGame:
-    """Play and label the game of a number. policy: of the network that branches are drawn from.
+    """Play and label a game. policy: of the network that branches are sampled from.
 
-    A game with a position that no engine came through is dropped, and says why. Raises EngineError if there
-    is no engine any more, and what `policy` raises.
+    If all engines fail at a position, the game is returned with `dropped` set. Raises EngineError if no
+    engine can be started, and errors of `policy`.
     """
     began = perf_counter()
     try:
@@ -172,7 +172,7 @@ class _Play:
             label = await self._labeller.label(game)
 
     async def _start(self) -> tuple[Game, Label]:
-        """The first position with its label."""
+        """Return the first position with its label."""
         for attempt in range(START_ATTEMPTS):
             start = draw_start(self._settings, self._openings, self._random)
             await self._labeller.new_game()
@@ -183,7 +183,7 @@ class _Play:
         return start.game, label
 
     def _move(self, game: Game, label: Label) -> str:
-        """The move to play, in UCI notation."""
+        """Return the move to play, in UCI notation."""
         settings, random = self._settings, self._random
         names = {move_code(move): move for move in game.legal_moves()}
         chance = random.random()
@@ -198,7 +198,7 @@ class _Play:
         return names[random.choices([move for move, _ in label.lines], weights)[0]]
 
     async def _branch(self, game: Game, label: Label, played: str) -> None:
-        """Label the position after another move, or not, as chance has it."""
+        """With the configured probability, label the position after another move."""
         settings, random = self._settings, self._random
         if random.random() >= settings.branches:
             return
@@ -224,7 +224,7 @@ class _Play:
 
 
 class _Ends:
-    """Ends games whose result is clear before the rules end them."""
+    """Adjudicates games whose result is clear."""
 
     def __init__(self, settings: LabelSettings, adjudicates: bool) -> None:
         self._settings = settings
@@ -232,7 +232,7 @@ class _Ends:
         self._won = self._even = 0
 
     def after(self, game: Game, cp: int) -> tuple[int, str] | None:
-        """Count a position with its score; the result and why, if that ends the game after its move."""
+        """Record a position's score; return result and reason if that ends the game after its move."""
         white_cp = cp if game.turn == "white" else -cp
         sign = 1 if white_cp > 0 else -1
         beyond = abs(cp) >= self._settings.won_cp
@@ -247,5 +247,5 @@ class _Ends:
 
 
 def expected_score(cp: int) -> float:
-    """Of a score in centipawns, 0 to 1."""
+    """Return the expected score, 0 to 1, of a score in centipawns."""
     return 1 / (1 + math.exp(-max(-3000, min(3000, cp)) / 100))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plays and labels games in this process: an engine for each running game, a pool for the network whose
-policy branches are drawn from."""
+"""Plays and labels games in this process, with one engine per running game.
+
+A search pool evaluates the network whose policy branches are sampled from."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ from training.label.game import LabelledGame, play_game
 from training.label.settings import LabelSettings
 
 ENGINES_PER_PROCESS = 8
-"""Engines that one process drives: a position takes it 0.4 ms, and Stockfish 6 at 4,000 nodes."""
+"""Engines per process: a position takes this process 0.4 ms, and Stockfish 6 ms at 4,000 nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelJob:
-    """Labelled games: a GameJob. backend: of the evaluator of the branches' network."""
+    """The GameJob of labelled games. backend: of the evaluator for the branches' network."""
 
     settings: LabelSettings
     openings: tuple[Opening, ...]
@@ -37,7 +38,7 @@ class LabelJob:
 
     @property
     def options(self) -> Options | None:
-        """Of the network that branches are drawn from."""
+        """Options of the network that branches are sampled from."""
         settings = self.settings
         if not settings.branch_network:
             return None
@@ -59,7 +60,7 @@ class LabelJob:
 
     @property
     def workers(self) -> int:
-        """Engines at once."""
+        """Number of concurrent engines."""
         return self.settings.workers or usable_processors()
 
     def games_at_once(self, pool: SearchPool | None) -> int:
@@ -73,19 +74,18 @@ class LabelJob:
 
 
 class LabelExecutor:
-    """Plays in this process."""
+    """Plays games in this process."""
 
     games_per_task = 1
 
     def __init__(self, job: LabelJob, options: Options | None, log: Log, pool: SearchPool | None) -> None:
-        """pool: closed with the executor; there is one where there are options of a network."""
+        """pool: closed with the executor; required if there are options of a network."""
         self._job, self._options, self._log, self._pool = job, options, log, pool
         self._idle: list[Labeller] = []
         self._all: list[Labeller] = []
 
     async def open(self) -> int:
-        """Start an engine, to see that it works; returns how many games at once are best. Raises
-        ExecutorError."""
+        """Check that an engine starts; return the best number of concurrent games. Raises ExecutorError."""
         labeller = self._labeller()
         try:
             await labeller.start()
@@ -95,14 +95,14 @@ class LabelExecutor:
         return self._job.workers
 
     async def play(self, numbers: Sequence[int]) -> list[LabelledGame]:
-        """Play the games of these numbers at the same time. Raises ExecutorError."""
+        """Play the games with these numbers concurrently. Raises ExecutorError."""
         try:
             return await play_together(self._play(number) for number in numbers)
         except (EngineError, NoEvaluatorError) as error:
             raise ExecutorError(str(error)) from None
 
     def statistics(self) -> PoolStatistics:
-        """What the evaluators were asked; searches are the engines', moves the positions labelled."""
+        """Return statistics: of the evaluators, the engines' searches, and labelled positions as moves."""
         network = PoolStatistics() if self._pool is None else self._pool.statistics()
         return replace(
             network,
@@ -132,14 +132,14 @@ class LabelExecutor:
                 None if player is None else partial(_policy, player),
             )
         except BaseException:
-            await labeller.kill()  # It may be searching for nobody.
+            await labeller.kill()  # It may still be searching.
             raise
         self._idle.append(labeller)
         return game
 
 
 async def _policy(player: PoolPlayer, game: Game) -> dict[str, float]:
-    """The priors of a search of one node. Raises NoEvaluatorError."""
+    """Return the priors from a search of one node. Raises NoEvaluatorError."""
     found: dict[str, float] = {}
 
     def look(tree: Tree) -> None:  # In the pool's thread.

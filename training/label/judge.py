@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Single positions judged by a UCI engine, several at a time."""
+"""Evaluates single positions with several UCI engines concurrently."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from training.label.settings import LabelSettings
 def judge(
     games: Sequence[Game], settings: LabelSettings, workers: int, log: Callable[[str], None]
 ) -> list[int | None]:
-    """The score of each game's current position for the side to move, in centipawns; None where no engine
-    came through. Each is searched with an empty hash. Raises TrainingError where there is no engine."""
+    """Return centipawns of each game's current position for the side to move, or None on failure.
+    Each search starts with an empty hash. Raises TrainingError if no engine can be started."""
     try:
         return asyncio.run(_judge(games, replace(settings, multipv=1), workers, log))
     except EngineError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a UCI engine says of its lines, read from the output of a search."""
+"""Parses a UCI engine's lines from the output of a search."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 MATE = 32_000
-"""A mate in k moves counts as MATE - k centipawns, being mated in k as k - MATE."""
+"""Mate in k moves counts as MATE - k centipawns, being mated in k as k - MATE."""
 
 MOST_CP = 31_000
-"""Other scores are limited to it."""
+"""Limit of other scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """move: the first one, in UCI notation. cp: for the side to move. depth: of the iteration."""
+    """A line. move: first move, in UCI notation. cp: for the side to move. depth: of the iteration."""
 
     move: str
     cp: int
@@ -23,11 +23,10 @@ class Line:
 
 
 def parse_lines(output: bytes, count: int) -> list[Line]:
-    """The lines of the last complete iteration, best first; fewer than `count`, or none, if there was none.
+    """Return the lines of the last complete iteration, best first; fewer than `count` if there was none.
 
-    An iteration is complete if `count` lines of one depth with different moves follow each other: a search
-    that is stopped by its nodes lists what it has, from two depths. A score that is only a bound counts for
-    nothing.
+    An iteration is complete if it has `count` consecutive lines of one depth with different moves. A search
+    that stops at its node limit lists lines of two depths. Bounds are ignored.
     """
     block: dict[int, Line] = {}
     fullest: dict[int, Line] = {}
@@ -60,7 +59,7 @@ def _complete(block: dict[int, Line], count: int) -> bool:
 
 
 def _distinct(block: dict[int, Line]) -> dict[int, Line]:
-    """The block without lines whose move an earlier one has."""
+    """Return the block without lines that repeat an earlier line's move."""
     found: dict[str, int] = {}
     for number in sorted(block):
         found.setdefault(block[number].move, number)
@@ -72,7 +71,7 @@ def _sorted(block: dict[int, Line]) -> list[Line]:
 
 
 def _parsed(text: bytes) -> tuple[int, Line] | None:
-    """Number and content of an `info` line; None for a bound, and for what is no line of a search."""
+    """Return number and content of an `info` line; None for a bound or another kind of line."""
     head, _, variation = text.partition(b" pv ")
     words = head.split()
     values: dict[bytes, bytes] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Labels games until a folder has as many positions as are wanted, each written down when it is over."""
+"""Labels games until a folder has the requested number of positions. Each game is stored when it ends."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from training.label.job import ENGINES_PER_PROCESS, LabelJob
 from training.label.settings import LabelSettings
 
 DROPPED_IN_A_ROW = 5
-"""Games after which the engine is found useless."""
+"""Consecutive dropped games after which the run fails."""
 
 BOOK_OPENINGS = 2000
-"""Openings drawn from the book."""
+"""Openings read from the book."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LabelState(run.RunState):
-    """Labelling as it stands. totals: of all games in the folder."""
+    """State of a labelling run. totals: of all games in the folder."""
 
     settings: LabelSettings
     folder: Path
     totals: Totals = field(default_factory=Totals)
 
     def data(self) -> dict[str, Any]:
-        """All of it as JSON data: the summary file, and what --json prints."""
+        """Return the state as JSON data, for the summary file and --json."""
         speed = self.throughput
         return {
             "output": str(self.folder),
@@ -56,7 +56,7 @@ View = run.View[LabelState, LabelledGame]
 
 
 class LabelRunner:
-    """One run. backend: of the evaluator of the branches' network, empty is what suits."""
+    """One run. backend: of the evaluator for the branches' network; empty: automatic."""
 
     def __init__(self, settings: LabelSettings, folder: Path, view: View, *, backend: str = "") -> None:
         self._view, self._backend = view, backend
@@ -65,7 +65,7 @@ class LabelRunner:
     async def run(self) -> run.RunEnding:
         """Label until there are enough positions, the time is over, or it is cancelled.
 
-        Raises OpeningError, JournalError and ExecutorError, each with the games so far kept.
+        Raises OpeningError, JournalError and ExecutorError; finished games are kept.
         """
         settings = self.state.settings
         settings.engine_options()
@@ -96,7 +96,7 @@ class LabelRunner:
 
 
 class _Ledger:
-    """Writes games to their folder and counts them in the run's state."""
+    """Stores games in their folder and counts them in the run's state."""
 
     def __init__(self, state: LabelState, archive: LabelArchive) -> None:
         self._state, self._archive = state, archive
@@ -113,11 +113,11 @@ class _Ledger:
         return game
 
     def count(self, entry: LabelledGame) -> None:
-        """Note what was dropped; the archive has counted the game."""
+        """Record consecutive dropped games; the archive has counted the game."""
         self._dropped = [*self._dropped, entry.dropped] if entry.dropped else []
 
     def over(self) -> bool:
-        """Whether there are enough positions. Raises ExecutorError if one game after the other is dropped."""
+        """Return True if there are enough positions. Raises ExecutorError after consecutive dropped games."""
         if len(self._dropped) >= DROPPED_IN_A_ROW:
             raise ExecutorError(
                 f"{len(self._dropped)} games in a row were dropped, the last one because {self._dropped[-1]}"

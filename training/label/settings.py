@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is labelled, and how. configs/label.toml shows every key."""
+"""Settings of labelling. configs/label.toml shows every key."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from protocol.settings.sources import toml_text
 from protocol.settings.spec import UNREACHED, Setting, SettingsError, SettingsGroup, setting, settings_of
 
 SHIPPED = "shipped"
-"""The name of the network that comes with the program."""
+"""Name of the included network."""
 
 WARM_SHARE = 3 / 8
-"""Nodes of the search for several lines, in those of the search before it, where no number is given."""
+"""Default nodes of the search for several lines, relative to the first search."""
 
 
 def _command(text: str) -> object:
@@ -31,7 +31,7 @@ def _command(text: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class LabelSettings(SettingsGroup):
-    """Labelled games. Scores are in centipawns, expected scores 1 / (1 + exp(-cp / 100))."""
+    """Settings of labelled games. Scores are centipawns, expected scores 1 / (1 + exp(-cp / 100))."""
 
     engine: str = setting(
         "stockfish", "command line of the UCI engine that plays and labels", section="labels", reader=_command
@@ -114,7 +114,7 @@ class LabelSettings(SettingsGroup):
         return self.multipv_nodes or max(1, round(WARM_SHARE * self.nodes))
 
     def engine_options(self) -> dict[str, str]:
-        """The engine's options as they were given, by name. Raises SettingsError."""
+        """Return the engine's options by name, as given. Raises SettingsError."""
         options = {}
         for text in self.engine_option:
             name, equals, value = text.partition("=")
@@ -124,14 +124,14 @@ class LabelSettings(SettingsGroup):
         return options
 
     def identity(self) -> dict[str, Any]:
-        """All that the games depend on, as JSON data: games that differ here are not mixed in one folder."""
+        """Return all settings that games depend on, as JSON data. A folder holds games of one identity."""
         left_out = ("positions", "workers", "time_limit_s", "patience_s")
         data: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return {name: value for name, value in data.items() if name not in left_out}
 
 
 def default_toml() -> str:
-    """configs/label.toml."""
+    """Return configs/label.toml."""
 
     def comment(declared: Setting) -> list[str]:
         return [declared.help]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where labelled games begin: in a book, after random plies, with few men."""
+"""Starts of labelled games: from a book, after random plies, or with few pieces."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from engine.games.openings import Opening
 from training.label.settings import LabelSettings
 
 ENDGAME_MEN = 8
-"""Men of an endgame at most, kings included."""
+"""Maximum pieces of an endgame, including kings."""
 
 PIECES = "PPPPRRNBQ"
-"""Men beside the kings, drawn evenly."""
+"""Pieces other than kings, each letter equally likely."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """game: not over yet. must_be_level: a start of chance, which is drawn again if it is lost for one
-    side."""
+    """game: not over yet. must_be_level: a random start, which is drawn again if lost for one side."""
 
     game: Game
     must_be_level: bool
 
 
 def draw_start(settings: LabelSettings, openings: Sequence[Opening], random: Random) -> Start:
-    """A position to begin a game at."""
+    """Return a random position to start a game from."""
     chance = random.random()
     if chance < settings.book_share:
         opening = random.choice(openings)
@@ -42,7 +41,7 @@ def draw_start(settings: LabelSettings, openings: Sequence[Opening], random: Ran
 
 
 def random_opening(most_plies: int, random: Random) -> Game:
-    """The initial position after 0 to most_plies random plies."""
+    """Return the initial position after 0 to most_plies random plies."""
     plies = random.randint(0, most_plies)
     while True:
         game = Game()
@@ -55,7 +54,7 @@ def random_opening(most_plies: int, random: Random) -> Game:
 
 
 def random_endgame(random: Random) -> Game:
-    """A legal position of 3 to 8 men that is not over."""
+    """Return a random legal position with 3 to 8 pieces that is not over."""
     while True:
         men = [
             "K",
@@ -68,14 +67,14 @@ def random_endgame(random: Random) -> Game:
             continue
         try:
             game = Game(f"{_placement(board)} {random.choice('wb')} - - 0 1")
-        except ValueError:  # the side to move could take the king, say
+        except ValueError:  # for example, the side to move could capture the king
             continue
         if game.result()[0] == "undecided":
             return game
 
 
 def _placement(board: dict[int, str]) -> str:
-    """The first field of a FEN. board: man by square, a1 = 0."""
+    """Return the first field of a FEN. board: piece by square, a1 = 0."""
     ranks = []
     for rank in range(7, -1, -1):
         text, empty = "", 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What lc0's trainers do where a key is absent, and what a run here does that theirs do not.
+"""Defaults of lc0's trainers for absent keys, and settings of a run that lc0's trainers lack.
 
-Sources: lczero-training's tf/tfprocess.py (YAML) and proto/training_config.proto (text format), where numbers
-that are absent are 0.
+Sources: lczero-training's tf/tfprocess.py (YAML) and proto/training_config.proto (text format), where absent
+numbers are 0.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ DEFAULTS: dict[Format, dict[str, Any]] = {
         **_NO_SUCH_LOSSES,
     },
 }
-"""By setting of ours. `_by_width` and `_by_activation` have those that follow from others."""
+"""By setting of ours. `absent` adds values that derive from others."""
 
 ADDED = (
     *("data.mirror", "data.short_history", "data.unique", "data.holdout"),
     *("optimiser.muon_rate", "optimiser.muon_momentum", "optimiser.weight_decay", "optimiser.ema"),
     "schedule.decay",
 )
-"""Settings that lc0's trainers have nothing like, or nothing like unless a key asks for it."""
+"""Settings that lc0's trainers lack, or have only if a key enables them."""
 
 ADAMS = ("adam", "adamw", "nadam", "nadamw")
-"""lc0's optimisers whose rates mean to AdamW what they mean to them."""
+"""lc0's optimisers whose learning rates suit AdamW."""
 
 
 def absent(settings: Mapping[str, Any], document: Mapping[str, Any], kind: Format) -> dict[str, Any]:
-    """What lc0 takes for the settings that a configuration does not name, of the tables that it has."""
+    """Return lc0's defaults for settings that a configuration omits, for the tables that it has."""
     given = {
         f"{table}.{key}" for table, values in settings.items() if isinstance(values, dict) for key in values
     }
@@ -69,7 +69,7 @@ def absent(settings: Mapping[str, Any], document: Mapping[str, Any], kind: Forma
 
 
 def _by_width(model: Mapping[str, Any], kind: Format) -> dict[str, Any]:
-    """Sizes that follow from the embedding's in YAML; the text format names each."""
+    """Return the sizes that YAML derives from the embedding's; the text format names each."""
     width = model.get("width")
     if kind == "text" or not isinstance(width, int):
         return {}
@@ -77,7 +77,7 @@ def _by_width(model: Mapping[str, Any], kind: Format) -> dict[str, Any]:
 
 
 def additions(config: TrainConfig, settings: Mapping[str, Any]) -> list[str]:
-    """The settings of a run that lc0's trainers know nothing of, as `[table] key = value`."""
+    """Return the settings of a run that lc0's trainers lack, as `[table] key = value`."""
     found = []
     for name in ADDED:
         table, _, key = name.partition(".")
@@ -90,10 +90,10 @@ def additions(config: TrainConfig, settings: Mapping[str, Any]) -> list[str]:
 
 
 def optimiser_of(document: Mapping[str, Any]) -> str:
-    """lc0's optimiser in lower case; SGD with momentum is what it takes if none is named."""
+    """Return lc0's optimiser in lower case (default: SGD with momentum)."""
     training = document.get("training")
     optimiser = training.get("optimizer") if isinstance(training, Mapping) else None
-    if isinstance(optimiser, Mapping):  # text format: a message of the optimiser's name
+    if isinstance(optimiser, Mapping):  # text format: a message with the optimiser's name
         named = [name for name in optimiser if name in (*ADAMS, "sgd")]
         return named[0] if named else "sgd"
     return str(optimiser or "sgd").lower()

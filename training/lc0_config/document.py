@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the parts of YAML and of protocol buffers' text format that lc0's training configurations use.
+"""Parses the parts of YAML and of protocol buffers' text format that lc0's training configurations use.
 
 YAML: mappings and lists of scalars, by indentation. Text format: fields, messages, lists, repeated fields.
-Both come out as dicts, lists and scalars.
+Both are returned as dicts, lists and scalars.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ KEY = re.compile(r"^([\w .-]+?)\s*:(?:\s+(.*)|)$")
 
 
 class DocumentError(ValueError):
-    """A document that is not understood. The message names the line."""
+    """An unsupported or invalid document. The message names the line."""
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The configuration in a .yaml, .yml, .textproto, .pbtxt or .txt file. Raises TrainingError."""
+    """Read the configuration in a .yaml, .yml, .textproto, .pbtxt or .txt file. Raises TrainingError."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -37,7 +37,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str) -> dict[str, Any]:
-    """Raises DocumentError."""
+    """Parse YAML. Raises DocumentError."""
     lines = []
     for number, line in enumerate(text.splitlines(), 1):
         stripped = _without_comment(line).rstrip()
@@ -55,11 +55,11 @@ def parse_yaml(text: str) -> dict[str, Any]:
 
 
 def _yaml_block(lines: list[tuple[int, int, str]], at: int, indent: int) -> tuple[Any, int]:
-    """The mapping or list of lines indented so far, and where it ends."""
+    """Return the mapping or list of lines with this indentation, and the index after it."""
     mapping: dict[str, Any] = {}
     items: list[Any] = []
     listing = at < len(lines) and _is_item(lines[at][2])
-    # A list may be indented as far as the key that it belongs to.
+    # A list may have the same indentation as its key.
     while at < len(lines) and lines[at][1] == indent and _is_item(lines[at][2]) == listing:
         number, _, text = lines[at]
         at += 1
@@ -117,7 +117,7 @@ def _scalar(text: str) -> Any:
 
 
 def parse_textproto(text: str) -> dict[str, Any]:
-    """A field that is repeated becomes a list. Raises DocumentError."""
+    """Parse the text format; a repeated field becomes a list. Raises DocumentError."""
     tokens = []
     for match in TOKEN.finditer(text):
         if match.lastindex is not None:

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""lc0's keys and ours. A key that means the same here is translated; every other one is reported as
-not, and why.
+"""Translates lc0's keys to ours. Keys without the same meaning here are reported with the reason.
 
-Names of the text format are those of lczero-training's proto/*.proto, names of YAML those that its
-tf/tfprocess.py reads.
+Names of the text format come from lczero-training's proto/*.proto, names of YAML from its tf/tfprocess.py.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ PRECISIONS = {"f32": "fp32", "single": "fp32", "bf16": "bf16", "half": "bf16", "
 NOTHING = "nothing here corresponds to it"
 NO_PIPELINE = "all positions lie in memory: there is no pipeline of loaders"
 NAMES = ("name", "head_name", "metric_name")
-"""Of messages within others."""
+"""Name fields of messages in messages."""
 
 
 @dataclass(slots=True)
 class Translation:
-    """settings: by table and key. refused: lc0's keys that are not honoured, and why. added: what a run here
-    does that lc0's does not. notes: what the rest needs."""
+    """Result of a translation. settings: by table and key. refused: ignored keys of lc0 with the reason.
+    added: settings of a run that lc0's trainers lack. notes: further hints for the user."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -47,7 +45,7 @@ class Translation:
     notes: list[str] = field(default_factory=list)
 
     def set(self, name: str, value: Any) -> None:
-        """name: table.key, or a key at the top."""
+        """Store a setting. name: table.key, or a top-level key."""
         table, dot, key = name.partition(".")
         if dot:
             self.settings.setdefault(table, {})[key] = value
@@ -60,11 +58,11 @@ class Translation:
 
 
 Rule = Callable[[Translation, Any], str]
-"""Translates a value; returns why that is not possible, or an empty text."""
+"""Translates a value; returns the reason if that is impossible, else an empty text."""
 
 
 def translated(path: Path) -> tuple[TrainConfig, Translation]:
-    """The run that a configuration of lc0's describes, and what was made of its keys.
+    """Return the run that a configuration of lc0 describes, and the translation of its keys.
 
     Raises TrainingError.
     """
@@ -97,7 +95,7 @@ def translated(path: Path) -> tuple[TrainConfig, Translation]:
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Leaves by path; repeated messages are distinguished by what they name: losses by their head."""
+    """Yield leaves by path. Repeated messages are distinguished by name, losses by their head."""
     for key, value in document.items():
         path = f"{prefix}{key}"
         messages = value if isinstance(value, list) else [value]
@@ -111,7 +109,7 @@ def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _finish(found: Translation, document: Mapping[str, Any]) -> None:
-    """What needs several keys."""
+    """Translate keys that depend on each other."""
     batch = found.get("optimiser.batch", TrainConfig().optimiser.batch)
     steps = found.settings.pop("_steps", None)
     if steps:
@@ -173,12 +171,12 @@ def _activation(name: str) -> Rule:
 
 
 def _only(wanted: Any, reason: str) -> Rule:
-    """A key that is honoured at one value."""
+    """Accept a key with one value only."""
     return lambda found, value: "" if value == wanted else reason
 
 
 def _kept(name: str) -> Rule:
-    """For `_finish`."""
+    """Store a value for `_finish`."""
 
     def rule(found: Translation, value: Any) -> str:
         found.settings[name] = value
@@ -188,7 +186,7 @@ def _kept(name: str) -> Rule:
 
 
 def _same(group: str, name: str) -> Rule:
-    """A size that is no setting of its own here."""
+    """Store a size for `_finish`, which compares it with one of ours."""
 
     def rule(found: Translation, value: Any) -> str:
         found.settings.setdefault(group, {})[name] = value
@@ -198,7 +196,7 @@ def _same(group: str, name: str) -> Rule:
 
 
 def _rates(name: str) -> Rule:
-    """For `_finish`: what rates mean depends on the optimiser, which may come later."""
+    """Store rates for `_finish_rates`: their meaning depends on the optimiser, which may follow."""
 
     def rule(found: Translation, value: Any) -> str:
         try:
@@ -212,7 +210,7 @@ def _rates(name: str) -> Rule:
 
 
 def _finish_rates(found: Translation, document: Mapping[str, Any]) -> None:
-    """Rates of lc0's Adam become AdamW's. Those of SGD are of another size, and mean nothing to it."""
+    """Convert rates of lc0's Adam to AdamW's. Rates of SGD have another scale and are refused."""
     given: dict[str, list[float]] = found.settings.pop("_rates", {})
     optimiser, ours = optimiser_of(document), TrainConfig().optimiser
     for name, rates in given.items():

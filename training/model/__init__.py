@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The network in PyTorch, to and from `evaluator.network.spec`."""
+"""The network in PyTorch, and its conversion from and to `evaluator.network.spec`."""

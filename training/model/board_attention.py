@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Attention over the 64 squares of a board as one Triton kernel a direction.
+"""Attention over the 64 squares of a board, as one Triton kernel for each direction.
 
-Logits and shares stay on the chip. Read are q, k, v as one product left them and smolgen's logits, written is
-the mixture in the layout that the next product reads. The gradient computes the shares again. For bf16
-and fp16 on GPUs, AMD's as well, for which Triton compiles too.
+Logits and shares stay on the chip. The kernel reads q, k, v as one product wrote them, and smolgen's logits.
+It writes the mixture in the layout of the next product. The gradient recomputes the shares. For bf16 and fp16
+on GPUs; Triton also compiles for AMD.
 """
 
 from typing import Any
@@ -25,8 +25,8 @@ def _forward(  # type: ignore[no-untyped-def]
     biased: tl.constexpr,
     depth: tl.constexpr,
 ) -> None:
-    """One head of one position. qkv: [n, 64, 3, heads, depth]; bias: [n, heads, 64, 64]; mixed:
-    [n, 64, heads, depth]."""
+    """Compute one head of one position.
+    qkv: [n, 64, 3, heads, depth]; bias: [n, heads, 64, 64]; mixed: [n, 64, heads, depth]."""
     program = tl.program_id(0).to(tl.int64)
     position, head = program // heads, program % heads
     width = heads * depth
@@ -55,7 +55,7 @@ def _backward(  # type: ignore[no-untyped-def]
     biased: tl.constexpr,
     depth: tl.constexpr,
 ) -> None:
-    """The gradients of one head of one position, in the layouts of what they belong to."""
+    """Compute the gradients of one head of one position, in the layouts of their tensors."""
     program = tl.program_id(0).to(tl.int64)
     position, head = program // heads, program % heads
     width = heads * depth
@@ -83,7 +83,7 @@ def _backward(  # type: ignore[no-untyped-def]
 
 @triton_op("wavefront::board_attention", mutates_args=())
 def board_attention(qkv: Tensor, bias: Tensor, heads: int) -> Tensor:
-    """softmax(q k^T / sqrt(depth) + bias) v of every head: [n, 64, heads * depth].
+    """Return softmax(q k^T / sqrt(depth) + bias) v of every head: [n, 64, heads * depth].
 
     qkv: [n, 64, 3 * heads * depth], queries of all heads, then keys, then values, depth 16, 32, 64 or 128, in
     bf16 or fp16. bias: [n, heads, 64 query squares, 64 key squares] in the same type, or empty.

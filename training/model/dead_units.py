@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Dead units: those of feed-forward layers that are 0 for every square of every position.
+"""Dead units: units of feed-forward layers that are 0 for every square of every position.
 
-They do nothing, and the gradient of relu and of its square has nothing for them: they stay dead. `revive`
-begins those of a network anew, `pass_gradients` lets those come back that die in a run.
+The gradient of relu and its square is zero for them, so they stay dead. `revive` reinitialises a network's
+dead units; `pass_gradients` lets units that die during a run recover.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from training.model.layers import Dense, FeedForward
 from training.model.network import AttentionNetwork
 
 MORTAL = (Activation.RELU, Activation.RELU_SQUARED)
-"""Activations that are exactly 0 for negative numbers."""
+"""Activations that are exactly 0 for negative inputs."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What a layer's first product has seen and said. live: bool [units], positive somewhere. inputs: float32
-    [channels], the mean over squares; their number is `count`."""
+    """Statistics of a layer's first product. live: bool [units], positive at least once.
+    inputs: float32 [channels], mean over `count` squares."""
 
     live: Tensor
     inputs: Tensor
@@ -33,7 +33,7 @@ class Seen:
 
 
 def layers_of(network: AttentionNetwork) -> dict[str, FeedForward]:
-    """The feed-forward layers that can have dead units, by the names that figures have for them."""
+    """Return the feed-forward layers that can have dead units, by their names in reports."""
     named: dict[str, FeedForward | None] = {"embedding": network.tail_ffn}
     for kind, encoders in (("encoder", network.encoders), ("policy encoder", network.policy_encoders)):
         named |= {f"{kind} {number}": layer.ffn for number, layer in enumerate(encoders, 1)}
@@ -41,15 +41,15 @@ def layers_of(network: AttentionNetwork) -> dict[str, FeedForward]:
 
 
 def pass_gradients(network: AttentionNetwork, slope: float) -> None:
-    """Let units that are 0 almost everywhere have the gradient of a slope; with 0 they have none."""
+    """Give units that are 0 almost everywhere the gradient of a slope; 0 disables it."""
     for ffn in layers_of(network).values():
         ffn.dense1.slope = slope
 
 
 @torch.no_grad()
 def watched(network: AttentionNetwork, batches: Iterable[Tensor]) -> dict[str, Seen]:
-    """What the layers see of tokens [n, 64, 112], on the CPU."""
-    # A copy: a hook on the network itself would have its compiled steps compiled anew.
+    """Return statistics of the layers for tokens [n, 64, 112], on the CPU."""
+    # On a copy: a hook on the network itself would recompile its compiled steps.
     copy = AttentionNetwork(network.template)
     copy.load_state_dict(network.state_dict())
     copy.to(network.embedding.weights.device)
@@ -77,15 +77,15 @@ def _watch(seen: Seen) -> Any:
 
 
 def dead_shares(network: AttentionNetwork, batches: Iterable[Tensor]) -> dict[str, float]:
-    """The share of dead units of each layer, as tokens [n, 64, 112] show them."""
+    """Return the share of dead units of each layer, measured on tokens [n, 64, 112]."""
     return {name: 1 - float(seen.live.float().mean()) for name, seen in watched(network, batches).items()}
 
 
 @torch.no_grad()
 def revive(network: AttentionNetwork, seen: dict[str, Seen], generator: torch.Generator) -> int:
-    """Begin the units that are not live anew: weights of Xavier's variance, a bias that lets about half
-    of the squares through, and no effect yet, so that the network says what it said. Returns their number.
+    """Reinitialise dead units without changing the network's results, and return their number.
 
+    They get weights of Xavier's variance, a bias that passes about half of the squares, and output weights 0.
     generator: of the CPU. Equal `seen` and generators change networks equally.
     """
     count = 0

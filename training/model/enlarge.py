@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A larger network that says what a smaller one says: a start that need not learn again what that one knows.
+"""Enlarges a network without changing its results, as a start for training.
 
-Net2Net (Chen, Goodfellow and Shlens 2016): every channel of a square is there several times, and what
-reads the copies divides its weights among them, unevenly and at random, so that the copies learn different
-things. A norm over copies is the norm over one, so answers stay the same but for rounding. Layers that are
-put in between add nothing at first; their norms make them nearly nothing.
+Net2Net (Chen, Goodfellow and Shlens 2016): every channel of a square is copied several times. Layers that
+read the copies divide their weights among them, unevenly and at random, so that the copies learn different
+things. A norm over copies equals the norm over one, so results differ only by rounding. Inserted layers
+initially add nothing, and their norms change almost nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from training.errors import TrainingError
 
 
 def enlarged(network: NetworkSpec, *, times: int = 2, layers: int = 0, seed: int = 1) -> NetworkSpec:
-    """The network with `times` as many channels, attention heads and outputs of smolgen's layers, and with
-    `layers` encoders, 0 for as many as it has. Feed-forward layers, what embeds the whole board, and the
-    hidden layers of the value and moves-left heads keep their widths.
+    """Return the network with `times` as many channels, attention heads and outputs of smolgen's layers.
 
+    Feed-forward layers, the embedding of the whole board, and hidden layers of the value and moves-left heads
+    keep their widths. layers: number of encoders; 0: unchanged.
     Raises TrainingError for a network without attention, and for fewer layers than it has.
     """
     body, policy = network.body, network.policy
@@ -45,7 +45,7 @@ def enlarged(network: NetworkSpec, *, times: int = 2, layers: int = 0, seed: int
         raise TrainingError(f"{network.name} has {have} layers, more than {layers}")
     larger = _Larger(times, (2 * layers) ** -0.25, np.random.default_rng(seed))
     encoders = list(map(larger.encoder, body.encoders))
-    for number in range(layers - have, 0, -1):  # from behind, evenly
+    for number in range(layers - have, 0, -1):  # from the end, evenly spaced
         place = have * number // (layers - have + 1)
         encoders.insert(place, _idle(encoders[max(0, place - 1)]))
     tail, gating = body.tail, body.gating
@@ -64,7 +64,7 @@ def enlarged(network: NetworkSpec, *, times: int = 2, layers: int = 0, seed: int
     if moves_left is not None:
         assert isinstance(moves_left.embedding, Dense)
         moves_left = replace(moves_left, embedding=larger.reader(moves_left.embedding))
-    # The product of copies counts `times` times, under a root of as many times the channels.
+    # Dot products of copies are `times` as large, but are divided by the root of `times` the channels.
     q, k = larger.both(policy.q, times**-0.5), larger.both(policy.k)
     return replace(
         network,
@@ -82,8 +82,8 @@ def enlarged(network: NetworkSpec, *, times: int = 2, layers: int = 0, seed: int
 
 
 class _Larger:
-    """Makes layers larger. alpha: of the encoders, which lc0 derives from their number; what they add is
-    scaled so that it stays as it was."""
+    """Enlarges layers. alpha: of the encoders, which lc0 derives from their number; their outputs are
+    rescaled to compensate."""
 
     def __init__(self, times: int, alpha: float, rng: np.random.Generator) -> None:
         self.times, self.alpha, self._rng = times, alpha, rng
@@ -92,30 +92,29 @@ class _Larger:
         return np.ascontiguousarray(np.concatenate([values] * self.times, axis))
 
     def divided(self, weights: FloatArray) -> FloatArray:
-        """Weights [out, in] for inputs that are there `times` times: their sum is as it was, and each as
-        large as weights of so many inputs usually are."""
+        """Divide weights [out, in] among copied inputs: same sum, each of the usual size for that width."""
         times = self.times
         noise = self._rng.standard_normal((times, *weights.shape), np.float32)
         noise = (noise - noise.mean(0)) * np.float32(weights.std() * times**-0.5)
         return np.concatenate([weights / np.float32(times) + part for part in noise], axis=1)
 
     def writer(self, layer: Dense) -> Dense:
-        """Its outputs become copies."""
+        """Copy a layer's outputs."""
         return replace(layer, weights=self.copies(layer.weights), biases=self.copies(layer.biases))
 
     def reader(self, layer: Dense) -> Dense:
-        """Its inputs have become copies."""
+        """Adapt a layer to copied inputs."""
         return replace(layer, weights=self.divided(layer.weights))
 
     def both(self, layer: Dense, scale: float = 1.0) -> Dense:
-        """Outputs, times scale, and inputs."""
+        """Copy a layer's outputs, times scale, and adapt it to copied inputs."""
         return _scaled(self.reader(self.writer(layer)), scale)
 
     def norm(self, layer: LayerNorm) -> LayerNorm:
         return replace(layer, gammas=self.copies(layer.gammas), betas=self.copies(layer.betas))
 
     def feed_forward(self, layer: FeedForward, alpha: float) -> FeedForward:
-        """alpha: what it was multiplied by."""
+        """alpha: previous factor of its output."""
         return FeedForward(self.reader(layer.dense1), _scaled(self.writer(layer.dense2), alpha / self.alpha))
 
     def smolgen(self, layer: Smolgen) -> Smolgen:
@@ -152,8 +151,8 @@ def _scaled(layer: Dense, scale: float) -> Dense:
 
 
 def _idle(before: EncoderLayer) -> EncoderLayer:
-    """A layer like the one before it that adds nothing. Its norms give back the mean and deviation which a
-    square's channels have on average behind that layer."""
+    """Return a layer shaped like the previous one that adds nothing.
+    Its norms restore the average mean and standard deviation of a square's channels after that layer."""
     gammas, betas = before.norm2.gammas, before.norm2.betas
     deviation = np.full_like(gammas, np.sqrt(np.square(gammas).mean() + betas.var()))
     mean = np.full_like(betas, betas.mean())

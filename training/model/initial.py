@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A network to begin training with: of a shape with fresh weights, or a copy of a file's."""
+"""The initial network of training: fresh weights of a given shape, or a copy of a file's network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.model.network import AttentionNetwork
 
 
 def initial_network(settings: ModelSettings, seed: int) -> AttentionNetwork:
-    """The network that training begins with. Raises TrainingError."""
+    """Return the network to start training with. Raises TrainingError."""
     if settings.start:
         return AttentionNetwork(network_of(settings.start))
     network = AttentionNetwork(random_network(shape_of(settings), seed))
@@ -28,7 +28,7 @@ def initial_network(settings: ModelSettings, seed: int) -> AttentionNetwork:
 
 
 def network_of(path: str) -> NetworkSpec:
-    """The network of a file, or a shipped one by its name. Raises TrainingError."""
+    """Return the network of a file, or a shipped one by its name. Raises TrainingError."""
     try:
         return load_network(path)
     except NetworkError as error:
@@ -36,7 +36,7 @@ def network_of(path: str) -> NetworkSpec:
 
 
 def shape_of(settings: ModelSettings) -> NetworkShape:
-    """The network's shape in the words of `evaluator.network`."""
+    """Return the settings as a shape of `evaluator.network`."""
     smolgen = (settings.smolgen_hidden, settings.smolgen_dense, settings.smolgen_gen)
     return NetworkShape(
         settings.width,
@@ -57,9 +57,9 @@ def shape_of(settings: ModelSettings) -> NetworkShape:
 
 
 def _begin_afresh(network: AttentionNetwork, generator: torch.Generator) -> None:
-    """Xavier's variance, in the layers of post-norm encoders times beta^2 of DeepNet (Wang et al. 2022):
-    beta = (8 layers)^(-1/4) for values, outputs and feed-forward layers. Norms and gates begin as
-    identity."""
+    """Initialise weights with Xavier's variance, and norms and gates as identity.
+    In post-norm encoders the variance is multiplied by beta^2 of DeepNet (Wang et al. 2022):
+    beta = (8 layers)^(-1/4) for values, outputs and feed-forward layers."""
     layers = max(1, len(network.encoders))
     beta = (8 * layers) ** -0.25
 
@@ -87,14 +87,14 @@ def _begin_afresh(network: AttentionNetwork, generator: torch.Generator) -> None
             if attention.smolgen is not None:
                 normal(attention.smolgen.compress)
         if network.position_weights is not None:
-            normal(network.position_weights, 0.1)  # attention begins by what squares hold
+            normal(network.position_weights, 0.1)  # initially, attention depends on what the squares hold
         if network.multiply is not None and network.add is not None:
             network.multiply.fill_(1)
             network.add.zero_()
         normal(network.policy.promotion)
         if network.moves_left is not None:
-            network.moves_left.dense2.biases.fill_(60)  # plies; its relu must not begin dead
-    # What the random network was made of is no training parameter.
+            network.moves_left.dense2.biases.fill_(60)  # plies; a relu must not start dead
+    # The random network's name does not describe the trained one.
     network.template = replace(network.template, name="network")
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The layers of an attention network, each made from its part of a NetworkSpec and written back to one.
+"""The layers of an attention network, each created from its part of a NetworkSpec and converted back.
 
-Weights are float32; a layer computes in the type of what it is given. Shapes: n positions, 64 squares,
-channels last. What a layer computes is defined by `evaluator.network.spec` and, slowly, by the reference
-backend.
+Weights are float32; a layer computes in the type of its input. Shapes: n positions, 64 squares, channels
+last. `evaluator.network.spec` and the slow reference backend define what a layer computes.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from evaluator.network.spec import Activation, FloatArray
 from training.model import quantisation
 
 RARE = 0.001
-"""Share of the squares of a batch on which a unit that does its part is positive; of trained ones it is a
-tenth in the mean."""
+"""Units that are positive on a smaller share of a batch's squares are nearly dead. Usual share: 0.1."""
 
 
 def parameter(values: FloatArray) -> nn.Parameter:
@@ -30,7 +28,7 @@ def parameter(values: FloatArray) -> nn.Parameter:
 
 
 def array(values: Tensor) -> FloatArray:
-    """A copy as the specs have it."""
+    """Return a float32 copy for a spec."""
     return np.ascontiguousarray(values.detach().float().cpu().numpy())
 
 
@@ -55,23 +53,23 @@ def activate(activation: Activation, x: Tensor) -> Tensor:
 
 
 def product(x: Tensor, weights: Tensor, biases: Tensor | None, *, quantised: bool) -> Tensor:
-    """weights @ x + biases in the type of x; quantised: rounded as `quantisation` says."""
+    """Return weights @ x + biases in the type of x. quantised: rounded as in `quantisation`."""
     if quantised:
         x, weights = quantisation.quantised(x, weights)
     return functional.linear(x, weights.to(x.dtype), None if biases is None else biases.to(x.dtype))
 
 
 def with_slope(activation: Activation, x: Tensor, slope: float) -> Tensor:
-    """`activate`, but the gradient of units that are positive hardly anywhere (RARE) is as if the activation
-    rose by `slope` where it is 0: they have next to none otherwise, and never come back. x: [..., units]."""
+    """Like `activate`, with a gradient of `slope` below 0 for nearly dead units (see RARE), x: [..., units].
+    Their exact gradient is almost zero, so they would never recover."""
     rare = (x.detach() > 0).flatten(0, -2).float().mean(0) < RARE
     below = (slope * rare).to(x.dtype) * x.clamp(max=0)
     return activate(activation, x) + (below - below.detach())
 
 
 class Dense(nn.Module):
-    """weights @ x + biases, then the activation. quantised: the product is as in 8 bits. slope: of the
-    activation for units that are 0 almost everywhere, as their gradient sees it."""
+    """weights @ x + biases, then the activation. quantised: compute the product as in 8 bits.
+    slope: see `with_slope`; 0 disables it."""
 
     def __init__(self, layer: spec.Dense) -> None:
         super().__init__()
@@ -90,7 +88,7 @@ class Dense(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Over the last axis, computed in float32."""
+    """Layer norm over the last axis, in float32."""
 
     def __init__(self, layer: spec.LayerNorm) -> None:
         super().__init__()
@@ -120,7 +118,7 @@ class FeedForward(nn.Module):
 
 
 class Smolgen(nn.Module):
-    """Attention logits from the whole position. The position weights [4096, gen] belong to the network."""
+    """Attention logits from the whole position. The network owns the position weights [4096, gen]."""
 
     def __init__(self, layer: spec.Smolgen, heads: int) -> None:
         super().__init__()
@@ -131,7 +129,7 @@ class Smolgen(nn.Module):
         self.quantised = False
 
     def forward(self, x: Tensor, position_weights: Tensor) -> Tensor:
-        """[n, heads, 64 query squares, 64 key squares]."""
+        """Return logits [n, heads, 64 query squares, 64 key squares]."""
         n = x.shape[0]
         hidden = functional.linear(x, self.compress.to(x.dtype)).reshape(n, -1)
         hidden = self.norm1(self.dense1(hidden))
@@ -151,10 +149,10 @@ class Smolgen(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention; queries, keys and values come out of one product.
+    """Multi-head self-attention; one product computes queries, keys and values.
 
-    By plain products and a softmax in float32, or, after `use_kernel`, by a kernel that leaves the logits on
-    the chip, for 16-bit types on a GPU.
+    Uses plain products and a float32 softmax. After `use_kernel`, 16-bit types on a GPU use a kernel that
+    keeps the logits on the chip.
     """
 
     def __init__(self, layer: spec.Attention) -> None:
@@ -175,7 +173,7 @@ class Attention(nn.Module):
 
     @property
     def depth(self) -> int:
-        """Channels of a head."""
+        """Channels per head."""
         return self.qkv_weights.shape[1] // self.heads
 
     def forward(self, x: Tensor, position_weights: Tensor | None) -> Tensor:
@@ -189,7 +187,7 @@ class Attention(nn.Module):
 
     @staticmethod
     def _mixed(y: Tensor, bias: Tensor, heads: int) -> Tensor:
-        """As `board_attention`."""
+        """Same as `board_attention`, in PyTorch."""
         n, squares, three = y.shape
         q, k, v = y.reshape(n, squares, 3, heads, -1).permute(2, 0, 3, 1, 4)
         logits = (q @ k.transpose(2, 3)).float() * q.shape[3] ** -0.5
@@ -210,7 +208,7 @@ class Attention(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Post-norm: x = norm1(x + alpha attention(x)); x = norm2(x + alpha ffn(x))."""
+    """Post-norm encoder: x = norm1(x + alpha attention(x)); x = norm2(x + alpha ffn(x))."""
 
     def __init__(self, layer: spec.EncoderLayer) -> None:
         super().__init__()
@@ -236,7 +234,7 @@ class EncoderLayer(nn.Module):
 
 
 class SquaresHead(nn.Module):
-    """The value and the moves-left head: embedding of each square, flattened, then two dense layers."""
+    """The value or moves-left head: embedding of each square, flattened, then two dense layers."""
 
     def __init__(self, head: spec.ValueHead | spec.MovesLeftHead) -> None:
         super().__init__()
@@ -246,7 +244,7 @@ class SquaresHead(nn.Module):
         self._head = head
 
     def hidden(self, x: Tensor) -> Tensor:
-        """[n, 64, E] -> [n, hidden], float32."""
+        """Map [n, 64, E] to [n, hidden], float32."""
         result: Tensor = self.dense1(self.embedding(x).flatten(1)).float()
         return result
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a network is trained to say less wrongly: the losses, and the heads that exist in training only."""
+"""The losses of training, and the auxiliary heads that exist only in training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.model.layers import Dense
 from training.model.network import AttentionNetwork, PolicyPairs
 
 MOVES_LEFT_UNIT = 20.0
-"""Plies; the Huber loss of moves left counts in these."""
+"""Unit in plies of the Huber loss of moves left."""
 
 NAMES = (
     "loss",
@@ -32,13 +32,14 @@ NAMES = (
     "best_move",
     "q_error",
 )
-"""Of what `TrainedHeads` returns: losses, then the share of best moves found and the squared error of q."""
+"""Figures of `TrainedHeads`: losses, then the share of best moves found and the squared error of q."""
 
 
 class Batch(NamedTuple):
-    """B positions with up to K legal moves. tokens: [B, 64, 112]. entries: int64 [B, K], where
-    `Outputs.policy` has each move; legal: bool [B, K]; policy: float32 [B, K], the target, 0 where not legal.
-    wdl, next_wdl: [B, 3]. plies_left: [B], NaN if unknown. best: int64 [B], a place among the moves."""
+    """B positions with up to K legal moves.
+    tokens: [B, 64, 112]. entries: int64 [B, K], index of each move in `Outputs.policy`; legal: bool [B, K];
+    policy: float32 [B, K], the target, 0 for illegal moves. wdl, next_wdl: [B, 3]. plies_left: [B], NaN if
+    unknown. best: int64 [B], index among the moves."""
 
     tokens: Tensor
     entries: Tensor
@@ -51,9 +52,9 @@ class Batch(NamedTuple):
 
 
 class TrainedHeads(nn.Module):
-    """The network with the auxiliary heads, which leave it again at export: a policy at a high temperature, W
-    D L of the next plies, the error of q, and, where it has a weight, the expected score in bins. Calling it
-    gives the loss and the figures NAMES, float32, through which no gradient goes."""
+    """The network with auxiliary heads, which are not exported. They predict a policy at a high temperature,
+    the WDL of the next plies, the error of q, and, if weighted, the expected score in bins.
+    A call returns the loss and the figures NAMES, float32, without gradient."""
 
     def __init__(self, network: AttentionNetwork, settings: LossSettings, generator: torch.Generator) -> None:
         super().__init__()
@@ -132,7 +133,7 @@ class TrainedHeads(nn.Module):
 
 
 def over_moves(logits: Tensor, batch: Batch) -> Tensor:
-    """[B, 4288] -> [B, K] logarithms of the probabilities of the legal moves; -1e9 where there is none."""
+    """Map logits [B, 4288] to log probabilities of the legal moves, [B, K]; -1e9 for padding."""
     chosen = logits.gather(1, batch.entries).masked_fill(~batch.legal, -1e9)
     return chosen.log_softmax(1)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""lc0's attention network in PyTorch: made from a NetworkSpec, trained, and turned into one again."""
+"""lc0's attention network in PyTorch, converted from a NetworkSpec and back to one."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from training.model.layers import Dense, EncoderLayer, FeedForward, LayerNorm, S
 PIECE_PLANES = 12
 
 KERNEL_DEPTHS = (16, 32, 64, 128)
-"""Channels of a head that `board_attention` takes: powers of two that the matrix units do."""
+"""Channels per head that `board_attention` supports: powers of two that suit matrix units."""
 
 
 class Outputs(NamedTuple):
-    """policy: [n, 4288] logits of all from-to pairs and promotions; `policy_source` tells which are moves.
-    value: [n, 3] logits of W D L, or [n, 1] in -1..1. moves_left: [n] plies, or None. policy_embedding:
-    [n, 64, E], value_hidden: [n, hidden], for further heads. float32."""
+    """Results, float32. policy: [n, 4288] logits of from-to pairs and promotions, see `policy_source`.
+    value: [n, 3] logits of WDL, or [n, 1] in -1..1. moves_left: [n] plies, or None.
+    policy_embedding: [n, 64, E], value_hidden: [n, hidden], for auxiliary heads."""
 
     policy: Tensor
     value: Tensor
@@ -51,7 +51,7 @@ class Outputs(NamedTuple):
 
 
 def policy_source() -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """int32 [1858]: where `Outputs.policy` has each policy entry."""
+    """Return the index in `Outputs.policy` of each policy entry, int32 [1858]."""
     return source_of_policy(attention_map())
 
 
@@ -64,7 +64,7 @@ class PolicyPairs(nn.Module):
         self.promotion = parameter(promotion)
 
     def forward(self, y: Tensor) -> Tensor:
-        """[n, 64, E] -> [n, 4288]."""
+        """Map [n, 64, E] to logits [n, 4288]."""
         q, k = self.q(y), self.k(y)
         moves = q @ k.transpose(1, 2) * q.shape[2] ** -0.5
         offsets = k[:, 56:] @ self.promotion.t()  # [n, to-file, 4]
@@ -74,10 +74,10 @@ class PolicyPairs(nn.Module):
 
 
 class AttentionNetwork(nn.Module):
-    """The whole network. `spec` gives what was trained back."""
+    """The whole network. `spec` converts it to a NetworkSpec."""
 
     def __init__(self, network: NetworkSpec) -> None:
-        """Raises TrainingError for a network without an attention body."""
+        """Raise TrainingError for a network without an attention body."""
         super().__init__()
         body, policy = network.body, network.policy
         if not isinstance(body, AttentionBody) or body.tower is not None:
@@ -108,7 +108,7 @@ class AttentionNetwork(nn.Module):
         self.moves_left = None if network.moves_left is None else SquaresHead(network.moves_left)
 
     def forward(self, tokens: Tensor) -> Outputs:
-        """tokens: [n, 64, 112], planes last; what is not said otherwise is computed in their type."""
+        """tokens: [n, 64, 112], planes last. Their type is the type of computation, except where float32."""
         x = self.body(tokens)
         y = self.policy_embedding(x)
         for layer in self.policy_encoders:
@@ -121,7 +121,7 @@ class AttentionNetwork(nn.Module):
         return Outputs(self.policy(y), self.value.dense2(hidden), moves_left, y, hidden)
 
     def body(self, tokens: Tensor) -> Tensor:
-        """[n, 64, E]."""
+        """Return the body's output [n, 64, E]."""
         n = tokens.shape[0]
         x = tokens
         if self.position is InputEmbedding.PE_MAP:
@@ -142,8 +142,7 @@ class AttentionNetwork(nn.Module):
         return x
 
     def use_attention(self, method: str, device: torch.device, dtype: torch.dtype) -> None:
-        """Choose how attention is computed: explicit, kernel, or auto, which is the kernel where it can be
-        had."""
+        """Choose the attention: explicit, kernel, or auto, which uses the kernel if possible."""
         attentions = [layer.attention for layer in (*self.encoders, *self.policy_encoders)]
         fits = all(attention.depth in KERNEL_DEPTHS for attention in attentions)
         can = device.type == "cuda" and dtype.itemsize == 2 and fits and find_spec("triton") is not None
@@ -157,8 +156,7 @@ class AttentionNetwork(nn.Module):
                 attention.use_kernel()
 
     def quantise(self, on: bool = True) -> None:
-        """Compute what an int8 pass on the processor does in 8 bits as if in 8 bits, or exactly again: the
-        products of all encoders."""
+        """Simulate the encoders' products that a CPU's int8 pass computes in 8 bits, or stop doing so."""
         quantised: list[Any] = [] if self.tail_ffn is None else [self.tail_ffn.dense1, self.tail_ffn.dense2]
         for layer in (*self.encoders, *self.policy_encoders):
             attention = layer.attention
@@ -168,7 +166,7 @@ class AttentionNetwork(nn.Module):
             module.quantised = on
 
     def spec(self, *, policy_scale: float = 1.0) -> NetworkSpec:
-        """What the network is now. policy_scale: multiplies all policy logits."""
+        """Return the current network. policy_scale: factor of all policy logits."""
         template = self.template
         body, policy = template.body, template.policy
         assert isinstance(body, AttentionBody) and isinstance(policy, AttentionPolicyHead)

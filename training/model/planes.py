@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packed positions (`training.data.packed`) to input planes on the device, and the mirror of both sides of a
-sample. What comes out is what the core's encoder says, bit by bit."""
+"""Unpacks positions (`training.data.packed`) to input planes on the device, and mirrors samples.
+
+The planes equal those of the core's encoder bit by bit."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from training.data.packed import HISTORY
 
 
 def expand(boards: Tensor, masks: Tensor, repetitions: Tensor, rule50: Tensor, dtype: torch.dtype) -> Tensor:
-    """[n, 64, 112] tokens. boards: int64 [n, 8, 4], masks: int64 [n, 6], repetitions: uint8 [n],
-    rule50: float32 [n]."""
+    """Return tokens [n, 64, 112].
+    boards: int64 [n, 8, 4], masks: int64 [n, 6], repetitions: uint8 [n], rule50: float32 [n]."""
     n = len(boards)
     squares = torch.arange(64, device=boards.device)
     bits = (boards.unsqueeze(3) >> squares) & 1  # [n, 8, 4, 64]
@@ -32,7 +33,7 @@ def expand(boards: Tensor, masks: Tensor, repetitions: Tensor, rule50: Tensor, d
 
 
 def mirrored(tokens: Tensor, chosen: Tensor) -> Tensor:
-    """tokens [n, 64, 112] with the files reversed where chosen (bool [n])."""
+    """Return tokens [n, 64, 112] with files reversed where chosen (bool [n])."""
     n, _, planes = tokens.shape
     flipped = tokens.reshape(n, 8, 8, planes).flip(2).reshape(n, 64, planes)
     return torch.where(chosen[:, None, None], flipped, tokens)
@@ -40,17 +41,17 @@ def mirrored(tokens: Tensor, chosen: Tensor) -> Tensor:
 
 @cache
 def mirrored_policy() -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """int64 [1858]: the policy entry of each entry's move on the mirrored board."""
+    """Return the policy entry of each entry's move on the mirrored board, int64 [1858]."""
     names = policy_moves()
     index = {name: place for place, name in enumerate(names)}
     files = str.maketrans("abcdefgh", "hgfedcba")
-    # The fifth letter of a promotion is a piece; b for bishop is no file.
+    # The fifth letter of a promotion is a piece; b for bishop is not a file.
     return np.array([index[name[:4].translate(files) + name[4:]] for name in names], np.int64)
 
 
 def cut_history(boards: Tensor, repetitions: Tensor, plies: Tensor) -> tuple[Tensor, Tensor]:
-    """boards and repetitions with the position `plies` back (int64 [n], 0 to 7) in place of all earlier ones:
-    what a network sees of a game that began there from a FEN."""
+    """Return boards and repetitions with the position `plies` back (int64 [n], 0 to 7) as all earlier ones.
+    This is the network's input for a game that started there from a FEN."""
     steps = torch.arange(HISTORY, device=boards.device)
     source = torch.minimum(steps[None, :], plies[:, None])
     cut = boards.gather(1, source[:, :, None].expand(-1, -1, boards.shape[2]))

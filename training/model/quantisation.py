@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Products in 8 bits as the processor's int8 pass computes them, so that training sees their error.
+"""Simulates the 8-bit products of the CPU's int8 pass, so that training accounts for their error.
 
-The arithmetic is that of evaluator/backends/onnx/quantisation.py, with the ranges of the batch at hand in
-place of those of the sample. Gradients pass through as if nothing were rounded (Jacob et al. 2018,
-"Quantization and Training of Neural Networks"; straight-through: Bengio et al. 2013).
+The arithmetic is that of evaluator/backends/onnx/quantisation.py, with the ranges of the current batch
+instead of the sample's. Gradients ignore the rounding (Jacob et al. 2018, "Quantization and Training of
+Neural Networks"; straight-through: Bengio et al. 2013).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHARE = float(LEAST_SHARE)
 
 
 def quantised(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """x [..., in] and weights [out, in], both rounded as for their product."""
+    """Return x [..., in] and weights [out, in], both rounded as for their product."""
     values, matrix = x.detach().float(), weights.detach().float()
     flat = values.flatten(0, -2)
     least, largest = flat.amin(dim=0), flat.amax(dim=0)

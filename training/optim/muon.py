@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Muon (Jordan et al. 2024): momentum, made orthogonal by Newton-Schulz iterations, for matrices within
-layers.
+"""Muon (Jordan et al. 2024) for matrices within layers: momentum orthogonalised by Newton-Schulz iterations.
 
-Matrices of one shape are stacked and take one chain of products.
+Matrices of one shape are stacked and share one chain of products.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from torch import Tensor
 
 ITERATIONS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the quintic that drives singular values to about 1 in few steps."""
+"""Coefficients of the quintic that drives singular values to about 1 in few steps."""
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """[k, rows, columns] with all singular values near 1, in bf16 on a GPU and float32 elsewhere."""
+    """Return [k, rows, columns] with all singular values near 1; bf16 on a GPU, float32 elsewhere."""
     x = matrices.to(torch.bfloat16) if matrices.is_cuda else matrices
     tall = x.shape[1] > x.shape[2]
     if tall:
@@ -34,7 +33,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 
 class Muon:
-    """For parameters of two or more dimensions, of which the last two are the matrix.
+    """Muon for parameters whose last two dimensions are a matrix.
 
     rate: set before each `step`. A matrix's step is rate sqrt(max(1, rows / columns)).
     """
@@ -54,7 +53,7 @@ class Muon:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move the parameters by their gradients."""
+        """Update the parameters from their gradients."""
         for (shape, group), buffer in zip(self._groups, self._buffers, strict=True):
             gradients = torch.cat([_gradient(values).reshape(-1, *shape) for values in group])
             buffer.lerp_(gradients, 1 - self._momentum)
@@ -73,7 +72,7 @@ class Muon:
 
 
 def _count(values: Tensor) -> int:
-    """Matrices in a parameter."""
+    """Return the number of matrices in a parameter."""
     return values.numel() // (values.shape[-2] * values.shape[-1])
 
 

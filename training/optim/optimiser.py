@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All parameters of a run with what moves them: Muon, AdamW, clipping, and the mean of the weights."""
+"""The optimiser of a run: Muon, AdamW, clipping, and the mean of the weights."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MUON_PARTS = (
     "smolgen.dense1.weights",
     "smolgen.dense2.weights",
 )
-"""Ends of the names of the matrices within layers."""
+"""Name endings of the matrices within layers, which Muon updates."""
 
 DECAYING = ("weights", "promotion")
-"""Ends of the names of what decays: matrices, and not biases, norms and gates."""
+"""Name endings of parameters with weight decay: matrices, but not biases, norms and gates."""
 
 
 class Optimiser:
-    """Moves the weights of `heads` and keeps their mean. Weights of equal values on several processes move
-    equally, as long as their gradients are equal."""
+    """Updates the weights of `heads` and keeps their mean.
+    Equal weights and gradients on several processes stay equal."""
 
     def __init__(self, heads: TrainedHeads, settings: OptimiserSettings) -> None:
         self._settings = settings
@@ -61,8 +61,7 @@ class Optimiser:
         self.mean = [values.detach().clone() for values in self.parameters]
 
     def step(self, factor: float, steps_done: int) -> Tensor:
-        """Move the weights; gradients are used up. factor: of the learning rates. Returns the gradient's
-        norm."""
+        """Update the weights, clear gradients and return their norm. factor: of the learning rates."""
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self._settings.clip, foreach=True)
         self._muon.rate = self._settings.muon_rate * factor
         for group in self._adam.param_groups:
@@ -71,14 +70,14 @@ class Optimiser:
         self._adam.step()
         for values in self.parameters:
             values.grad = None
-        # A young mean forgets faster, or it would remember the first weights for long.
+        # The decay is smaller in early steps, to discard the first weights quickly.
         decay = min(self._settings.ema, (1 + steps_done) / (10 + steps_done))
         torch._foreach_lerp_(self.mean, [values.detach() for values in self.parameters], 1 - decay)
         return norm
 
     @torch.no_grad()
     def swap_mean(self) -> None:
-        """Exchange the weights and their mean. A second call undoes it."""
+        """Swap the weights and their mean; a second call reverts it."""
         for values, mean in zip(self.parameters, self.mean, strict=True):
             kept = values.detach().clone()
             values.copy_(mean)
@@ -86,7 +85,7 @@ class Optimiser:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Let the weights be their mean within the block."""
+        """Use the mean as weights within the block."""
         self.swap_mean()
         try:
             yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Figures of what networks say against deep labels."""
+"""Compares networks with deep labels: move choice, calibration and value error."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from numpy.typing import NDArray
 from training.report.positions import DeepPositions, expected
 
 TEMPERATURES = np.geomspace(0.4, 4.0, 47)
-"""At which the policy is tried; factors of 1.05."""
+"""Policy temperatures to evaluate, in factors of 1.05."""
 
 BINS = 10
-"""Of calibration, by predicted expected score."""
+"""Calibration bins, by predicted expected score."""
 
 PARTS = ("all", "games", "branches")
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of a network on some positions; *_error are standard errors of means.
+    """Figures of a network on some positions; *_error are standard errors of means.
 
-    top1: share of positions where the policy's first move is the label's. regret: expected score that it
-    loses. unlisted: share of positions where no label says what that move is worth; it then counts as the
-    worst listed one, so that the regret is a lower bound. log_loss: of the label's move at temperature 1;
-    log_loss_best: at best_temperature. value_rmse, value_bias: of the expected score.
+    top1: share of positions where the policy's first move is the label's. regret: its loss of expected score.
+    unlisted: share of positions without a label for that move. It then counts as the worst listed one, so the
+    regret is a lower bound. log_loss: of the label's move at temperature 1; log_loss_best: at
+    best_temperature.
+    value_rmse, value_bias: of the expected score.
     """
 
     positions: int
@@ -46,8 +47,8 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class NetworkReport:
-    """name: the network's. parts: by PARTS. temperatures, log_losses: the policy's calibration on all
-    positions. calibration: by part, [bins, 3]: mean predicted and mean labelled expected score, count."""
+    """Report of the network `name`. parts: by PARTS. temperatures, log_losses: calibration of the policy on
+    all positions. calibration: by part, [bins, 3]: mean predicted and mean labelled expected score, count."""
 
     name: str
     best_temperature: float
@@ -57,7 +58,7 @@ class NetworkReport:
     calibration: dict[str, NDArray[np.float64]]
 
     def data(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return the report as JSON data."""
         return {
             "network": self.name,
             "best_temperature": self.best_temperature,
@@ -74,8 +75,8 @@ class NetworkReport:
 
 
 Judge = Callable[[dict[int, int]], dict[int, float]]
-"""What moves are worth that the labels do not list: from number of the position -> place of the move to
-expected scores; those that it cannot judge are left out."""
+"""Evaluates moves without a label: position number -> index of the move, to expected scores by number.
+Moves that cannot be evaluated are omitted."""
 
 
 def network_report(
@@ -86,7 +87,8 @@ def network_report(
     start: NDArray[np.int64],
     judge: Judge | None = None,
 ) -> NetworkReport:
-    """logits: [m] of all legal moves, those of position i from start[i] on. wdl: [n, 3]."""
+    """Return a network's report.
+    logits: [m] of all legal moves, those of position i from start[i] on. wdl: [n, 3]."""
     counts = np.diff(start)
     best = start[:-1] + positions.best
     chosen = _first_moves(logits, start)
@@ -126,16 +128,16 @@ def network_report(
 
 
 def _first_moves(logits: NDArray[np.float32], start: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[n] the place of each position's largest logit."""
+    """Return the index of each position's largest logit, [n]."""
     return np.array([logits[a:b].argmax() for a, b in pairwise(start)], np.int64)
 
 
 def _regret(
     positions: DeepPositions, chosen: NDArray[np.int64], judge: Judge | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """[n] the expected score that each chosen move loses, and where it is a lower bound.
+    """Return the expected score [n] that each chosen move loses, and where it is a lower bound.
 
-    A move is compared with the best of its own search: lines with lines.
+    Moves are compared within their own search: lines with lines.
     """
     there = positions.places != 255
     scores = np.where(there, positions.scores, -np.inf)
@@ -155,7 +157,7 @@ def _regret(
 def _log_losses(
     logits: NDArray[np.float32], start: NDArray[np.int64], counts: NDArray[np.int64], best: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """[n] -log of the probability of each position's best move."""
+    """Return -log of the probability of each position's best move, [n]."""
     largest = np.maximum.reduceat(logits, start[:-1])
     shifted = logits.astype(np.float64) - np.repeat(largest, counts)
     total = np.add.reduceat(np.exp(shifted), start[:-1])
@@ -164,7 +166,7 @@ def _log_losses(
 
 
 def _calibration(predicted: NDArray[np.float32], labelled: NDArray[np.float32]) -> NDArray[np.float64]:
-    """[bins that hold anything, 3]."""
+    """Return one row for each non-empty bin, [bins, 3]."""
     numbers = np.minimum((predicted * BINS).astype(int), BINS - 1)
     points = []
     for number in range(BINS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A picture of reports: calibration of the value, calibration of the policy, regret."""
+"""Plot of reports: calibration of the value, calibration of the policy, regret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TICKS = (0.4, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0, 4.0)
 
 
 def plot_reports(reports: Sequence[NetworkReport], output: Path) -> None:
-    """Raises TrainingError."""
+    """Plot reports. Raises TrainingError."""
     figure = figure_of(15, 5)
     value, policy, regret = figure.subplots(1, 3)
     value.plot([0, 1], [0, 1], color="0.7", linewidth=1)

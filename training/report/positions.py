@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Deeply labelled positions as networks are held against them."""
+"""Deeply labelled positions for reports."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from training.evaluation import EncodedRows
 from training.targets import label_wdl
 
 LEAST_MOVES = 2
-"""Where there is one legal move, nothing can be found."""
+"""Positions with fewer legal moves are excluded."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeepPositions:
-    """n positions. rows: [n] numbers of their rows in all shards together. best: [n] place of the best move
-    among the legal ones. places: [n, L + 1] of the moves that the engine lists, and of the best; 255 for
-    none. scores: [n, L + 1] their expected scores. value: [n] expected score of the position. branch: [n].
-    ply: [n] of the position in its game."""
+    """n positions. rows: [n] row numbers in all shards together. best: [n] index of the best legal move.
+    places: [n, L + 1] indices of the engine's listed moves and of the best; 255 for none. scores: [n, L + 1]
+    their expected scores. value: [n] expected score of the position. branch: [n]. ply: [n] in the game."""
 
     shards: Sequence[Shard]
     rows: NDArray[np.int64]
@@ -45,7 +44,7 @@ class DeepPositions:
         return len(self.rows)
 
     def encoded(self, input_format: int) -> EncodedRows:
-        """The positions as a network of that input format reads them."""
+        """Return the positions encoded for a network of that input format."""
         index, first = [], 0
         for shard in self.shards:
             count = shard.positions + shard.branches
@@ -63,8 +62,7 @@ class DeepPositions:
         return EncodedRows.concatenate(parts)
 
     def games_after(self, moves: Mapping[int, int]) -> dict[int, Game]:
-        """The games of some of the n positions (by number) after one more move, the place of which among the
-        legal ones is given."""
+        """Return the games of positions (by number) after one more move, given as index of the legal move."""
         found: dict[int, Game] = {}
         first = 0
         for shard in self.shards:
@@ -77,7 +75,7 @@ class DeepPositions:
 
 
 def read_positions(paths: Sequence[Path], most: int, seed: int) -> DeepPositions:
-    """The positions of shards of labels with a choice of moves; at most so many, chosen at random.
+    """Return the positions with several legal moves in shards of labels. most: random sample size; 0: all.
 
     Raises TrainingError.
     """
@@ -111,7 +109,7 @@ def read_positions(paths: Sequence[Path], most: int, seed: int) -> DeepPositions
 
 
 def _positions(shard: Shard, first: int) -> tuple[NDArray[np.generic], ...]:
-    """The fields of DeepPositions after `shards`, of one."""
+    """Return the fields of DeepPositions after `shards`, for one shard."""
     settings = TargetSettings()
     columns, rows = played_through(shard, asked_moves(shard), 1)
     given = shard.columns
@@ -129,11 +127,11 @@ def _positions(shard: Shard, first: int) -> tuple[NDArray[np.generic], ...]:
 
 
 def expected(wdl: NDArray[np.float32]) -> NDArray[np.float32]:
-    """[n] expected scores, 0 to 1, of W D L."""
+    """Return the expected scores of WDL, [n], 0 to 1."""
     return (wdl[:, 0] + wdl[:, 1] / 2).astype(np.float32)
 
 
 def _widened(columns: NDArray[np.generic], width: int) -> NDArray[np.generic]:
-    """[n, k] with copies of the first column before the last one, until there are `width`."""
+    """Return [n, width]: columns [n, k] with the first one repeated in front."""
     missing = width - columns.shape[1]
     return np.concatenate([np.repeat(columns[:, :1], missing, axis=1), columns], axis=1)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A training run: its steps, checkpoints, measurements and processes."""
+"""A training run: steps, checkpoints, validation and processes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checkpoints: all that a run needs to go on, in one file that is written beside and renamed."""
+"""Checkpoints: the state for resuming a run, in one atomically written file."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether a run's folder has a checkpoint."""
+    """Return True if a run's folder has a checkpoint."""
     return (folder / NAME).exists()
 
 
 def load_checkpoint(folder: Path) -> dict[str, Any] | None:
-    """The checkpoint of a run's folder, on the CPU; None if there is none. Raises TrainingError."""
+    """Return the checkpoint of a run's folder, on the CPU; None if there is none. Raises TrainingError."""
     path = folder / NAME
     if not has_checkpoint(folder):
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load raises what its parts raise: pickle, zip and run-time errors
+    except Exception as error:  # torch.load passes on errors of pickle and zip, and run-time errors
         raise TrainingError(f"{path} is damaged ({error}): move it away to begin anew") from None
     if state.get("version") != VERSION:
         raise TrainingError(f"{path} is of another version: move it away to begin anew")
@@ -46,7 +46,7 @@ def load_checkpoint(folder: Path) -> dict[str, Any] | None:
 
 
 def differences(saved: dict[str, Any], now: dict[str, Any], prefix: str = "") -> list[str]:
-    """Settings that differ, as `table.key: before -> now`."""
+    """Return the settings that differ, as `table.key: before -> now`."""
     found: list[str] = []
     for key in sorted({*saved, *now}):
         before, after = saved.get(key), now.get(key)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of positions on the device: batches are gathered and expanded there, policy targets made
-there."""
+"""The table of positions on the device, where batches are gathered and unpacked, and policy targets made."""
 
 from __future__ import annotations
 
@@ -23,21 +22,20 @@ from training.model.network import AttentionNetwork, policy_source
 from training.model.planes import cut_history, expand, mirrored, mirrored_policy
 
 SYMMETRIC_FORMATS = (1, 2)
-"""Input formats in which a position without castling rights may be seen mirrored; the others choose a
-side."""
+"""Input formats in which a position without castling rights may be mirrored; the others fix a side."""
 
 PRIOR_BATCH = {"cuda": 8192, "cpu": 256}
-"""Positions that a prior evaluates at once."""
+"""Positions per evaluation of a prior."""
 
 
 MOST_MOVES = 224
-"""The 218 legal moves that a position can have, and a few: the width of batches where it must not change."""
+"""Width of batches if it must not change: the maximum of 218 legal moves, and a margin."""
 
 _VIEWS = {"boards": "<i8", "masks": "<i8", "moves": "<i2", "keys": "<i8"}
-"""Columns of unsigned numbers, as PyTorch has them."""
+"""Types of unsigned columns in PyTorch."""
 
 _BY_MOVE = ("moves", "policy", "shares", "prior")
-"""Columns with an entry for each legal move; the last two are there where they are needed."""
+"""Columns with an entry for each legal move; the last two exist only if needed."""
 
 _BY_POSITION = (
     *("boards", "masks", "repetitions", "rule50", "annotated", "listed", "listed_score", "searched", "best"),
@@ -46,7 +44,7 @@ _BY_POSITION = (
 
 
 class Gathered(NamedTuple):
-    """Columns of some rows, legal moves as [B, K]: of sizes that do not change with the table."""
+    """Columns of some rows, legal moves as [B, K]. Sizes do not depend on the table."""
 
     boards: Tensor
     masks: Tensor
@@ -62,11 +60,10 @@ class Gathered(NamedTuple):
 
 
 class DeviceTable:
-    """The columns of PositionTables on a device, which may join and leave.
+    """The columns of PositionTables on a device. Tables can be added and removed.
 
-    sizes: rows of each that is there, in their order. share: how often a position is taken in an epoch;
-    taken: the same, none where the position is there before. policy, float16 [m]: the target of every legal
-    move. surprise: NaN where it is unknown.
+    sizes: rows of each table, in order. share: mean uses of a position per epoch; taken: the same, but 0 for
+    repeated positions. policy, float16 [m]: target of every legal move. surprise: NaN if unknown.
     """
 
     boards: Tensor
@@ -117,7 +114,7 @@ class DeviceTable:
         return len(self.rule50)
 
     def join(self, tables: Sequence[PositionTable], leaving: Collection[int] = ()) -> None:
-        """Take tables in after those that are there. leaving: numbers of tables, from 0, that go."""
+        """Append tables, after removing those with the numbers `leaving` (from 0)."""
         if leaving:
             self._leave(leaving)
         if tables:
@@ -173,12 +170,12 @@ class DeviceTable:
         )
 
     def batch(self, rows: Tensor, chances: Tensor | None) -> Batch:
-        """The samples of rows, int64 [B]. chances: float32 [B, 3] from 0 to 1, which decide what is mirrored
-        and where history is cut; None takes the positions as they are."""
+        """Return the samples of rows, int64 [B]. chances: float32 [B, 3] from 0 to 1, which decide about
+        mirroring and shortened histories; None uses the positions unchanged."""
         return self.expanded(self.gathered(rows), chances)
 
     def gathered(self, rows: Tensor) -> Gathered:
-        """What the table has of rows, int64 [B]: the part of a batch in which the table's size counts."""
+        """Return the data of rows, int64 [B]. Only this part of a batch depends on the table's size."""
         flat, legal = self._moves_of(rows)
         return Gathered(
             self.boards[rows],
@@ -195,7 +192,7 @@ class DeviceTable:
         )
 
     def expanded(self, rows: Gathered, chances: Tensor | None) -> Batch:
-        """The samples of what was gathered; chances as of `batch`."""
+        """Return the samples of gathered data; chances as in `batch`."""
         boards, masks, repetitions = rows.boards, rows.masks, rows.repetitions
         flip = torch.zeros(len(boards), dtype=torch.bool, device=self.device)
         if chances is not None and self.symmetric:
@@ -220,28 +217,27 @@ class DeviceTable:
         )
 
     def sound(self, rows: Tensor) -> Tensor:
-        """Bool [B]: whether all targets of the rows are finite. `plies_left` may be NaN."""
+        """Return True for rows whose targets are all finite, bool [B]. `plies_left` may be NaN."""
         batch = self.batch(rows, None)
         parts = (batch.policy, batch.wdl, batch.next_wdl, batch.plies_left.nan_to_num()[:, None])
         return torch.stack([part.isfinite().all(1) for part in parts]).all(0)
 
     def _moves_of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, K] places of the rows' moves in `moves` and `policy`, and which of them there are."""
+        """Return the indices [B, K] of the rows' moves in `moves` and `policy`, and a mask of real moves."""
         start, stop = self.move_start[rows], self.move_start[rows + 1]
         flat = start[:, None] + torch.arange(self.most_moves, device=self.device)
         legal = flat < stop[:, None]
         return flat.clamp(max=len(self.moves) - 1), legal
 
     def times(self) -> Tensor:
-        """[n] how often each position is taken in an epoch, in the mean."""
+        """Return the mean uses of each position per epoch, [n]."""
         share = self._data.surprise
         if not share or self.surprise.isnan().all():
             return self.taken
         return self.taken * targets.surprise_weights(self.surprise, share)
 
     def unannotated(self, since: int = 0) -> bool:
-        """Whether a prior has to be evaluated for labelled positions. since: number of the first table that
-        is meant."""
+        """Return True if labelled positions need a prior's evaluation. since: number of the first table."""
         first = sum(self.sizes[:since])
         return bool((~self.annotated[first:] & ~self.searched[first:]).any())
 
@@ -255,12 +251,13 @@ class DeviceTable:
         annotations: bool = False,
         since: int = 0,
     ) -> None:
-        """Make the policy targets: of labelled positions, the prior's policy improved by the engine's scores;
-        of searched ones the shares of the visits. progress: called with the number of positions done.
+        """Compute the policy targets. For labelled positions: the prior's policy improved by the engine's
+        scores; for searched ones: shares of visits.
 
-        annotations: where the prior's policy came with the positions, it is taken from there. since: number
-        of the first table whose targets are made; each is evaluated by itself, so that its targets are the
-        same to the bit whatever it is evaluated with.
+        progress: called with the number of finished positions. annotations: use the prior's stored policy if
+        present.
+        since: number of the first table. Each table is evaluated separately, so that its targets are
+        bit-identical regardless of the others.
         """
         size = PRIOR_BATCH[self.device.type]
         stored = self.prior if annotations else None
@@ -285,16 +282,16 @@ class DeviceTable:
             progress(int(rows[-1]) + 1)
 
     def _pieces(self, size: int, since: int) -> Iterator[Tensor]:
-        """The rows of the tables from number `since` on, at most `size` of one table at a time."""
+        """Yield the rows of the tables from number `since` on, at most `size` rows of one table each."""
         ends = list(accumulate(self.sizes))
         for last, count in list(zip(ends, self.sizes, strict=True))[since:]:
             yield from torch.arange(last - count, last, device=self.device).split(size)
 
     def _scores(self, rows: Tensor, width: int) -> tuple[Tensor, Tensor]:
-        """[B, K] which legal moves are listed, and their scores."""
+        """Return which legal moves are listed, and their scores, both [B, K]."""
         places, scores = self.listed[rows].long(), self.listed_score[rows]
         there = places != NO_PLACE
-        places = places.where(there, width)  # a column beside the moves takes what is not there
+        places = places.where(there, width)  # an extra column receives the missing entries
         listed = torch.zeros(len(rows), width + 1, dtype=torch.bool, device=self.device)
         score = torch.zeros(len(rows), width + 1, device=self.device)
         listed.scatter_(1, places, there)
@@ -303,14 +300,14 @@ class DeviceTable:
 
 
 def _divergence(policy: Tensor, logarithms: Tensor) -> Tensor:
-    """[B] of policies [B, K] from those of which the logarithms are given."""
+    """Return the divergence [B] of policies [B, K] from those with the given logarithms."""
     known = logarithms.clamp(min=-20)
     return (policy * (policy.clamp(min=1e-12).log() - known)).sum(1)
 
 
 def first_of_each(keys: Tensor, held_out: Tensor) -> Tensor:
-    """Bool [n]: which positions are the first of their key, int64 [n]. Those held out count before all
-    others, so that nothing of them is trained on."""
+    """Return which positions are the first of their key (int64 [n]), bool [n].
+    Held-out ones come before all others, so that none of them is trained on."""
     order = torch.argsort((~held_out).to(torch.uint8), stable=True)
     order = order[torch.argsort(keys[order], stable=True)]
     ranked = keys[order]

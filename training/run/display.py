@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows a run: a table that is drawn anew in a terminal, lines in a log or a pipe."""
+"""Displays of a run: a live table in a terminal, lines in a log or a pipe."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rich.table import Table
 from engine.games.display import shows_tables
 
 WORTH_TELLING = 0.1
-"""Share of a layer's units that are dead."""
+"""Share of dead units from which a layer is reported."""
 
 ROWS = 20
-"""Latest figures in the live table."""
+"""Number of latest entries in the live table."""
 
 COLUMNS = ("steps", "progress", "loss", "policy_kl", "value", "best_move", "q_error", "positions_per_second")
 
 
 class RunView:
-    """A context manager; the terminal is its own until it is left. to_stderr: standard output is for JSON."""
+    """A context manager that occupies the terminal. to_stderr: standard output is reserved for JSON."""
 
     def __init__(self, *, to_stderr: bool = False) -> None:
         self._console = Console(stderr=to_stderr, markup=False, highlight=False)
@@ -45,14 +45,14 @@ class RunView:
             self._live.__exit__(kind, error, trace)
 
     def note(self, text: str) -> None:
-        """A line about the run."""
+        """Print a message."""
         if self._live is not None:
             self._live.console.print(text, soft_wrap=True)
         else:
             print(text, file=self._stream, flush=True)
 
     def figures(self, entry: dict[str, Any]) -> None:
-        """What has been written to the metrics."""
+        """Show an entry of the metrics."""
         if self._live is None:
             print(figures_line(entry), file=self._stream, flush=True)
             return
@@ -64,13 +64,13 @@ class RunView:
 
 
 def figures_line(entry: dict[str, Any]) -> str:
-    """An entry of the metrics in a line."""
+    """Return an entry of the metrics as a line."""
     told = [f"{name} {_cell(name, entry[name])}" for name in COLUMNS[2:] if name in entry]
     return f"{entry['kind']} {entry['steps']:,} ({entry['progress']:.1%}): {', '.join(told)}"
 
 
 def dead_told(shares: Mapping[str, float]) -> str:
-    """The layers that have lost a tenth of their units or more, in words; empty if there are none."""
+    """Return the layers with a tenth or more dead units, in words; empty if there are none."""
     told = [f"{share:.0%} of {name}" for name, share in shares.items() if share >= WORTH_TELLING]
     return f"dead units of feed-forward layers: {', '.join(told)}" if told else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The processes of a run: one for each GPU, each with all data and its share of every batch."""
+"""The processes of a run: one per GPU, each with all data and its share of every batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from training.errors import TrainingError
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """This process among those of a run. rank 0 writes files and decides when to stop."""
+    """This process in the group of a run. Rank 0 writes files and decides when to stop."""
 
     rank: int
     size: int
@@ -38,7 +38,7 @@ class Group:
         torch._foreach_copy_(gradients, [p.reshape(g.shape) for p, g in zip(pieces, gradients, strict=True)])
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean over the processes."""
+        """Return the mean over the processes."""
         if self.size > 1:
             values = values.clone()
             dist.all_reduce(values)
@@ -46,7 +46,7 @@ class Group:
         return values
 
     def shared(self, value: Any) -> Any:
-        """What rank 0 has, on every rank: by pickle."""
+        """Return rank 0's value on every rank, sent by pickle."""
         if self.size == 1:
             return value
         said = [value]
@@ -54,7 +54,7 @@ class Group:
         return said[0]
 
     def agreed(self, values: list[float]) -> list[float]:
-        """What rank 0 says, on every rank."""
+        """Return rank 0's values on every rank."""
         if self.size == 1:
             return values
         said = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -63,7 +63,7 @@ class Group:
 
 
 def device_of(settings: RunSettings) -> str:
-    """cpu or cuda. Raises TrainingError where the settings name a GPU that is not there."""
+    """Return cpu or cuda. Raises TrainingError if the settings name a missing GPU."""
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise TrainingError(
             "PyTorch sees no GPU here: install the build for yours (CUDA or ROCm), or set [run] device = cpu"
@@ -74,7 +74,7 @@ def device_of(settings: RunSettings) -> str:
 
 
 def run_group(settings: RunSettings, work: Callable[[Group, Any], None], argument: Any) -> None:
-    """Call work(group, argument) in every process of the run, in this one if it is the only one.
+    """Call work(group, argument) in every process of the run, or in this one if it is the only one.
 
     work and argument are sent to the others by pickle. Raises TrainingError if one of several fails.
     """

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run from its settings to its network: goes on from a checkpoint, stops in order, and writes what
-happens."""
+"""A run from its settings to its network: resuming, stopping, checkpoints and metrics."""
 
 from __future__ import annotations
 
@@ -31,14 +30,14 @@ from training.run.trainer import Trainer
 NETWORK = "network.pb.gz"
 PICTURE = "losses.png"
 AGREE_EVERY = 10
-"""Steps between two looks at the clock and at signals, at which several processes agree."""
+"""Steps between checks of clock and signals, at which several processes synchronise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """Settings of a process of a run. stop_after_s: seconds from `started` (of `monotonic`) after which the
-    run is left, to be resumed; 0 is none. as_json: standard output is for something else. plot: draw the
-    losses with every checkpoint."""
+    run stops, to be resumed; 0: never. as_json: standard output is reserved. plot: draw the losses with every
+    checkpoint."""
 
     config: TrainConfig
     started: float
@@ -48,8 +47,8 @@ class Job:
 
 
 def train(group: Group, job: Job) -> None:
-    """Train, in one of the processes of a run. Raises TrainingError; KeyboardInterrupt if a signal ended it,
-    after the checkpoint is written."""
+    """Train in one of the processes of a run. Raises TrainingError, and KeyboardInterrupt after a signal,
+    once the checkpoint is written."""
     if group.rank:
         _Run(group, job, None).loop()
         return
@@ -66,7 +65,7 @@ class _Run:
         if view is not None:
             _make_folder(self.folder)
             self._lock = self._locked()
-        group.agreed([0.0])  # the others wait for what rank 0 has waited for
+        group.agreed([0.0])  # the other ranks wait for rank 0's lock
         saved = load_checkpoint(self.folder)
         identity = self.config.identity()
         if saved is not None and (changes := differences(with_defaults(saved["settings"]), identity)):
@@ -90,7 +89,7 @@ class _Run:
         self.note(f"targets made; {monotonic() - job.started:.0f} s since the start")
 
     def _locked(self) -> TextIO:
-        """A file that says that the run is this process's own. Waits for another one's end."""
+        """Lock the run for this process; wait until another process has ended."""
         file = (self.folder / "lock").open("w", encoding="utf-8")
         if sys.platform != "win32":
             import fcntl
@@ -114,8 +113,7 @@ class _Run:
         )
 
     def _shards(self, saved: dict[str, Any] | None) -> list[ShardFile]:
-        """The shards to begin with, the same on every rank: those of a checkpoint, if shards may have joined
-        the run."""
+        """Return the initial shards, the same on every rank: a checkpoint's, if shards are followed."""
         if self.config.data.follow_s and saved is not None and "shards" in saved:
             files = [ShardFile(str(path), bool(early)) for path, early in saved["shards"]]
             for file in files:
@@ -129,7 +127,7 @@ class _Run:
         return found
 
     def _trainer(self) -> Trainer:
-        """Also leaves of the shards those that could be read."""
+        """Create the trainer, and keep only the readable shards."""
         config = self.config
         threads = config.run.threads or os.cpu_count() or 1
         read = self.reader.read_all(self.shards, threads, self.note)
@@ -156,14 +154,14 @@ class _Run:
 
     @property
     def progress(self) -> float:
-        """The share of the run that is over."""
+        """Finished share of the run."""
         schedule = self.config.schedule
         if schedule.minutes:
             return min(1.0, self.seconds / (60 * schedule.minutes))
         return min(1.0, self.trainer.positions / schedule.positions)
 
     def loop(self) -> None:
-        """Steps until the run is over, or a signal or the clock ends it."""
+        """Train until the run is over, or a signal or the time limit stops it."""
         handlers = self._catch_signals()
         clocks = _Clocks(self.config.run, self.trainer.positions)
         leave = False
@@ -191,7 +189,7 @@ class _Run:
             self._finish()
 
     def _tick(self, clocks: _Clocks) -> bool:
-        """Count the time and do what is due, as rank 0 says. Returns whether to leave."""
+        """Update the run's time and do what rank 0 finds due. Return True to stop."""
         self._check()
         now = monotonic()
         limit = self.job.stop_after_s
@@ -199,7 +197,7 @@ class _Run:
         due = [clock.due(now) for clock in (clocks.report, clocks.validate, clocks.checkpoint)]
         due.append(self.follower is not None and self.follower.ready())
         passed, *said = self.group.agreed([now - clocks.last, float(leaves), *map(float, due)])
-        # The first steps compile, and those after a change of the step; that is no training.
+        # The first steps, and those after a change of the step, compile. That is not training time.
         self.seconds += 0.0 if clocks.compiling or self.trainer.compiles_anew else passed
         clocks.compiling = self.trainer.compiles_anew = False
         if said[1]:
@@ -216,7 +214,7 @@ class _Run:
         return bool(said[0])
 
     def _check(self) -> None:
-        """Raise TrainingError if a loss or gradient was not finite. The checkpoint is from before it."""
+        """Raise TrainingError after a loss or gradient that is not finite. The checkpoint is older."""
         broken = self.trainer.broken_tables()
         if broken is None:
             return
@@ -231,7 +229,7 @@ class _Run:
         )
 
     def _join(self) -> None:
-        """Let the shards in that rank 0 has found and read, on every rank at the same step."""
+        """Add the shards that rank 0 has read, on every rank at the same step."""
         began = monotonic()
         found: Found = self.group.shared(None if self.follower is None else self.follower.take())
         for note in found.notes:
@@ -312,7 +310,7 @@ class _Run:
 
 
 class _Clock:
-    """Tells when something is due again."""
+    """A periodic timer."""
 
     def __init__(self, period_s: float) -> None:
         self.period_s = period_s
@@ -329,7 +327,7 @@ class _Clock:
 
 
 class _Clocks:
-    """Of a loop. last: when time was last counted."""
+    """Clocks of a loop. last: when the run's time was last updated."""
 
     def __init__(self, settings: RunSettings, positions: int) -> None:
         self.report = _Clock(settings.report_s)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The order in which positions are taken."""
+"""The order of training positions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from training.run.device_table import DeviceTable
 
 
 class Sampler:
-    """The order in which positions are taken: each epoch a permutation of its own, of the seed and its number
-    alone, of those that their share lets in."""
+    """Draws batches of rows. Each epoch is a permutation of the positions that their share admits.
+    It depends only on the seed and the epoch's number."""
 
     def __init__(self, table: DeviceTable, batch: int, seed: int) -> None:
         self._table = table
@@ -23,7 +23,7 @@ class Sampler:
         self._order: Tensor | None = None
 
     def next(self) -> tuple[Tensor, Tensor]:
-        """The rows of the next batch, int64 [B], and chances for `DeviceTable.batch`."""
+        """Return the rows of the next batch, int64 [B], and chances for `DeviceTable.batch`."""
         if self._order is None:
             self._order = self._permutation()
         if self.taken + self._batch > len(self._order):
@@ -35,13 +35,13 @@ class Sampler:
         return rows, torch.rand(self._batch, 3, generator=generator, device=self._table.device)
 
     def leave_early_out(self) -> None:
-        """From the next batch on only positions that are not early."""
+        """Exclude early positions from the next batch on."""
         if not self.without_early and bool(self._table.early.any()):
             self.begin_epoch()
         self.without_early = True
 
     def begin_epoch(self) -> None:
-        """Take the next batch from a new epoch."""
+        """Start a new epoch with the next batch."""
         self.epoch, self.taken, self._order = self.epoch + 1, 0, None
 
     def _permutation(self) -> Tensor:

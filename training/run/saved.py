@@ -17,7 +17,7 @@ from training.run.checkpoint import load_checkpoint
 
 
 def network_of_run(folder: Path, *, last: bool = False) -> AttentionNetwork:
-    """The mean of the weights of a run, or its last weights. Raises TrainingError."""
+    """Return the network with the mean of a run's weights, or the last weights. Raises TrainingError."""
     saved = load_checkpoint(folder)
     if saved is None:
         raise TrainingError(f"{folder}: no checkpoint there")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One process's training: the network, what moves it, the table, and a step."""
+"""Training in one process: network, optimiser, table, and the training step."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from training.run.sampling import Sampler
 
 VALIDATION_BATCH = 2048
 WATCHED = 8192
-"""Positions that show which units are dead."""
+"""Positions for detecting dead units."""
 
 
 class Trainer:
-    """Takes steps. Equal settings and progress give equal weights, on one device bit by bit.
+    """Runs training steps. Equal settings and progress give bit-identical weights on one device.
 
-    compiles_anew: the step was compiled again since this was last made false. revived: units of the first
-    network that were restarted.
+    compiles_anew: True after the step must be recompiled; the caller resets it. revived: number of restarted
+    units of the initial network.
     """
 
     def __init__(self, config: TrainConfig, tables: Sequence[PositionTable], group: Group) -> None:
-        """tables: of the shards, at least one. Raises TrainingError."""
+        """tables: one per shard, at least one. Raises TrainingError."""
         if config.optimiser.batch % group.size:
             raise TrainingError(
                 f"[optimiser] batch {config.optimiser.batch} is no multiple of the {group.size} processes"
@@ -65,13 +65,13 @@ class Trainer:
         self.steps = self.refreshes = 0
         self.quantised = self.compiles_anew = False
         self.prior: dict[str, Tensor] | None = None
-        self._prior_network: AttentionNetwork | None = None  # made of the above, or of the file
+        self._prior_network: AttentionNetwork | None = None  # from `prior`, or from the file
         self._figures = torch.zeros(len(NAMES) + 1, device=group.device)
         self._sound = torch.ones((), dtype=torch.bool, device=group.device)
-        self._unchecked: list[Tensor] = []  # rows of the steps since `broken_tables` was last called
+        self._unchecked: list[Tensor] = []  # rows of the steps since the last `broken_tables`
         self._counted = 0
         compiled = on_gpu and config.run.compile
-        # PyTorch tells with it which way it computes a softmax; nobody has to do anything about it.
+        # PyTorch reports its choice of softmax with it; users need not act on it.
         warnings.filterwarnings("ignore", message=r"\s*Online softmax is disabled")
         self._compiled = torch.compile(self._loss, dynamic=False, fullgraph=True) if compiled else None
 
@@ -81,11 +81,11 @@ class Trainer:
 
     @property
     def positions(self) -> int:
-        """Taken in all steps so far, over all processes."""
+        """Number of positions used so far, over all processes."""
         return self.steps * self.config.optimiser.batch
 
     def _revive(self, generator: torch.Generator) -> int:
-        """Begin the network's dead units anew, equally in all processes. Returns their number."""
+        """Restart the network's dead units, equally in all processes, and return their number."""
         rows = torch.randperm(len(self.table), generator=torch.Generator().manual_seed(self.config.run.seed))
         seen = watched(self.network, self._tokens(rows[:WATCHED].to(self.group.device)))
         return revive(self.network, self.group.shared(seen), generator)
@@ -95,17 +95,16 @@ class Trainer:
             yield self.table.batch(piece, None).tokens
 
     def join(self, tables: Sequence[PositionTable], leaving: Collection[int] = ()) -> None:
-        """Take the positions of further shards in, and begin an epoch over all that there are then. leaving:
-        numbers of shards that go."""
+        """Add shards and start an epoch over all positions. leaving: numbers of shards to remove."""
         self.table.join(tables, leaving)
         self.set_targets(len(self.table.sizes) - len(tables))
         self.sampler.begin_epoch()
 
     def set_targets(self, since: int = 0) -> None:
-        """Make the policy targets, by the prior that the settings name or by the one of the last refresh.
-        since: number of the first shard whose targets are made."""
+        """Compute the policy targets with the prior of the settings or of the last refresh.
+        since: number of the first shard."""
         self._make_policy(since)
-        if self.config.data.surprise:  # bit by bit the same in all processes: they draw positions by it
+        if self.config.data.surprise:  # bit-identical in all processes, which sample positions by it
             first = sum(self.table.sizes[:since])
             self.table.surprise[first:] = self.group.mean(self.table.surprise[first:])
 
@@ -118,7 +117,7 @@ class Trainer:
         self.table.set_policy(prior, settings, annotations=annotations, since=since)
 
     def _made_prior(self) -> AttentionNetwork:
-        """The prior that is in force, on the device. Raises TrainingError."""
+        """Return the current prior, on the device. Raises TrainingError."""
         settings = self.config.targets
         if self.prior is None:
             prior = AttentionNetwork(network_of(settings.prior))
@@ -135,7 +134,7 @@ class Trainer:
         return prior.to(self.group.device).eval()
 
     def step(self, progress: float) -> None:
-        """One step. progress: the share of the run that is over."""
+        """Run one training step. progress: finished share of the run."""
         schedule = self.config.schedule
         if falling(schedule, progress) < 1:
             self.sampler.leave_early_out()
@@ -147,7 +146,7 @@ class Trainer:
         rows, chances = self.sampler.next()
         share = len(rows) // self.group.size
         mine = slice(self.group.rank * share, (self.group.rank + 1) * share)
-        # The table grows; what is compiled sees rows of it, whose sizes stay.
+        # The table grows, but the compiled function gets gathered rows of constant size.
         loss, figures = (self._compiled or self._loss)(self.table.gathered(rows[mine]), chances[mine])
         loss.backward()
         self.group.mean_gradients(self.optimiser.parameters)
@@ -165,7 +164,7 @@ class Trainer:
         return result
 
     def _refresh(self) -> None:
-        """Let the mean of the weights be the prior from now on."""
+        """Make the mean of the weights the prior."""
         self.refreshes += 1
         if not self.config.targets.prior:
             return
@@ -176,13 +175,13 @@ class Trainer:
         self._prior_network = None
         self.set_targets()
         if self.config.data.surprise:
-            self.sampler.begin_epoch()  # of the new weights; a run that goes on finds no others
+            self.sampler.begin_epoch()  # with the new sampling weights, as a resumed run would
 
     def broken_tables(self) -> list[int] | None:
-        """Check the steps since the last call: None if every loss, gradient and weight was finite.
+        """Check the steps since the last call; None if every loss, gradient and weight was finite.
 
-        Otherwise the weights are lost. Returns the numbers of the tables with targets that are not finite, of
-        the positions in those steps; empty if all targets are. Waits for the device.
+        Otherwise the weights are lost. Return the numbers of the tables whose targets in those steps are not
+        finite; empty if all are finite. Waits for the device.
         """
         rows, self._unchecked = self._unchecked, []
         if bool(self.group.mean((self._sound & self._finite()).float()) == 1):
@@ -192,14 +191,14 @@ class Trainer:
         return torch.bucketize(torch.cat(found), ends, right=True).unique().tolist()
 
     def finite(self) -> bool:
-        """Whether all weights are finite. Waits for the device."""
+        """Return True if all weights are finite. Waits for the device."""
         return bool(self._finite())
 
     def _finite(self) -> Tensor:
         return torch.stack([values.detach().isfinite().all() for values in self.optimiser.parameters]).all()
 
     def figures(self) -> dict[str, float]:
-        """Means since the last call, of NAMES and of the gradient's norm. Waits for the device."""
+        """Return means of NAMES and of the gradient's norm since the last call. Waits for the device."""
         means = self.group.mean(self._figures / max(1, self._counted)).tolist()
         self._figures.zero_()
         self._counted = 0
@@ -207,7 +206,7 @@ class Trainer:
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Means of NAMES over the games held out, of the mean of the weights; empty if none are."""
+        """Return means of NAMES over held-out games, with the mean of the weights; empty without games."""
         rows = self._held_out()
         if not len(rows):
             return {}
@@ -218,14 +217,13 @@ class Trainer:
         return dict(zip(NAMES, (total / len(rows)).tolist(), strict=True))
 
     def _held_out(self) -> Tensor:
-        """Rows held out. None of lesser labels: when these leave the run, what is measured would get worse
-        though the network gets better."""
+        """Return held-out rows, except early ones, which leave the run: validation would then seem worse."""
         return (self.table.held_out & ~self.table.early).nonzero().squeeze(1)
 
     @torch.no_grad()
     def dead_shares(self) -> dict[str, float]:
-        """The share of the units of each feed-forward layer that are 0 for every position held out, of the
-        mean of the weights; empty if none are held out."""
+        """Return each feed-forward layer's share of units that are 0 for every held-out position.
+        Uses the mean of the weights; empty without held-out positions."""
         rows = self._held_out()[:WATCHED]
         if not len(rows):
             return {}

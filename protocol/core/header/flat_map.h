@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Reads msgpack maps of text to plain values, as the headers of evaluations and of their results are.
+// Reads flat msgpack maps with text keys, such as the headers of evaluations and results.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +10,27 @@
 
 namespace wavefront::wire {
 
-// A number, text or nil. Booleans are none of them.
+// A number, text or nil. Booleans are kOther.
 struct Value {
   enum class Kind : std::uint8_t { kNil, kInteger, kFloat, kText, kOther };
 
   Kind kind = Kind::kNil;
   std::int64_t integer = 0;
-  double number = 0;  // of an integer, too
+  double number = 0;  // also set for an integer
   std::string_view text;
 };
 
-// Gives up on whatever is rare: more than fifteen entries, keys that are no text, values that have entries of
-// their own, texts of more than 255 bytes or beyond ASCII, integers beyond 2^63 - 1. Somebody else then has
-// to look at it.
+// Supports only what is common. It rejects more than fifteen entries, keys that are not text, nested values,
+// texts of more than 255 bytes or beyond ASCII, and integers above 2^63 - 1. The caller then needs another
+// decoder.
 class FlatMap {
  public:
   explicit FlatMap(std::span<const unsigned char> data);
 
-  // The next entry; false when there is none, or it cannot be read.
+  // Reads the next entry; returns false at the end or for an unsupported entry.
   bool next(std::string_view& key, Value& value);
 
-  // Whether all entries have been read, and nothing follows them.
+  // True if all entries have been read and nothing follows them.
   bool is_whole() const { return !gave_up_ && entries_ == 0 && at_ == data_.size(); }
 
  private:
@@ -41,7 +41,7 @@ class FlatMap {
 
   std::span<const unsigned char> data_;
   std::size_t at_ = 0;
-  std::size_t entries_ = 0;  // left
+  std::size_t entries_ = 0;  // still to read
   bool gave_up_ = false;
 };
 

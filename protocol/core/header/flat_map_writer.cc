@@ -49,7 +49,7 @@ void FlatMapWriter::add(std::string_view key, double number) {
   put(kFloat64, std::bit_cast<std::uint64_t>(number), 8);
 }
 
-// A tag, and the lowest bytes of a number behind it, highest first.
+// Appends a tag and the lowest `bytes` bytes of a number, big-endian.
 void FlatMapWriter::put(unsigned char tag, std::uint64_t number, std::size_t bytes) {
   data_.push_back(tag);
   for (std::size_t i = bytes; i-- > 0;) data_.push_back(static_cast<unsigned char>(number >> (8 * i)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Writes msgpack maps of text to plain values, as protocol/codec.py does.
+// Writes flat msgpack maps with text keys, with the same bytes as protocol/codec.py.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace wavefront::wire {
 
 class FlatMapWriter {
  public:
-  // entries: how many will be added; at most 15.
+  // entries: number of entries to be added, at most 15.
   explicit FlatMapWriter(unsigned entries);
 
   // text: UTF-8 of less than 64 KiB. number: not negative.
@@ -20,7 +20,7 @@ class FlatMapWriter {
   void add(std::string_view key, std::uint64_t number);
   void add(std::string_view key, double number);
 
-  // The whole map, once all entries are there.
+  // Returns the whole map, after all entries were added.
   std::vector<unsigned char> take() { return std::move(data_); }
 
  private:

@@ -19,7 +19,7 @@ class Field {
  public:
   explicit Field(std::string_view name) : name_(name) {}
 
-  // Takes the value if it is this field's; false if there was one already.
+  // Stores the value if it is this field's; returns false for a duplicate.
   bool offer(std::string_view name, const Value& value) {
     if (name != name_) return true;
     const bool first = !seen_;
@@ -45,7 +45,7 @@ class Field {
   bool seen_ = false;
 };
 
-// Whether the map could be read and has no field twice; fields that are none of these may be there.
+// Returns true if the map is valid and has no duplicate field. Unknown fields are allowed.
 template <typename... Fields>
 bool fill(std::span<const unsigned char> data, Fields&... fields) {
   FlatMap map(data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The headers of an evaluate and of its result, if nothing is unusual about them.
+// The common headers of an evaluate and of its result.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,12 @@ struct ResultHeader {
   std::string_view network;   // content hash, at most 255 bytes; empty unless negotiated
 };
 
-// Nothing for what is another message, not valid, or rare: protocol/codec.py says which.
+// Return nullopt for other messages and for invalid or unusual headers; protocol/codec.py distinguishes them.
 std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> data);
 std::optional<ResultHeader> result_header(std::span<const unsigned char> data);
 
-// A header's bytes, the same that protocol/codec.py makes of it. A result has no field for an
-// instance or a network that is empty.
+// Returns a header's bytes, the same as those of protocol/codec.py. A result omits an empty instance or
+// network.
 std::vector<unsigned char> written(const EvaluateHeader& header);
 std::vector<unsigned char> written(const ResultHeader& header);
 

@@ -9,10 +9,10 @@ namespace {
 
 constexpr std::size_t kOffsetBytes = 4, kMoveBytes = 2, kFloatBytes = 4, kMostMoves = 256;
 
-// So many positions no message has.
+// Limit of the protocol (WIRE_MAX_POSITIONS).
 constexpr std::size_t kMostPositions = 65536;
 
-// Bytes of a header that is read here.
+// Longer headers are left to protocol/codec.py.
 constexpr std::size_t kMostOfHeader = 4096;
 
 bool has_plain_shape(Frames frames) {

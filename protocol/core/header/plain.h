@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Messages with nothing unusual about them: four frames, a header, and arrays of the sizes that it says. They
-// are what the cores handle by themselves; all else, and every error, is left to protocol/codec.py.
+// Plain messages: four frames, a common header, and arrays of the sizes that it declares. The cores handle
+// only
+// these; protocol/codec.py handles all others and every error.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +20,11 @@ inline constexpr std::size_t kPositionBytes = 904;
 
 using Frames = std::span<const Bytes>;
 
-// The header of an evaluate with its positions, move offsets and policy indices. Nothing is stated of what
-// these are, nor how they are aligned.
+// Returns the header of an evaluate with positions, move offsets and policy indices. Content and alignment of
+// the arrays are not checked.
 std::optional<EvaluateHeader> plain_evaluate(Frames frames);
 
-// The header of a result with its logits, W D L and moves left: whole floats, of one number of positions.
+// Returns the header of a result with logits, W D L and moves left: complete floats, consistent in size.
 std::optional<ResultHeader> plain_result(Frames frames);
 
 }  // namespace wavefront::wire

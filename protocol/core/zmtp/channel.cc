@@ -22,12 +22,12 @@ namespace {
 
 constexpr unsigned char kMore = 1, kLong = 2, kCommand = 4;
 
-// What the system is asked to take at once; it may allow less.
+// Requested send buffer in bytes; the system may allow less.
 constexpr int kRoom = 4 * 1024 * 1024;
 
 constexpr std::size_t kMostOfHeader = 9, kMostOfShort = 255;
 
-// ZMTP 3.1, and the command READY of a socket of that type.
+// Returns the greeting of ZMTP 3.1 and the command READY for a socket type.
 std::string greeting(std::string_view type) {
   std::string text(kGreetingBytes, '\0');
   text[0] = '\xFF';
@@ -60,7 +60,7 @@ iovec part(const void* data, std::size_t size) {
   return {const_cast<void*>(data), size};
 }
 
-// Bytes written, or -1 with errno.
+// Returns the bytes written, or -1 with errno.
 ssize_t write_parts(int socket, std::span<iovec> parts) {
   msghdr message{};
   message.msg_iov = parts.data();
@@ -80,7 +80,7 @@ Channel::Channel(Descriptor socket, std::string_view type, const MessageLimits& 
   setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &kRoom, sizeof kRoom);
   const std::string text = greeting(type);
   std::array parts{part(text.data(), text.size())};
-  // The first bytes of a connection: there is room for them.
+  // These are the first bytes of a connection, so the buffer has room for them.
   if (write_parts(socket_.get(), parts) != static_cast<ssize_t>(text.size())) fail(Ending::kPeer);
   last_sent_ = std::chrono::steady_clock::now();
 }
@@ -146,7 +146,7 @@ std::optional<Ending> Channel::cut() const {
   return cut_;
 }
 
-// With the lock.
+// Requires the lock.
 Sent Channel::send_parts(std::span<iovec> parts, bool at_once) {
   if (cut_) return Sent::kGone;
   std::size_t written = 0;
@@ -159,13 +159,13 @@ Sent Channel::send_parts(std::span<iovec> parts, bool at_once) {
   try {
     keep(parts, written);
   } catch (const std::bad_alloc&) {
-    return fail(Ending::kMemory);  // Half of a message may be on its way.
+    return fail(Ending::kMemory);  // Part of the message may have been sent.
   }
   if (waiting_bytes_ > kept_) return fail(Ending::kUnread);
   return waiting_.empty() ? Sent::kWhole : Sent::kWaiting;
 }
 
-// With the lock.
+// Requires the lock.
 Sent Channel::write_waiting() {
   if (cut_) return Sent::kGone;
   while (open_ && !waiting_.empty()) {
@@ -185,7 +185,7 @@ Sent Channel::write_waiting() {
   return waiting_.empty() ? Sent::kWhole : Sent::kWaiting;
 }
 
-// Copies what has not been written. With the lock.
+// Copies the unwritten bytes. Requires the lock.
 void Channel::keep(std::span<const iovec> parts, std::size_t written) {
   std::size_t size = 0;
   for (const iovec& each : parts) size += each.iov_len;
@@ -203,12 +203,12 @@ void Channel::keep(std::span<const iovec> parts, std::size_t written) {
   waiting_.push_back(std::move(rest));
 }
 
-// With the lock, but for the constructor.
+// Requires the lock, except in the constructor.
 Sent Channel::fail(Ending reason) {
   cut_ = reason;
   waiting_.clear();
   waiting_bytes_ = written_ = 0;
-  // So that the one that waits for the socket hears of it; what has come can still be read, and then its end.
+  // Wakes the thread that waits for the socket. Received data can still be read, and then the end.
   shutdown(socket_.get(), reason == Ending::kPeer ? SHUT_WR : SHUT_RDWR);
   return Sent::kGone;
 }
@@ -220,7 +220,7 @@ void Channel::send_pong(std::string_view context) {
   std::array parts{part(header.data(), size), part(kPong.data(), kPong.size()),
                    part(context.data(), context.size())};
   const std::lock_guard lock(mutex_);
-  // Who does not read needs no more of them.
+  // A peer that does not read needs no more PONGs.
   if (waiting_.empty()) send_parts(parts, true);
 }
 

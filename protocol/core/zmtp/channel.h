@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// One end of a connection: a socket, what has come by it, and what waits to be written to it.
+// One end of a connection: a socket, its received messages, and the bytes to be written.
 #pragma once
 
 #ifdef __linux__
@@ -22,15 +22,16 @@
 namespace wavefront::wire {
 
 enum class Sent : std::uint8_t {
-  kWhole,    // the system has it
-  kWaiting,  // part of it waits here for `flush`
-  kGone,     // there is nobody to send it to
+  kWhole,    // the kernel has all bytes
+  kWaiting,  // some bytes wait here for `flush`
+  kGone,     // the connection has ended
 };
 
 class Channel {
  public:
-  // socket: connected; is made not to block. type: DEALER or ROUTER. kept: bytes that may wait to be written.
-  // The greeting goes out at once. Throws std::system_error.
+  // socket: connected; becomes non-blocking. type: DEALER or ROUTER. kept: maximum bytes that wait to be
+  // written.
+  // Sends the greeting at once. Throws std::system_error.
   Channel(Descriptor socket, std::string_view type, const MessageLimits& limits, std::size_t kept);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -39,8 +40,9 @@ class Channel {
 
   // -- one thread at a time
 
-  // Takes in what is there, by one call of the system; the reason why the connection has ended, if it has.
-  // What came before can still be taken.
+  // Reads available bytes with one system call; returns the reason if the connection has ended. Earlier
+  // messages
+  // can still be taken.
   std::optional<Ending> receive(std::span<unsigned char> scratch);
 
   std::optional<Message> take() { return reader_.take(); }
@@ -51,25 +53,25 @@ class Channel {
 
   // -- any thread
 
-  // Sends a message of at least one frame, without waiting; before the peer is ready it waits here.
+  // Sends a message of at least one frame without waiting; until the peer is ready, the channel keeps it.
   Sent send(std::span<const Bytes> frames);
 
-  // Says that we are there.
+  // Sends a heartbeat.
   void beat();
 
-  // Writes what waits, without waiting itself; kWaiting if something is left.
+  // Writes waiting bytes without blocking; kWaiting if some are left.
   Sent flush();
 
-  // Whether there is something that `flush` could write.
+  // True if `flush` has something to write.
   bool is_waiting() const;
 
-  // When the last bytes were sent.
+  // Time of the last send.
   std::chrono::steady_clock::time_point last_sent() const { return last_sent_; }
 
-  // Ends the connection, for both sides; the descriptor lives on.
+  // Ends the connection for both sides; the descriptor stays open.
   void hang_up();
 
-  // Why it has ended from here.
+  // Reason why this side has ended the connection.
   std::optional<Ending> cut() const;
 
  private:
@@ -83,11 +85,11 @@ class Channel {
   MessageReader reader_;
   const std::size_t kept_;
 
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // for the members below
   bool open_ = false;         // the peer is ready for messages
   std::optional<Ending> cut_;
   std::deque<Frame> waiting_;
-  std::size_t written_ = 0;  // of the first of them
+  std::size_t written_ = 0;  // bytes of the first waiting frame
   std::size_t waiting_bytes_ = 0;
   std::atomic<std::chrono::steady_clock::time_point> last_sent_{};
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What every reader of a ZMTP 3 stream needs: the greeting of 64 bytes, and the heads of frames. A head is a
-// byte of flags and the frame's length, in one byte or eight.
+// Parsers for ZMTP 3 streams: the 64-byte greeting, and the heads of frames. A head is a byte of flags and
+// the
+// frame's length in one byte or eight.
 #pragma once
 
 #include <array>
@@ -14,22 +15,22 @@ namespace wavefront::wire {
 
 inline constexpr std::size_t kGreetingBytes = 64;
 
-// READY, and CURVE's HELLO and INITIATE: keys, names of sockets and the like.
+// Maximum bytes of READY, and of CURVE's HELLO and INITIATE: keys, socket names and the like.
 inline constexpr std::uint64_t kMostOfHandshake = 8192;
 
-// PING, PONG and ERROR.
+// Maximum bytes of PING, PONG and ERROR.
 inline constexpr std::uint64_t kMostOfCommand = 1024;
 
 enum class Mechanism : std::uint8_t { kUnknown, kNull, kCurve };
 
 class Greeting {
  public:
-  // Reads the next byte; the reason why the connection has to end, if there is one.
+  // Reads the next byte; returns a reason if the connection must end.
   std::optional<Ending> read(unsigned char byte);
 
   bool is_complete() const { return size_ == kGreetingBytes; }
 
-  // Whether the signature has come, by which one knows ZeroMQ's protocol.
+  // True once ZeroMQ's signature has been read.
   bool has_signature() const { return size_ > kSignatureEnd; }
 
   // Of ZMTP 3.
@@ -49,17 +50,17 @@ class Greeting {
 
 class FrameHead {
  public:
-  // Reads the next byte of a head, the first one if the last head was complete; whether it is complete now.
+  // Reads the next byte of a head, or the first of a new one; returns true if the head is complete.
   bool read(unsigned char byte);
 
-  // Whether some bytes of a head have come, and not all of them.
+  // True if a head is partly read.
   bool is_begun() const { return begun_; }
 
   std::uint64_t size() const { return size_; }
   bool is_command() const { return (flags_ & kCommand) != 0; }
   bool has_more() const { return (flags_ & kMore) != 0; }
 
-  // Whether ZMTP has these flags.
+  // True if ZMTP defines all its flags.
   bool has_known_flags() const { return (flags_ & ~(kMore | kLong | kCommand)) == 0; }
 
  private:
@@ -67,7 +68,7 @@ class FrameHead {
 
   unsigned char flags_ = 0;
   bool begun_ = false;
-  int left_ = 0;  // bytes of the length
+  int left_ = 0;  // remaining bytes of the length
   std::uint64_t size_ = 0;
 };
 

@@ -27,11 +27,10 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kScratch = 256 * 1024;
 
-// Connections taken in before others are served.
+// Maximum connections accepted before others are served.
 constexpr int kMostAccepted = 32;
 
-// When the process has no descriptors left, no connection is taken for so long: it would be tried at once
-// again.
+// Without free descriptors, pause accepting: the listener stays readable and would be retried at once.
 constexpr milliseconds kPause{100};
 
 constexpr std::size_t kMostNews = 16;
@@ -48,7 +47,7 @@ std::string address_of_peer(int socket) {
          std::to_string(peer.pid);
 }
 
-// Tells a client that there are too many connections. greeted: bytes of our greeting that it has had.
+// Sends the error "too many connections". greeted: bytes of our greeting already sent.
 void send_refusal(int client, std::size_t greeted) {
   const std::string text = refusal("NULL", greeted);
   send(client, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -74,7 +73,7 @@ void Hub::listen(Descriptor listener) {
 }
 
 void Hub::stop_listening() {
-  listeners_.clear();  // Which takes them out of the epoll, too.
+  listeners_.clear();  // Closing them also removes them from the epoll set.
 }
 
 void Hub::watch(int descriptor) {
@@ -88,7 +87,7 @@ bool Hub::wait(int timeout_ms) {
   const int room = static_cast<int>(events.size());
   int count = 0;
   if (timeout_ms != 0 && may_spin()) {
-    // Only while one is busy: who has just been answered may come again.
+    // Busy-wait only under load: a client that was just answered may send again.
     const auto spun = last_message_ + 2 * kSpin;
     while (count == 0 && Clock::now() < spun) count = epoll_wait(epoll_.get(), events.data(), room, 0);
   }
@@ -117,7 +116,7 @@ std::optional<Arrived> Hub::take() {
       ended_.push_back(arrived.number);
       continue;
     }
-    // Thousands of messages of closed clients may be left.
+    // Disconnected clients may leave thousands of messages.
     if (!is_cut_off(arrived.number)) return arrived;
   }
   return std::nullopt;
@@ -200,7 +199,7 @@ void Hub::accept_all() {
   }
 }
 
-// Ends the connection that has been silent for longest; false if all have sent a message.
+// Ends the oldest connection without a message; returns false if all have sent one.
 bool Hub::make_room() {
   std::shared_ptr<Client> oldest;
   for (auto& each : everybody())
@@ -213,7 +212,7 @@ bool Hub::make_room() {
 
 void Hub::admit(Descriptor socket) {
   const int descriptor = socket.get();
-  const int at_once = 1;  // On an ipc socket this fails, and is not needed.
+  const int at_once = 1;  // Fails on an ipc socket, which does not need it.
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   const std::uint64_t number = next_number_++;
   auto made = std::shared_ptr<Client>(
@@ -226,7 +225,7 @@ void Hub::admit(Descriptor socket) {
 
 void Hub::serve(std::uint64_t number, std::uint32_t events) {
   const auto found = client(number);
-  if (!found) return;  // It has ended in this round.
+  if (!found) return;  // It ended earlier in this round.
   if ((events & EPOLLOUT) != 0 && found->channel.flush() != Sent::kWaiting) watch_for_room(*found, false);
   if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return;
   const auto ending = found->channel.receive(scratch_);
@@ -249,7 +248,7 @@ void Hub::end(const std::shared_ptr<Client>& client, Ending reason) {
 
 void Hub::watch_for_room(Client& client, bool wanted) {
   const std::lock_guard lock(client.mutex);
-  // Another thread may have left something since, or have found room for it.
+  // Another thread may have queued or flushed bytes since.
   wanted = client.channel.is_waiting();
   if (wanted == client.is_watched) return;
   epoll_event event{.events = EPOLLIN, .data = {.u64 = client.number}};
@@ -265,7 +264,8 @@ void Hub::pause_listening() {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.get(), nullptr);
 }
 
-// How long to wait, if connections are to be taken again before that. They are as soon as it is time.
+// Returns the timeout, shortened to the end of a pause in accepting. Resumes accepting when the pause is
+// over.
 int Hub::timeout_until_listening(int timeout_ms) {
   if (listening_) return timeout_ms;
   const auto left = std::chrono::ceil<milliseconds>(listen_at_ - Clock::now()).count();

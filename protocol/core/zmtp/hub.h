@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// A service's end of an ipc address: all connections of its clients.
+// The service side of an ipc address: all client connections.
 #pragma once
 
 #ifdef __linux__
@@ -21,50 +21,50 @@
 
 namespace wavefront::wire {
 
-// A message, by the number of the connection that it came by. Numbers are not used again.
+// A message with the number of its connection. Numbers are never reused.
 struct Arrived {
   std::uint64_t number;
   Message message;
 };
 
-// Belongs to one thread, which sleeps in `wait` and takes messages; `send` and what counts are for any
-// thread. No thread of its own, and no heartbeats: nobody vanishes from a socket of this machine without its
-// end.
+// One thread waits and takes messages; any thread may call `send` and the counters. The hub has no thread and
+// sends no heartbeats, because a local peer cannot vanish without closing its socket.
 class Hub {
  public:
-  // kept: bytes of answers that one client may leave unread. Throws std::system_error.
+  // kept: maximum bytes of unread answers per client. Throws std::system_error.
   Hub(const MessageLimits& limits, std::size_t kept, std::size_t connections);
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
 
-  // Takes over a listening socket. Throws std::system_error.
+  // Takes ownership of a listening socket. Throws std::system_error.
   void listen(Descriptor listener);
 
-  // Takes no more connections.
+  // Accepts no more connections.
   void stop_listening();
 
-  // Has `wait` end when this descriptor is readable, too. Throws std::system_error.
+  // Makes `wait` return when this descriptor is readable, too. Throws std::system_error.
   void watch(int descriptor);
 
-  // Waits for a message or for what is watched, at most so many milliseconds (negative: for ever); true if
-  // the latter is readable. Takes in what there is, unless messages wait to be taken.
+  // Waits for a message or a watched descriptor, at most timeout_ms (negative: no limit); returns true if a
+  // watched one is readable. Reads from sockets unless messages wait to be taken.
   bool wait(int timeout_ms);
 
-  // The next message, if there is one. Those of clients closed for not reading are discarded.
+  // Returns the next message, if any. Messages from clients disconnected for not reading are discarded.
   std::optional<Arrived> take();
   bool has_message() const { return !arrived_.empty(); }
 
-  // The message that `take` returns next, left where it is; null if there is none, or if the end of a
+  // Returns the message that `take` would return without removing it; null if there is none, or if the end of
+  // a
   // connection comes first.
   const Arrived* next();
 
-  // The connections that have ended since the last call and whose messages have all been taken.
+  // Returns connections that ended since the last call and whose messages have all been taken.
   std::vector<std::uint64_t> ended();
 
-  // Who is at the other end, localhost:UID:GID:PID, empty if that is not known; nothing for who has gone.
+  // Returns the peer as localhost:UID:GID:PID, empty if unknown; nullopt after the connection's end.
   std::optional<std::string> address_of(std::uint64_t number) const;
 
-  // Sends a message without waiting; false if there is no such client any more.
+  // Sends a message without waiting; returns false if the client has gone.
   bool send(std::uint64_t number, std::span<const Bytes> frames);
 
   // Ends a connection.
@@ -72,10 +72,10 @@ class Hub {
 
   std::size_t size() const;
 
-  // Some of those that were closed since the last call, and how many were in all.
+  // Returns some of the connections that were closed since the last call.
   std::vector<Ended> news();
 
-  // Ends all connections, once what waits has been read or the time is over.
+  // Ends all connections after waiting bytes were sent or the time is over.
   void close(std::chrono::milliseconds linger);
 
  private:
@@ -85,9 +85,9 @@ class Hub {
     std::uint64_t number;
     std::string address;
     Channel channel;
-    bool has_spoken = false;  // a message has come; for the thread that waits
-    std::mutex mutex{};       // of the following
-    bool is_watched = false;  // for room to write
+    bool has_spoken = false;  // has sent a message; used by the waiting thread only
+    std::mutex mutex{};       // for the member below
+    bool is_watched = false;  // epoll reports room to write
   };
 
   bool is_cut_off(std::uint64_t number) const;
@@ -112,10 +112,10 @@ class Hub {
   Clock::time_point listen_at_;
   std::uint64_t next_number_ = kFirstNumber;
   Clock::time_point last_message_;
-  std::deque<Arrived> arrived_;  // with no frames: the connection has ended
+  std::deque<Arrived> arrived_;  // an entry without frames marks the end of its connection
   std::vector<std::uint64_t> ended_;
 
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // for the members below
   std::unordered_map<std::uint64_t, std::shared_ptr<Client>> clients_;
   std::deque<Ended> news_;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What travels: frames, and the limits of those that a peer may send.
+// Messages, their frames, and the limits for received ones.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct Frame {
 
 using Message = std::vector<Frame>;
 
-// Bytes that are someone else's.
+// Bytes owned by somebody else.
 using Bytes = std::span<const unsigned char>;
 
 inline Bytes bytes_of(const Frame& frame) {

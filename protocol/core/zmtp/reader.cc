@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::string_view kReady("\5READY"), kPing("\4PING");
 
-// The time to live, in front of a PING's context.
+// Bytes of the time to live before a PING's context.
 constexpr std::size_t kTimeToLive = 2;
 
-// Of a context; a longer one breaks the protocol.
+// Maximum bytes of a context in ZMTP.
 constexpr std::size_t kMostOfContext = 16;
 
 }  // namespace
@@ -46,7 +46,7 @@ std::optional<Ending> MessageReader::read(std::span<const unsigned char> data) {
 }
 
 std::span<unsigned char> MessageReader::rest() {
-  // The last byte is left to `read`, which has to see the frame's end.
+  // Excludes the last byte: `read` must see the frame's end.
   if (!in_frame_ || frame_.size - filled_ <= 1) return {};
   return {frame_.bytes.get() + filled_, frame_.size - filled_ - 1};
 }
@@ -108,7 +108,7 @@ std::optional<Ending> MessageReader::obey(const Frame& command) {
     if (context.size() > kMostOfContext) return Ending::kMalformed;
     ping_ = context;
   }
-  return std::nullopt;  // What else there is, is not for us.
+  return std::nullopt;  // Other commands are ignored.
 }
 
 }  // namespace wavefront::wire

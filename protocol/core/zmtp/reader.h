@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// From the bytes of a ZMTP 3 stream to messages.
+// Parses a ZMTP 3 stream into messages.
 #pragma once
 
 #include <cstddef>
@@ -15,36 +15,35 @@
 
 namespace wavefront::wire {
 
-// Reads what a peer sends with the mechanism NULL: the greeting, the command READY, then messages, and
-// commands between them.
+// Reads a peer's stream with the mechanism NULL: greeting, command READY, then messages and commands.
 class MessageReader {
  public:
   explicit MessageReader(const MessageLimits& limits) : limits_(limits) {}
 
-  // Reads on; the reason why the connection has to end, if there is one. Nothing may be read after that.
+  // Parses more bytes; returns a reason if the connection must end. No more may be parsed then.
   // Throws std::bad_alloc.
   std::optional<Ending> read(std::span<const unsigned char> data);
 
-  // Where the next bytes of the stream may be put without being read: the rest of a frame, or nothing.
+  // Returns where the next bytes may be stored without parsing: the rest of a frame, or nothing.
   std::span<unsigned char> rest();
 
-  // Tells that so many bytes were put there.
+  // Reports that `size` bytes were stored there.
   void fill(std::size_t size);
 
-  // The next whole message; nothing if there is none.
+  // Returns the next complete message, if any.
   std::optional<Message> take();
   bool has_message() const { return !messages_.empty(); }
 
-  // The message that `take` would return, which stays; there has to be one.
+  // Returns the message that `take` would return without removing it. Requires `has_message`.
   const Message& next() const { return messages_.front(); }
 
-  // Whether the command READY has come: messages may be sent from then on.
+  // True once READY was received; messages may be sent from then on.
   bool is_ready() const { return ready_; }
 
-  // Whether the peer knows heartbeats, which came with ZMTP 3.1.
+  // True if the peer supports heartbeats (ZMTP 3.1).
   bool has_heartbeats() const { return greeting_.minor_version() >= 1; }
 
-  // The context of the newest PING since the last call.
+  // Returns the context of the newest PING since the last call.
   std::optional<std::string> take_ping();
 
  private:
@@ -58,8 +57,8 @@ class MessageReader {
   FrameHead head_;
   bool in_frame_ = false;
   Frame frame_;
-  std::size_t filled_ = 0;         // of the frame's bytes
-  std::size_t message_bytes_ = 0;  // of the message that has not ended
+  std::size_t filled_ = 0;         // bytes of the current frame
+  std::size_t message_bytes_ = 0;  // bytes of the current message
   Message message_;
   std::deque<Message> messages_;
   std::optional<std::string> ping_;

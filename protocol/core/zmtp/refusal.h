@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What a service sends to a client that it has no room for.
+// The answer to a client when a service has too many connections.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,16 @@
 
 namespace wavefront::wire {
 
-// The command ERROR begins so; the length of the reason and the reason follow.
+// Start of the command ERROR; the reason's length and the reason follow.
 inline constexpr std::string_view kErrorCommand("\5ERROR");
 
-// "Temporary error" of ZAP (RFC 27). libzmq reports a reason of this form to a client's monitor, as the value
-// of HANDSHAKE_FAILED_AUTH; other reasons it drops.
+// "Temporary error" of ZAP (RFC 27). libzmq reports a reason of this form to a client's monitor as the value
+// of
+// HANDSHAKE_FAILED_AUTH, and discards other reasons.
 inline constexpr std::string_view kTooManyConnections("300");
 
-// A greeting of ZMTP 3.1 without its first bytes, which the client has already, and the command ERROR.
-// mechanism: NULL or CURVE. greeted: bytes of the greeting that were sent before, at most 64.
+// Returns the rest of a ZMTP 3.1 greeting and the command ERROR.
+// mechanism: NULL or CURVE. greeted: bytes of the greeting sent before, at most 64.
 inline std::string refusal(std::string_view mechanism, std::size_t greeted) {
   constexpr std::size_t kGreeting = 64, kMechanism = 12, kAsServer = 32;
   std::string text(kGreeting, '\0');

@@ -18,10 +18,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kEnough = 8;
-constexpr double kIdle = 4;  // Two spin, and each wakes another.
+constexpr double kIdle = 4;  // Two threads spin, and each wakes another.
 constexpr std::chrono::seconds kLookAgain{1};
 
-// Of the container's processor time, in processors; without a limit infinite.
+// Returns the container's CPU quota in CPUs; infinite without a limit.
 double granted() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");  // "QUOTA PERIOD", or "max PERIOD"
   double quota = 0;
@@ -30,7 +30,7 @@ double granted() {
   return std::numeric_limits<double>::infinity();
 }
 
-// Processors that this process may use.
+// Returns the number of CPUs that this process may use.
 double usable() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -38,7 +38,7 @@ double usable() {
   return std::min<double>(count, granted());
 }
 
-// The load is that of the whole machine.
+// Uses the load of the whole machine.
 bool are_idle() {
   static const bool enough = usable() >= kEnough;
   double load = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Looking again and again before a thread sleeps, where processors are idle: to be woken takes 50 us and
-// more, above all in a virtual machine, whose idle processors have left it.
+// Busy-waiting before blocking, when CPUs are idle. Waking a blocked thread takes 50 us or more, especially
+// in a
+// virtual machine whose idle CPUs were descheduled.
 #pragma once
 
 #ifdef __linux__
@@ -9,12 +10,12 @@
 
 namespace wavefront::wire {
 
-// For so long it is worth it: a GPU answers small batches within it.
+// Time to busy-wait: a GPU answers small batches within it.
 inline constexpr std::chrono::microseconds kSpin{300};
 
-// Whether threads may spin: this process may use eight processors or more, and more than four of the
-// machine's were idle in the last minute. So programs that compete for processors soon stop spinning. Any
-// thread.
+// Returns true if threads may busy-wait: this process may use at least eight CPUs, and more than four of the
+// machine's CPUs were idle in the last minute. Programs that compete for CPUs thus soon stop spinning. Any
+// thread may call it.
 bool may_spin();
 
 }  // namespace wavefront::wire

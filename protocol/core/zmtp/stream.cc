@@ -28,10 +28,10 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kScratch = 128 * 1024;
 
-// A second is how often the evaluator sends heartbeats.
+// The evaluator sends heartbeats at this interval, too.
 constexpr milliseconds kBeat{1000};
 
-// So long at most the helper waits for room in the socket before it looks whether it is to end.
+// Maximum wait of the helper thread for room in the socket before it checks whether to end.
 constexpr int kRoomMs = 100;
 
 Descriptor connected(const std::string& path) {
@@ -40,10 +40,9 @@ Descriptor connected(const std::string& path) {
   if (path.empty() || path.size() >= sizeof address.sun_path)
     throw std::system_error(ENAMETOOLONG, std::generic_category());
   path.copy(address.sun_path, path.size());
-  // An abstract name ends with its length, a path with a zero.
+  // The length delimits an abstract name, a zero byte delimits a path.
   const std::size_t size = offsetof(sockaddr_un, sun_path) + path.size() + (path[0] != '\0');
-  // Where too many wait to be taken, a socket that blocks would wait with them, for ever if nobody takes
-  // them.
+  // Non-blocking: with a full backlog, connect() would block, indefinitely if nobody accepts.
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket ||
       connect(socket.get(), reinterpret_cast<sockaddr*>(&address), static_cast<socklen_t>(size)) != 0)
@@ -51,7 +50,7 @@ Descriptor connected(const std::string& path) {
   return socket;
 }
 
-// As poll, whose milliseconds are coarse beside the time of a call.
+// Like poll, whose milliseconds are coarse compared to the time of a call.
 int poll_until(pollfd* waited, nfds_t count, Stream::Time until) {
   using std::chrono::nanoseconds;
   const auto left = std::max(nanoseconds(until - std::chrono::steady_clock::now()), nanoseconds(0)).count();
@@ -101,7 +100,7 @@ Stream::Found Stream::wait(std::optional<Time> until, int interrupt) {
         news_.notify_one();
       }
     } else {
-      return Found::kNothing;  // Also where the poll has failed: there is no memory, and no time to lose.
+      return Found::kNothing;  // Also if poll failed for lack of memory.
     }
   }
 }

@@ -18,13 +18,15 @@
 
 namespace wavefront::wire {
 
-// Belongs to one thread, which sends and receives itself: no other one is woken for a message. A thread of
-// the stream's own only writes what the system had no room for, and says once a second that the client is
-// there, since a service may give up who does not answer its heartbeats; those are read with the next answer.
+// Used by one thread, which sends and receives itself, so no other thread is woken for a message. The
+// stream's
+// helper thread only writes bytes that the kernel did not accept, and sends a heartbeat each second: a
+// service
+// may disconnect a client that does not answer its heartbeats, and those are read with the next answer.
 class Stream {
  public:
-  // Connects without waiting. path: of the socket, or its abstract name after a zero byte. Throws
-  // std::system_error, EAGAIN if too many wait to be taken there.
+  // Connects without waiting. path: of the socket, or an abstract name after a zero byte. Throws
+  // std::system_error, EAGAIN if the listener's backlog is full.
   Stream(const std::string& path, const MessageLimits& limits);
   ~Stream() { close(); }
   Stream(const Stream&) = delete;
@@ -32,26 +34,27 @@ class Stream {
 
   int descriptor() const { return channel_.descriptor(); }
 
-  // Sends a message without waiting; false if the connection has ended.
+  // Sends a message without waiting; returns false if the connection has ended.
   bool send(std::span<const Bytes> frames);
 
   enum class Found { kMessage, kNothing, kEnd, kSignal };
 
   using Time = std::chrono::steady_clock::time_point;
 
-  // Waits for a message, at most until then (nothing: for ever) or until a descriptor (if it is not negative)
-  // is readable. kSignal: a signal came, which somebody may have to look at. Of a connection that has ended,
-  // what came before is found first.
+  // Waits for a message until a time (nullopt: no limit) or until a descriptor (if not negative) is readable.
+  // kSignal: the caller may have to handle a signal. Messages received before the connection's end are
+  // returned
+  // first.
   Found wait(std::optional<Time> until, int interrupt);
 
-  // Whether a message is there that came together with another one.
+  // True if another message was received together with the previous one.
   bool has_message() const { return channel_.has_message(); }
 
-  // The message that `wait` has found: a look at it, and the message itself.
+  // The message that `wait` has found: without removing it, and removed.
   const Message& next() const { return channel_.next(); }
   Message take() { return *channel_.take(); }
 
-  // Why it has ended, and whether that was before the handshake was over.
+  // Reason of the connection's end, and whether the handshake had completed.
   Ending ending() const { return *ended_; }
   bool was_ready() const { return channel_.is_ready(); }
 
@@ -68,7 +71,7 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable news_;
   bool closing_ = false;
-  bool heartbeats_ = false;  // the handshake is over, and the peer knows them
+  bool heartbeats_ = false;  // the handshake has completed and the peer supports them
   std::thread helper_;
 };
 
