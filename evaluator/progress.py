@@ -31,20 +31,20 @@ class Listener(logging.Handler):
     """Passes announcements on, at most one in EVERY_S seconds; a shorter start announces nothing. Warnings
     are always passed on."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
-        self._tell = tell
+        self._report = report
         self._next = time.monotonic() + EVERY_S
 
     def emit(self, record: logging.LogRecord) -> None:
         now = time.monotonic()
         if record.levelno >= logging.WARNING or now >= self._next:
             self._next = now + EVERY_S
-            self._tell(record.getMessage())
+            self._report(record.getMessage())
 
 
-def listen(tell: Callable[[str], None]) -> None:
-    """Have `tell` called with the announcements, whatever the level of the log."""
+def listen(report: Callable[[str], None]) -> None:
+    """Have `report` called with the announcements, whatever the level of the log."""
     log.propagate = log.isEnabledFor(logging.INFO)  # else the log's own handlers would see them, too
     log.setLevel(logging.INFO)
-    log.addHandler(Listener(tell))
+    log.addHandler(Listener(report))

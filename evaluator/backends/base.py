@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Self
 
 from evaluator.backends.agreement import FP32, Tolerance
-from evaluator.backends.lending import Lent
+from evaluator.backends.buffer_lease import BufferLease
+from evaluator.device_lease import DeviceLease
 from evaluator.sensors import Sensors
-from evaluator.slices import Slice
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
@@ -76,7 +76,7 @@ class Backend(ABC):
         though most of them do so one after the other."""
         return False
 
-    def lend(self) -> Lent | None:
+    def lease_buffers(self) -> BufferLease | None:
         """All its batches in flight, for a loop without the interpreter. None if it has no such, or while one
         is in use."""
         return None
@@ -91,11 +91,11 @@ class Backend(ABC):
         Any thread, also once it is closed."""
         return None
 
-    def tuned(self, slices: Slice, progress: Callable[[str], None]) -> Backend | None:
+    def tuned(self, lease: DeviceLease, progress: Callable[[str], None]) -> Backend | None:
         """The same network on the same device by what is now measured to be fastest, beside this one, which
         others may be using meanwhile; None where nothing is to be gained. Blocks, for minutes.
 
-        slices: for all that takes the device. progress: told how far it is, in words. Raises BackendError
+        lease: for all that takes the device. progress: told how far it is, in words. Raises BackendError
         where it fails, and Stopped.
         """
         return None

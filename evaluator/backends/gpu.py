@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
+from evaluator.device_lease import DeviceLease
 from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput
 from evaluator.gpu.driver.discovery import fastest, found_devices, select, select_all
 from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.progress import warn
 from evaluator.sensors import Sensors
-from evaluator.slices import Slice
 from protocol.batch import EvaluationBatch, PositionBatch
 
 if TYPE_CHECKING:
+    from evaluator.backends.buffer_lease import BufferLease
     from evaluator.backends.gpu_opening import OpenNetwork
-    from evaluator.backends.lending import Lent
     from evaluator.network.spec import NetworkSpec
 
 log = logging.getLogger(__name__)
@@ -135,13 +135,13 @@ class GpuBackend(Backend):
     def computes_beside(self, positions: int) -> bool:
         return not self._closed and any(positions <= size for size in self.executor.beside)
 
-    def lend(self) -> Lent | None:
-        from evaluator.backends.gpu_lending import lend
+    def lease_buffers(self) -> BufferLease | None:
+        from evaluator.backends.gpu_buffer_lease import lease_buffers
 
-        return None if self._closed else lend(self.executor, self.device)
+        return None if self._closed else lease_buffers(self.executor, self.device)
 
-    def tuned(self, slices: Slice, progress: Callable[[str], None]) -> Backend | None:
-        found = self._opened.measured_anew(slices, progress)
+    def tuned(self, lease: DeviceLease, progress: Callable[[str], None]) -> Backend | None:
+        found = self._opened.measured_anew(lease, progress)
         return None if found is None else GpuBackend(found)
 
     def memory(self) -> tuple[int, int] | None:

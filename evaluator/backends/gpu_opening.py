@@ -12,6 +12,7 @@ from evaluator.backends.base import BackendError
 from evaluator.backends.gpu_options import Formats, fp8_network, rounded
 from evaluator.backends.probe import uneven_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.blas.product import Product
@@ -43,7 +44,6 @@ from evaluator.gpu.tuning.tune import NotMeasured, Tuner
 from evaluator.gpu.tuning.when import Tuning
 from evaluator.network.spec import NetworkSpec
 from evaluator.progress import announce
-from evaluator.slices import Slice, unshared
 
 log = logging.getLogger(__name__)
 
@@ -72,10 +72,10 @@ def open_on(
     network: NetworkSpec,
     wanted: Wanted,
     *,
-    slices: Slice = unshared,
+    lease: DeviceLease = exclusive_lease,
     known: Mapping[Product, Sequence[Measured]] | None = None,
 ) -> OpenNetwork:
-    """Take a device and open the network on it. slices, known: as of OpenNetwork. Raises BackendError."""
+    """Take a device and open the network on it. lease, known: as of OpenNetwork. Raises BackendError."""
     attempt = Attempt(subject_of(info), Phase.OPENING)
     try:
         device = open_device(info)
@@ -89,7 +89,7 @@ def open_on(
             for name, why in problems.items():
                 log.info("%s: without %s: %s", info.name, name, why)
         opened = OpenNetwork(
-            network, device, wanted, libraries=libraries, slices=slices, known=known, attempt=attempt
+            network, device, wanted, libraries=libraries, lease=lease, known=known, attempt=attempt
         )
         attempt.enter(Phase.USING)
         return opened
@@ -118,18 +118,18 @@ class OpenNetwork:
         libraries: Sequence[Library] = (),
         compiler: Compiler | None = None,
         tuner: MeasuringChooser | None = None,
-        slices: Slice = unshared,
+        lease: DeviceLease = exclusive_lease,
         known: Mapping[Product, Sequence[Measured]] | None = None,
         attempt: Attempt | None = None,
     ) -> None:
-        """slices: of the device, for the self-check. known: measurements, besides those in the cache.
+        """lease: of the device, for the self-check. known: measurements, besides those in the cache.
         attempt: ends with `close`. Raises BackendError and DeviceError."""
         info, formats = device.info, wanted.formats
         if not info.target.known:
             log.warning("%s: target %s is %s", info.name, info.target.name, info.target.note)
         self.name = f"{info.name} ({info.target.name}, {formats}, {info.driver})"
         self.device, self.wanted, self.provisional = device, wanted, False
-        self._given, self._libraries, self._attempt, self._slices = network, libraries, attempt, slices
+        self._given, self._libraries, self._attempt, self._lease = network, libraries, attempt, lease
         self.network = rounded(network, formats.weights)
         in_fp8 = fp8_network(self.network, info.target) if formats.fp8 else None
         self._checks = self._make_checks(in_fp8)
@@ -202,7 +202,7 @@ class OpenNetwork:
             libraries=self._libraries,
             tuner=tuner,
             planned=self._start_checks if wanted.check else lambda: None,
-            slices=self._slices,
+            lease=self._lease,
         )
         self_check = SelfCheck(executor, self._checks, self.name)
         try:
@@ -250,7 +250,7 @@ class OpenNetwork:
             announce(f"measuring matrix products on {info.name}, {text} done")
 
         try:
-            tuner.known |= measure_in_child(self._job(self.wanted.buckets), unshared, progress)
+            tuner.known |= measure_in_child(self._job(self.wanted.buckets), exclusive_lease, progress)
         except DeviceError as error:
             raise OpeningError(f"{info.name}: {error}") from error
 
@@ -259,7 +259,7 @@ class OpenNetwork:
         needs = needs_of(self._plan, buckets, info.multiprocessors)
         return Job(info, self.wanted.formats.stored, needs, libraries=bool(self._libraries))
 
-    def measured_anew(self, slices: Slice, progress: Callable[[str], None]) -> OpenNetwork | None:
+    def measured_anew(self, lease: DeviceLease, progress: Callable[[str], None]) -> OpenNetwork | None:
         """Measure what is fastest and open the network by that, while this one stays open; None where it
         does not run by guesses, or was opened with another `tuning`. Raises BackendError."""
         info, buckets = self.device.info, self.executor.buckets
@@ -268,13 +268,13 @@ class OpenNetwork:
         try:
             job = self._job(buckets)
             self._plan.forget()
-            known = measure_in_child(job, slices, progress)
+            known = measure_in_child(job, lease, progress)
         except (DeviceError, PlanError) as error:
             raise BackendError(f"{info.name}: {error}") from error
         again = replace(
             self.wanted, buckets=buckets, tuning=Tuning.OFF, libraries=bool(self._libraries), check=True
         )
-        found = open_on(info, self._given, again, slices=slices, known=known)
+        found = open_on(info, self._given, again, lease=lease, known=known)
         if found.provisional or found.executor.buckets != buckets:
             found.close()
             why = "not all could be measured" if found.provisional else "there is no memory to open it twice"

@@ -106,7 +106,7 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
         return _fail(embedded, str(error), 2)
     _handle_signals(service, settings, again)  # before there is a folder that must be removed
     if embedded:
-        listen(lambda text: _tell({"event": "progress", "message": text}))
+        listen(lambda text: _report_event({"event": "progress", "message": text}))
     with _addresses(settings, embedded) as addresses, contextlib.ExitStack() as stack:
         try:
             bound = [service.bind(address) for address in addresses]
@@ -126,7 +126,7 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
             host = f"[{where[0]}]" if ":" in where[0] else where[0]
             log.info("the page that shows this service is at http://%s:%d/", host, where[1])
         if embedded:
-            _tell({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
+            _report_event({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
             threading.Thread(target=_watch_stdin, args=(service.stop,), daemon=True).start()
         else:
             for address in bound:
@@ -266,7 +266,7 @@ def _ready(networks: Sequence[NetworkInfo], embedded: bool, threads: int) -> Non
     gc.freeze()
     if embedded:
         names = [network.name for network in networks]
-        _tell({"event": "ready", "networks": names, "threads": threads or default_threads()})
+        _report_event({"event": "ready", "networks": names, "threads": threads or default_threads()})
         return
     for network in networks:
         log.info(
@@ -335,7 +335,7 @@ def _handle_signals(service: EvaluatorService, settings: Settings, again: Callab
         # What networks are wanted depends on backends and heads, which stay.
         service.reconfigure(before, changed, _networks(current[-1]))
 
-    def tell(number: int, frame: FrameType | None) -> None:
+    def log_state(number: int, frame: FrameType | None) -> None:
         service.log_state()
 
     for name, handler in (
@@ -343,7 +343,7 @@ def _handle_signals(service: EvaluatorService, settings: Settings, again: Callab
         ("SIGTERM", end),
         ("SIGBREAK", end),
         ("SIGHUP", end if sys.stderr is not None and sys.stderr.isatty() else reload),
-        ("SIGUSR1", tell),
+        ("SIGUSR1", log_state),
     ):
         number = getattr(signal, name, None)
         if number is not None:
@@ -358,7 +358,7 @@ def _watch_stdin(stop: Any) -> None:
     stop()
 
 
-def _tell(event: dict[str, Any]) -> None:
+def _report_event(event: dict[str, Any]) -> None:
     # The engine may be gone; the end of stdin says so in a moment.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.write(json.dumps(event) + "\n")
@@ -367,7 +367,7 @@ def _tell(event: dict[str, Any]) -> None:
 
 def _fail(embedded: bool, message: str, status: int) -> int:
     if embedded:
-        _tell({"event": "error", "message": message})  # the engine says it to the user
+        _report_event({"event": "error", "message": message})  # the engine says it to the user
     else:
         print(f"error: {message}", file=sys.stderr)
     return status

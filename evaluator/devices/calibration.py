@@ -22,10 +22,10 @@ from typing import Self
 from evaluator.backends.base import Backend
 from evaluator.backends.probe import probe_batch
 from evaluator.caching import cached_file, keep
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.devices.machine import MAX_OTHERS_SHARE, others_share, reading
 from evaluator.scheduling.growth import Growth, is_flat
 from evaluator.scheduling.latency import LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel, steps_to
-from evaluator.slices import Slice, unshared
 from protocol.batch import PositionBatch
 
 log = logging.getLogger("evaluator.calibration")
@@ -53,7 +53,7 @@ def time_batches(
     repeats: int = 3,
     stop_when_flat: bool = True,
     clock: Callable[[], float] = time.perf_counter,
-    slices: Slice = unshared,
+    lease: DeviceLease = exclusive_lease,
 ) -> dict[int, float]:
     """Milliseconds of one batch of each size, as far as the budget goes (the first size always).
 
@@ -61,7 +61,7 @@ def time_batches(
     share of the processor's time, which other programs do not lengthen. Each size is run once to warm up
     and then `repeats` times, fewer when the budget gets short, and the best run counts: whatever else the
     machine did can only have made it slower. With stop_when_flat, larger sizes are left out once the
-    throughput has stopped growing. clock: seconds. slices: of the device; a batch is run in each.
+    throughput has stopped growing. clock: seconds. lease: of the device; a batch is run in each.
     """
     side_by_side = backend.side_by_side
     at_once = backend.max_in_flight if side_by_side else 1
@@ -78,7 +78,7 @@ def time_batches(
             passed = max(own, passed / PATIENCE)
         return budget_s - passed
 
-    with BatchTimer(backend, clock, slices) as timer:
+    with BatchTimer(backend, clock, lease) as timer:
         for size in sizes:
             if size > backend.max_batch:
                 break
@@ -105,15 +105,18 @@ def time_batches(
 class BatchTimer:
     """Times single batches of a backend, for as long as the context lasts.
 
-    clock: seconds. slices: of the device; a batch is run in each.
+    clock: seconds. lease: of the device; a batch is run in each.
     """
 
     def __init__(
-        self, backend: Backend, clock: Callable[[], float] = time.perf_counter, slices: Slice = unshared
+        self,
+        backend: Backend,
+        clock: Callable[[], float] = time.perf_counter,
+        lease: DeviceLease = exclusive_lease,
     ) -> None:
         self._backend = backend
         self._clock = clock
-        self._slices = slices
+        self._lease = lease
         self._at_once = backend.max_in_flight if backend.side_by_side else 1
         self._threads = ThreadPoolExecutor(self._at_once)
 
@@ -125,7 +128,7 @@ class BatchTimer:
         """
         backend = self._backend
         if not backend.side_by_side:
-            with self._slices():
+            with self._lease():
                 begin = self._clock()
                 backend.evaluate(batch)
                 return (self._clock() - begin) * 1000
@@ -148,14 +151,14 @@ def latency_model(
     budget_s: float,
     use_cache: bool,
     clock: Callable[[], float] = time.perf_counter,
-    slices: Slice = unshared,
+    lease: DeviceLease = exclusive_lease,
 ) -> tuple[LatencyModel, Callable[[], None]]:
     """Return the latency model of an opened backend, and what to call at the end to cache what it has learnt.
 
     The curve comes from the cache, or is measured now. It grows while it is used (scheduling/growth.py); one
     that was measured on a busy machine is doubted, and cached only once it has been measured again. Of later
     times only shorter ones are cached: longer ones say more about what else ran.
-    clock: seconds, to measure by. slices: as of time_batches.
+    clock: seconds, to measure by. lease: as of time_batches.
     """
     path = _cache_path(backend, content_hash, threads) if use_cache else None
     points = _read(path) if path is not None else None
@@ -167,7 +170,7 @@ def latency_model(
     doubted = False
     if not points:
         before = reading()
-        points = time_batches(backend, steps, budget_s, clock=clock, slices=slices)
+        points = time_batches(backend, steps, budget_s, clock=clock, lease=lease)
         doubted = others_share(before, reading()) > MAX_OTHERS_SHARE
         if doubted:
             log.info("other programs keep the machine busy: the latency curve will be measured again")

@@ -72,7 +72,7 @@ def station(runner: Runner, now: float) -> Station:
     return Station(runner.model, now if idle_part else free_at_ms(min(ends), now))
 
 
-def to_tell(network: ServedNetwork, now: float) -> list[Runner]:
+def runners_to_notify(network: ServedNetwork, now: float) -> list[Runner]:
     """The runners for whose devices it is news that something is queued: each look at the queue takes the
     interpreter from the I/O thread."""
     queued = network.scheduler.positions

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from evaluator.backends.lending import Lent
-from evaluator.devices.choosing import expected_wait_ms, next_job, to_tell
+from evaluator.backends.buffer_lease import BufferLease
+from evaluator.devices.choosing import expected_wait_ms, next_job, runners_to_notify
 from evaluator.devices.failover import Post, Trouble
 from evaluator.devices.runners import Device, Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
@@ -65,7 +65,7 @@ class Dispatcher:
             on_hung,
             on_moved,
         )
-        self._tuning = BackgroundTuning(self._lock, self._networks, self._workers.idle, self._workers.tell)
+        self._tuning = BackgroundTuning(self._lock, self._networks, self._workers.idle, self._workers.notify)
         self._unannounced = False
 
     # -- networks --------------------------------------------------------------------------------------
@@ -160,12 +160,13 @@ class Dispatcher:
         with self._lock:
             self._unannounced = False
             now = now_ms()
-            for device in {runner.device for network in self._networks for runner in to_tell(network, now)}:
-                self._workers.tell(device)
+            runners = (each for network in self._networks for each in runners_to_notify(network, now))
+            for device in {runner.device for runner in runners}:
+                self._workers.notify(device)
 
     # -- a thread that runs batches by itself ------------------------------------------------------------
 
-    def begin_directly(self, network: ServedNetwork) -> tuple[Runner, Lent] | None:
+    def begin_directly(self, network: ServedNetwork) -> tuple[Runner, BufferLease] | None:
         """The only device of a network with its batches in flight, if nothing is queued for any network,
         nothing runs on the device and its backend lends them. Until `end_directly` the caller alone has
         them."""
@@ -178,12 +179,12 @@ class Dispatcher:
             runner, device = runners[0], runners[0].device
             if device.busy or device.stuck or device.reserved:
                 return None
-            lent = runner.backend.lend()
-            if lent is None:
+            lease = runner.backend.lease_buffers()
+            if lease is None:
                 return None
             runner.running += 1
             device.direct = True
-            return runner, lent
+            return runner, lease
 
     def end_directly(self, network: ServedNetwork, runner: Runner) -> None:
         """The caller has given its batches back."""
@@ -191,7 +192,7 @@ class Dispatcher:
             runner.running -= 1
             runner.device.direct = False
             network.close_left(runner)
-            self._workers.tell_idle()
+            self._workers.notify_idle()
 
     def give_up_directly(self, runner: Runner) -> None:
         """The caller has given up what is in flight, and keeps its batches until `settled_directly`: the
@@ -200,7 +201,7 @@ class Dispatcher:
             runner.running -= 1
             runner.device.direct = False
             runner.stuck_inside(1)
-            self._workers.tell_idle()
+            self._workers.notify_idle()
 
     def settled_directly(self, network: ServedNetwork, runner: Runner) -> None:
         """The caller has given its batches back after all."""
@@ -239,7 +240,7 @@ class Dispatcher:
                 return False
             network.scheduler.remove(request)
             self._admission.release(request)
-            self._workers.tell_idle()
+            self._workers.notify_idle()
             return True
 
     def remove_client(self, client: Hashable) -> None:
@@ -250,7 +251,7 @@ class Dispatcher:
                 for runner in network.all_runners:
                     runner.policy.forget(client)
             self._admission.forget(client)
-            self._workers.tell_idle()
+            self._workers.notify_idle()
 
     def expire(self) -> list[Request]:
         """Take out and return the requests whose deadline has passed."""
@@ -261,7 +262,7 @@ class Dispatcher:
             for request in expired:
                 self._admission.release(request)
             if expired:
-                self._workers.tell_idle()
+                self._workers.notify_idle()
         return expired
 
     def next_deadline_ms(self) -> float | None:

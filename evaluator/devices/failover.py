@@ -78,9 +78,8 @@ class Failover:
     lock: the dispatcher's; all is called with it held. networks: those served, the dispatcher's list.
     closed: notes that a request is answered. post: see Post. patience: may be changed. on_hung: called with a
     reason for a device that hangs, once its call has not returned for retry_s seconds more. on_moved: called
-    when other devices compute a network than before. Of the threads of the devices it calls: start, to have
-    some for a standby; tell_all, when there may be work for any; end, to note that a device is not busy with
-    an attempt any more.
+    when other devices compute a network than before. start: starts the threads of a standby. notify_all:
+    called when any device may have work. end: notes that a device is not busy with an attempt any more.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Failover:
         on_hung: Callable[[str], None],
         on_moved: Callable[[], None],
         start: Callable[[Runner], None],
-        tell_all: Callable[[], None],
+        notify_all: Callable[[], None],
         end: Callable[[Attempt], None],
     ) -> None:
         self._lock = lock
@@ -107,7 +106,7 @@ class Failover:
         self._on_hung = on_hung
         self._on_moved = on_moved
         self._start = start
-        self._tell_all = tell_all
+        self._notify_all = notify_all
         self._end = end
         self.watchdog: Watchdog[Watched] = Watchdog(lock, self._overdue)
         self.stopping = False
@@ -170,7 +169,7 @@ class Failover:
             job.error = error
             network.retries.append(job)
             self.watchdog.watch(job, job.due_ms)
-            self._tell_all()
+            self._notify_all()
         else:
             self.fail(job, error)
 
@@ -228,7 +227,7 @@ class Failover:
                 if each.device is device and not device.stuck:
                     each.probe_at_ms = now
         network.close_left(runner)
-        self._tell_all()
+        self._notify_all()
 
     def probed(self, attempt: Attempt, failure: BaseException | None) -> None:
         """A probe has ended: take the device into use again, or try later. failure: None if it went well."""
@@ -243,7 +242,7 @@ class Failover:
             runner.leave_out(runner.out_reason, now_ms() + 1000 * self.patience.retry_s)
             if not network.in_use:
                 self._request_standby(network)
-        self._tell_all()
+        self._notify_all()
 
     def _leave_out(
         self, network: ServedNetwork, runner: Runner, reason: str, probe_at_ms: float, *, standby: bool = True
@@ -277,7 +276,7 @@ class Failover:
             assert work.error is not None
             self.take(work)
             self.fail(work, work.error)
-            self._tell_all()
+            self._notify_all()
             return
         runner, device = work.runner, work.runner.device
         runner.stuck_inside(1)
@@ -354,7 +353,7 @@ class Failover:
                 self._closed(request, network)
                 finished.append((request, error))
             self._post(finished)
-        self._tell_all()
+        self._notify_all()
 
 
 def probe(runner: Runner) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluator.backends.base import Backend, BackendError
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.devices.calibration import latency_model
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.slices import Slice, unshared
 from protocol.messages import NetworkInfo
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Loader:
             self._doing = None
             self._lock.release()
 
-    def _tell(self, doing: str) -> None:
+    def _report(self, doing: str) -> None:
         self._doing = doing, time.monotonic()
         self.progress(doing)
 
@@ -163,7 +163,7 @@ class Loader:
         if not path:
             preparing.join()  # Which network is meant depends on the devices.
             path = shipped_network(self.backends)
-        self._tell(f"loading {path}")
+        self._report(f"loading {path}")
         network = load_network(path, policy_head=policy_head or None, value_head=value_head or None)
         preparing.join()
         return network
@@ -226,7 +226,7 @@ class Loader:
         return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
 
     def _open(self, index: int, name: str, options: dict[str, Any], network: NetworkSpec | None) -> Runner:
-        self._tell(f"opening the {name} backend")
+        self._report(f"opening the {name} backend")
         reopen = partial(self.open_backend, name, network, threads=self.threads, **options)
         backend = reopen()
         if index == len(self._devices):
@@ -244,14 +244,14 @@ class Loader:
         calibrate = partial(self._curve, "" if network is None else network.content_hash)
         try:
             self.progress(f"latency curve of {backend.device}: from the cache, or measured now")
-            model, save = calibrate(backend, unshared)
+            model, save = calibrate(backend, exclusive_lease)
         except BaseException:
             backend.close()
             raise
         return new_runner(device, backend, model, self.targets, save, reopen, calibrate)
 
     def _curve(
-        self, content_hash: str, backend: Backend, slices: Slice
+        self, content_hash: str, backend: Backend, lease: DeviceLease
     ) -> tuple[LatencyModel, Callable[[], None]]:
         return latency_model(
             backend,
@@ -259,7 +259,7 @@ class Loader:
             self.threads,
             budget_s=self.calibration_s,
             use_cache=self.cache and not backend.provisional,
-            slices=slices,
+            lease=lease,
         )
 
     def _free_name(self, base: str, taken: Collection[str]) -> str:

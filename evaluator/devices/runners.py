@@ -17,9 +17,9 @@ from typing import TypeAlias
 import numpy as np
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
+from evaluator.device_lease import DeviceLease
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.slices import Slice
 from protocol.batch import EvaluationBatch, PositionBatch
 
 log = logging.getLogger("evaluator.calibration")
@@ -31,7 +31,7 @@ EARLY_ENOUGH = 0.1
 """A thread is not woken to launch a batch earlier by less than this share of the batch's time."""
 
 
-Calibrate: TypeAlias = Callable[[Backend, Slice], tuple[LatencyModel, Callable[[], None]]]
+Calibrate: TypeAlias = Callable[[Backend, DeviceLease], tuple[LatencyModel, Callable[[], None]]]
 
 
 def now_ms() -> float:

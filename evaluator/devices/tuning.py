@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from evaluator.backends.base import BackendError
+from evaluator.device_lease import Stopped
 from evaluator.devices.runners import Device, Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.progress import announce
-from evaluator.slices import Stopped
 
 log = logging.getLogger("evaluator.tuning")
 
@@ -47,7 +47,7 @@ class BackgroundTuning:
     """Tunes what is served by guesses.
 
     lock: the dispatcher's. networks: those served, its list. news: of the same lock, notified when a batch
-    ends on a device that is reserved. tell: has a device look at the queues, called with the lock held.
+    ends on a device that is reserved. notify: has a device look at the queues, called with the lock held.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class BackgroundTuning:
         lock: threading.RLock,
         networks: Sequence[ServedNetwork],
         news: threading.Condition,
-        tell: Callable[[Device], None],
+        notify: Callable[[Device], None],
     ) -> None:
         self._lock = lock
         self._networks = networks
         self._news = news
-        self._tell = tell
+        self._notify = notify
         self._waiting: deque[tuple[ServedNetwork, Runner]] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -116,14 +116,14 @@ class BackgroundTuning:
             runner.device.tuning = f"measuring matrix products for network {network.info.name}, {text}"
 
         progress("none so far")
-        slices = partial(self._slice, network, runner)
-        backend = runner.backend.tuned(slices, progress)
+        lease = partial(self._lease, network, runner)
+        backend = runner.backend.tuned(lease, progress)
         if backend is None:
             return
         try:
             assert runner.calibrate is not None
-            model, save_curve = runner.calibrate(backend, slices)
-            with slices(), self._lock:
+            model, save_curve = runner.calibrate(backend, lease)
+            with lease(), self._lock:
                 self._check(network)
                 if runner.device.stuck or not runner.in_use:
                     raise BackendError("it has failed meanwhile; the next start has what was measured")
@@ -140,8 +140,8 @@ class BackgroundTuning:
         )
 
     @contextmanager
-    def _slice(self, network: ServedNetwork, runner: Runner) -> Iterator[None]:
-        """See evaluator.slices.Slice."""
+    def _lease(self, network: ServedNetwork, runner: Runner) -> Iterator[None]:
+        """See evaluator.device_lease.DeviceLease."""
         device = runner.device
         with self._lock:
             self._check(network)
@@ -172,7 +172,7 @@ class BackgroundTuning:
     def _take_back(self, device: Device, began: float) -> None:
         device.reserved, device.reserved_end_ms = False, now_ms()
         device.reserved_ms = device.reserved_end_ms - began
-        self._tell(device)
+        self._notify(device)
 
     def _is_free(self, device: Device, now: float) -> bool:
         served = [network for network in self._networks if network.runner_on(device) is not None]

@@ -73,7 +73,7 @@ class Workers:
             on_hung=on_hung,
             on_moved=on_moved,
             start=self.start,
-            tell_all=self._tell_all,
+            notify_all=self._notify_all,
             end=self._end,
         )
         self.others = OtherPrograms()
@@ -104,11 +104,11 @@ class Workers:
             self._inside[thread] = None
             thread.start()
 
-    def tell(self, device: Device) -> None:
+    def notify(self, device: Device) -> None:
         """Have a thread of a device look at the queues. With the lock held."""
         self._news[device].notify()
 
-    def tell_idle(self) -> None:
+    def notify_idle(self) -> None:
         """Something was taken off a queue or ended: who waits for that looks again. With the lock held."""
         waited_for = any(network.closing for network in self._networks)
         if self._stopping or waited_for or any(device.reserved for device in self._news):
@@ -122,7 +122,7 @@ class Workers:
         """End the threads once the batches in flight are done or given up, or at once after `hurry`."""
         with self._lock:
             self._stopping = self.failover.stopping = True
-            self._tell_all()
+            self._notify_all()
             self.idle.notify_all()
             while self._batches and not self._at_once:
                 self.idle.wait(HURRY_S)
@@ -248,7 +248,7 @@ class Workers:
         if not attempt.job.is_probe:
             self._batches -= 1
         attempt.job.network.close_left(attempt.runner)
-        self.tell_idle()
+        self.notify_idle()
 
     # -- one batch -------------------------------------------------------------------------------------
 
@@ -345,7 +345,7 @@ class Workers:
             self._metrics.fallback_batches.add()
         return elapsed
 
-    def _tell_all(self) -> None:
+    def _notify_all(self) -> None:
         for news in self._news.values():
             news.notify_all()
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.backends.lending import Lent
+from evaluator.backends.buffer_lease import BufferLease
 from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.service.connections.transport import Arrived
@@ -68,7 +68,7 @@ class _Run:
     session: Session
     network: ServedNetwork
     runner: Runner
-    lent: Lent
+    lease: BufferLease
     loop: DeviceLoop
 
 
@@ -138,10 +138,10 @@ class FastPath:
         begun = service.dispatcher.begin_directly(network)
         if begun is None:
             return None
-        runner, lent = begun
+        runner, lease = begun
         names = service.networks.names_of(network, session.network)
         named = network.info.content_hash if session.follows else ""
-        key = (session, runner, runner.backend, lent.version, names, named)
+        key = (session, runner, runner.backend, lease.version, names, named)
         if self._loop is None or self._loop[0] != key:
             loop = DeviceLoop(
                 self._sockets.hub,
@@ -149,11 +149,11 @@ class FastPath:
                 classes=PRIORITIES,
                 instance=service.instance,
                 network=named,
-                slots=lent.slots,
-                activate=lent.activate,
+                slots=lease.slots,
+                activate=lease.activate,
             )
             self._loop = key, loop
-        return _Run(session, network, runner, lent, self._loop[1])
+        return _Run(session, network, runner, lease, self._loop[1])
 
     def _serve(self, run: _Run) -> str:
         connection = self._sockets.connection(run.session.client)
@@ -171,7 +171,7 @@ class FastPath:
             self._guard.rest()
 
     def _end(self, run: _Run) -> None:
-        run.lent.give_back()
+        run.lease.release()
         self._service.dispatcher.end_directly(run.network, run.runner)
 
     def _give_up(self, run: _Run, trouble: str) -> None:
@@ -198,7 +198,7 @@ class FastPath:
 
         def work() -> None:
             if run.loop.settle():
-                run.lent.give_back()
+                run.lease.release()
                 self._service.dispatcher.settled_directly(run.network, run.runner)
 
         threading.Thread(target=work, name="settle", daemon=True).start()
@@ -286,8 +286,8 @@ class _Guard:
 def _prepare(run: _Run) -> bool:
     """Have programs made for the request that lacks one; False if it is too large."""
     positions, moves = run.loop.unprepared
-    for slot in range(run.lent.slots):
-        program = run.lent.program(slot, positions, moves)
+    for slot in range(run.lease.slots):
+        program = run.lease.program(slot, positions, moves)
         if program is None:
             return False
         run.loop.prepare(slot, positions, program)

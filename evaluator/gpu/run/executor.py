@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, OutOfDeviceMemory
@@ -27,7 +28,6 @@ from evaluator.gpu.run.in_flight import (
     allocate_in_flight,
 )
 from evaluator.gpu.run.memory import Memory, upload
-from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
@@ -45,14 +45,14 @@ class Executor:
         libraries: Sequence[Library] = (),
         in_flight: int = 2,
         planned: Callable[[], None] = lambda: None,
-        slices: Slice = unshared,
+        lease: DeviceLease = exclusive_lease,
     ) -> None:
         """buckets: ascending batch sizes; a batch is padded to the next one. planned: called when the weights
-        are packed, for which all of the CPU was needed. slices: of the device, to time batches in. Raises
+        are packed, for which all of the CPU was needed. lease: of the device, to time batches in. Raises
         DeviceError (among them OutOfDeviceMemory, with nothing left allocated) and PlanError."""
         self.device = device
         self.buckets = buckets
-        self.slices = slices
+        self.lease = lease
         self._programs: dict[int, Program] = {}
         self.alternatives: dict[int, tuple[Program, ...]] = {}
         """The programs of each batch size that has more than one."""
@@ -133,16 +133,16 @@ class Executor:
                 self._free.append(batch)
                 self._freed.notify()
 
-    def lend(self) -> bool:
+    def lease_buffers(self) -> bool:
         """Take all batches in flight out of use, so that the caller may run them by what `runner` says;
         False, and none, while one is in use."""
         with self._freed:
-            lent = len(self._free) == len(self.in_flight)
-            if lent:
+            leased = len(self._free) == len(self.in_flight)
+            if leased:
                 self._free.clear()
-            return lent
+            return leased
 
-    def give_back(self) -> None:
+    def release_buffers(self) -> None:
         """Put all batches in flight to use again."""
         with self._freed:
             self._free[:] = self.in_flight
@@ -252,7 +252,7 @@ class Executor:
         ended = device.create_event()
         best = float("inf")
         for _ in range(4):
-            with self.slices():
+            with self.lease():
                 device.record(start, first)
                 for other in others:
                     device.wait_for(other, start)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.blas.library import Library, LibraryGivenUp
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, DeviceError, OutOfDeviceMemory
@@ -15,7 +16,6 @@ from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.run.executor import Executor
-from evaluator.slices import Slice, unshared
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ def open_executor(
     libraries: Sequence[Library] = (),
     tuner: MeasuringChooser | None = None,
     planned: Callable[[], None] = lambda: None,
-    slices: Slice = unshared,
+    lease: DeviceLease = exclusive_lease,
 ) -> Executor:
     """An executor of the plan, with as many of the batch sizes as there is memory for.
 
-    tuner: the plan's chooser, if that measures. planned, slices: as of Executor. Raises OpeningError, and
+    tuner: the plan's chooser, if that measures. planned, lease: as of Executor. Raises OpeningError, and
     what else the plan's chooser raises.
     """
     info = device.info
@@ -46,7 +46,7 @@ def open_executor(
             if tuner is not None:
                 tuner.expect(partial(needs_of, plan, buckets, info.multiprocessors))
             executor = Executor(
-                device, compiler, plan, buckets, libraries=libraries, planned=planned, slices=slices
+                device, compiler, plan, buckets, libraries=libraries, planned=planned, lease=lease
             )
             break
         except OutOfDeviceMemory as error:

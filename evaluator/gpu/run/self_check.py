@@ -242,7 +242,7 @@ class SelfCheck:
         expected = check.expected
         try:
             batch = expected.batch(size)
-            with self._executor.slices():
+            with self._executor.lease():
                 if at_once == 1:
                     results = [self._executor.evaluate([batch])]
                 else:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler, KernelKey
@@ -33,7 +34,6 @@ from evaluator.gpu.run.launching import RepeatedLaunch, multiply
 from evaluator.gpu.tuning.samples import E4M3_DEVIATION, RESIDUAL_AT, Copies, Samples, exact
 from evaluator.network.arithmetic import activate, layer_norm
 from evaluator.network.spec import LayerNorm
-from evaluator.slices import Slice, unshared
 
 T = TypeVar("T")
 
@@ -99,15 +99,15 @@ class Bench:
         libraries: Sequence[Library],
         product: Product,
         samples: Samples,
-        slices: Slice = unshared,
+        lease: DeviceLease = exclusive_lease,
     ) -> None:
         """samples: the operands, in the precision of the product. A bench that is abandoned takes them
-        along. slices: in which everything is timed."""
+        along. lease: in which everything is timed."""
         self._device, self._compiler, self._precision = device, compiler, samples.precision
         self._libraries = {library.name: library for library in libraries}
         self._product = product
         self._samples = samples
-        self._slices = slices
+        self._lease = lease
         self._allocated: list[int] = []
         self._buffers: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
@@ -248,7 +248,7 @@ class Bench:
         """Microseconds of a run: a graph of so many is launched once to warm up, then the better of two
         measurements counts."""
         graph = self._graph(program, runs)
-        with self._slices():
+        with self._lease():
             times = [self._run_graph(graph) for _ in range(3)]
         self._device.release(graph[0])
         return max(min(times[1:]), _LEAST_US)
@@ -276,7 +276,7 @@ class Bench:
         return device.milliseconds(self._start, self._end) * 1000 / graph[1]
 
     def _run_in_slice(self, graph: tuple[Any, int]) -> float:
-        with self._slices():
+        with self._lease():
             return self._run_graph(graph)
 
     def _launches(self, program: Program) -> list[LibraryStep | RepeatedLaunch]:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import IO
 
+from evaluator.device_lease import DeviceLease
 from evaluator.gpu.blas.discovery import library_subject, open_libraries
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver import crashes
@@ -39,7 +40,6 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.tiles import Measured
 from evaluator.gpu.tuning.tune import Tuner, library_of_key
-from evaluator.slices import Slice
 from protocol.host.processes import child_command, crash_signal, group_of_its_own, how_it_ended
 
 log = logging.getLogger(__name__)
@@ -87,18 +87,18 @@ class Found:
 
 
 def measure_in_child(
-    job: Job, slices: Slice, progress: Callable[[str], None]
+    job: Job, lease: DeviceLease, progress: Callable[[str], None]
 ) -> dict[Product, list[Measured]]:
     """Return what a child measures of the products that are not in its cache.
 
     A candidate that ends the child is excluded, and another child measures the rest. Raises
-    DeviceError if the child fails otherwise, and whatever `slices` raises.
+    DeviceError if the child fails otherwise, and whatever `lease` raises.
     """
     measured: dict[Product, list[Measured]] = {}
     given_up: list[str] = []
     while True:
         found, status = _one_child(
-            replace(job, known={**job.known, **measured}, given_up=frozenset(given_up)), slices, progress
+            replace(job, known={**job.known, **measured}, given_up=frozenset(given_up)), lease, progress
         )
         measured |= found.measured
         if found.last == "done":
@@ -118,7 +118,7 @@ def measure_in_child(
             crashes.add(library_subject(job.device, library), Phase.TRYING, crash)
 
 
-def _one_child(job: Job, slices: Slice, progress: Callable[[str], None]) -> tuple[Found, int]:
+def _one_child(job: Job, lease: DeviceLease, progress: Callable[[str], None]) -> tuple[Found, int]:
     """Return what one child found, and its exit status. Raises as `measure_in_child` does."""
     try:
         child = subprocess.Popen(
@@ -136,7 +136,7 @@ def _one_child(job: Job, slices: Slice, progress: Callable[[str], None]) -> tupl
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write(pickle.dumps(job))
             child.stdin.flush()
-        found = answer(child.stdin, child.stdout, slices, progress, limit)
+        found = answer(child.stdin, child.stdout, lease, progress, limit)
     finally:
         limit.stop()
         with contextlib.suppress(OSError):
@@ -175,7 +175,7 @@ class _Limit(AbstractContextManager[None]):
 def answer(
     answers: IO[bytes],
     lines: IO[bytes],
-    slices: Slice,
+    lease: DeviceLease,
     progress: Callable[[str], None],
     limit: AbstractContextManager[None],
 ) -> Found:
@@ -184,7 +184,7 @@ def answer(
     while line := lines.readline().decode(errors="replace").strip():
         word, _, rest = line.partition(" ")
         if word == "ask":
-            with slices(), limit, contextlib.suppress(BrokenPipeError):
+            with lease(), limit, contextlib.suppress(BrokenPipeError):
                 answers.write(b"granted\n")
                 answers.flush()
                 lines.readline()  # "over", or the end
@@ -223,7 +223,7 @@ def main() -> None:
     os.dup2(2, 1)
     job: Job = pickle.load(sys.stdin.buffer)
 
-    def tell(text: str) -> None:
+    def send_line(text: str) -> None:
         try:
             lines.write(text.encode() + b"\n")
         except OSError:
@@ -234,27 +234,27 @@ def main() -> None:
             os._exit(1)
 
     try:
-        _measure(job, partial(asked_for, tell, granted), tell)
+        _measure(job, partial(asked_for, send_line, granted), send_line)
     except DeviceError as error:
-        tell("failed " + " ".join(str(error).split()))
+        send_line("failed " + " ".join(str(error).split()))
     else:
-        tell("done")
+        send_line("done")
     sys.stderr.flush()
     os._exit(0)  # nothing waits for a library that does not return
 
 
 @contextlib.contextmanager
-def asked_for(tell: Callable[[str], None], granted: Callable[[], None]) -> Iterator[None]:
-    """A slice. tell: writes a line to the parent; granted: waits for its answer."""
-    tell("ask")
+def asked_for(send_line: Callable[[str], None], granted: Callable[[], None]) -> Iterator[None]:
+    """A slice. send_line: writes a line to the parent; granted: waits for its answer."""
+    send_line("ask")
     granted()
     try:
         yield
     finally:  # what is measured may fail, and others are measured afterwards
-        tell("over")
+        send_line("over")
 
 
-def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:
+def _measure(job: Job, lease: DeviceLease, send_line: Callable[[str], None]) -> None:
     device = open_device(job.device)
     libraries, _ = open_libraries(job.device, job.precision) if job.libraries else ((), {})
     compiler = Compiler(device)
@@ -263,10 +263,10 @@ def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:
     def progress(_: str) -> None:
         nonlocal done
         done += 1
-        tell(f"did {done} of {len(job.needs.products)}")
+        send_line(f"did {done} of {len(job.needs.products)}")
 
     def found(product: Product, measured: list[Measured]) -> None:
-        tell(f"found {base64.b64encode(pickle.dumps((product, measured))).decode()}")
+        send_line(f"found {base64.b64encode(pickle.dumps((product, measured))).decode()}")
 
     tuner = Tuner(
         device,
@@ -274,10 +274,10 @@ def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:
         job.precision,
         libraries,
         progress=progress,
-        slices=slices,
+        lease=lease,
         known=job.known,
         given_up=job.given_up,
-        trying=lambda candidate: tell(f"try {candidate}"),
+        trying=lambda candidate: send_line(f"try {candidate}"),
         found=found,
     )
     if job.rebuild:

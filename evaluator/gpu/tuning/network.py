@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from evaluator.device_lease import exclusive_lease
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import DeviceInfo
 from evaluator.gpu.driver.target import Precision
@@ -15,7 +16,6 @@ from evaluator.gpu.plan.tiles import Measured, estimates, model_chooser
 from evaluator.gpu.run.buckets import usual_buckets
 from evaluator.gpu.tuning.child import Job, measure_in_child
 from evaluator.network.spec import NetworkSpec
-from evaluator.slices import unshared
 
 
 def tune_network(
@@ -46,5 +46,5 @@ def tune_network(
         measurements=lambda product: estimates(product, info.target, precision, info.multiprocessors),
     )
     needs = needs_of(plan, usual_buckets(info), info.multiprocessors)
-    found = measure_in_child(Job(info, precision, needs, rebuild=rebuild), unshared, progress)
+    found = measure_in_child(Job(info, precision, needs, rebuild=rebuild), exclusive_lease, progress)
     return [(product, found[product]) for product in needs.products]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.blas.library import EPILOGUES, Library, LibraryGivenUp, library_product
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler, KernelKey
@@ -31,7 +32,6 @@ from evaluator.gpu.tuning.bench import Bench, TooSlow, trial
 from evaluator.gpu.tuning.samples import Samples
 from evaluator.gpu.tuning.shortlist import in_full, neighbours, shortlist
 from evaluator.progress import announce
-from evaluator.slices import Slice, unshared
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Tuner:
         progress: Callable[[str], None] = log.debug,
         shortlists: bool = True,
         measures: bool = True,
-        slices: Slice = unshared,
+        lease: DeviceLease = exclusive_lease,
         known: Mapping[Product, Sequence[Measured]] | None = None,
         given_up: Collection[str] = (),
         trying: Callable[[str], None] = lambda candidate: None,
@@ -86,7 +86,7 @@ class Tuner:
     ) -> None:
         """use_cache: read and write what was measured. progress: told of each product. shortlists: at most
         batch sizes only those candidates are measured that are fast at its neighbours. measures: else what is
-        not known raises NotMeasured. slices: of the device, to time candidates in. known: what was measured,
+        not known raises NotMeasured. lease: of the device, to time candidates in. known: what was measured,
         besides what is in the cache. given_up: candidates that are not tried, by their keys. trying: called
         with a candidate's key before it runs for the first time. found: called with what was measured."""
         self._device = device
@@ -106,7 +106,7 @@ class Tuner:
         self._given_up: set[str] = set()
         self._shortlists = shortlists
         self.measures = measures
-        self._slices = slices
+        self._lease = lease
         self._needs: Callable[[], Needs] = lambda: Needs(())
 
     def expect(self, needs: Callable[[], Needs]) -> None:
@@ -246,7 +246,7 @@ class Tuner:
             with Samples(self._device, self._precision) as samples:
                 return self.measure(product, samples, beside)
         start = time.perf_counter()
-        with Bench(self._device, self._compiler, self._libraries, product, samples, self._slices) as bench:
+        with Bench(self._device, self._compiler, self._libraries, product, samples, self._lease) as bench:
             measured: list[Measured] = []
             if beside is not None:
                 likely = shortlist(self._all_own(product), [self.known[each] for each in beside])

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from evaluator._core import Call, Program
 
 
-class Lent(Protocol):
+class BufferLease(Protocol):
     """All of a backend's batches in flight, numbered from 0; nobody else uses them until they are given back.
 
     slots: how many there are. version: programs made under another one must not be used any more. activate:
@@ -27,5 +27,5 @@ class Lent(Protocol):
         """What runs so many positions and moves in a slot; None for more than it holds. Raises
         BackendError."""
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Let others use them again. Nothing may be in flight."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
-Slice: TypeAlias = Callable[[], AbstractContextManager[None]]
+DeviceLease: TypeAlias = Callable[[], AbstractContextManager[None]]
 """Waits until the device can be had, and keeps requests from it while the context lasts, which should be a
 few milliseconds. Raises Stopped where there will be none any more."""
 
@@ -16,6 +16,6 @@ class Stopped(Exception):  # noqa: N818 - named for what happened
     """The device, or the network on it, is not served any more."""
 
 
-def unshared() -> AbstractContextManager[None]:
-    """A Slice of a device that nobody else uses."""
+def exclusive_lease() -> AbstractContextManager[None]:
+    """A DeviceLease of a device that nobody else uses."""
     return nullcontext()

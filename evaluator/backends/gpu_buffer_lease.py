@@ -14,8 +14,8 @@ if sys.platform == "linux":
     from evaluator._core import Program
 
 
-class LentBatches:
-    """See `evaluator.backends.lending.Lent`."""
+class GpuBufferLease:
+    """See `evaluator.backends.buffer_lease.BufferLease`."""
 
     def __init__(self, executor: Executor, device: str) -> None:
         """executor: has lent its batches. device: in words, for errors."""
@@ -26,7 +26,7 @@ class LentBatches:
         self.activate = executor.runner.calls.activate()
 
     def program(self, slot: int, positions: int, moves: int) -> Program | None:
-        """See `Lent`."""
+        """See `BufferLease`."""
         executor, batch = self._executor, self._executor.in_flight[slot]
         try:
             size = executor.bucket(positions, moves)
@@ -53,16 +53,16 @@ class LentBatches:
             busy=NOT_READY,
         )
 
-    def give_back(self) -> None:
-        """See `Lent`."""
-        self._executor.give_back()
+    def release(self) -> None:
+        """See `BufferLease`."""
+        self._executor.release_buffers()
 
 
-def lend(executor: Executor, device: str) -> LentBatches | None:
+def lease_buffers(executor: Executor, device: str) -> GpuBufferLease | None:
     """All batches in flight of an executor; None while one is in use, and where there is no such loop."""
     if sys.platform != "linux":
         return None
-    return LentBatches(executor, device) if executor.lend() else None
+    return GpuBufferLease(executor, device) if executor.lease_buffers() else None
 
 
 def _queueing(
