@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Time on a device that serves requests, lent to who measures on it meanwhile."""
+"""Leases of a device that serves requests, for measurements in the meantime."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 DeviceLease: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""Waits until the device can be had, and keeps requests from it while the context lasts, which should be a
-few milliseconds. Raises Stopped where there will be none any more."""
+"""Context manager factory. Entering waits for the device; requests wait while the context lasts, which should
+be a few milliseconds. Raises Stopped if the device or network is no longer served."""
 
 
 class Stopped(Exception):  # noqa: N818 - named for what happened
-    """The device, or the network on it, is not served any more."""
+    """The device, or the network on it, is no longer served."""
 
 
 def exclusive_lease() -> AbstractContextManager[None]:
-    """A DeviceLease of a device that nobody else uses."""
+    """A DeviceLease for a device without other users."""
     return nullcontext()
