@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a backend lends to the loop without the interpreter (evaluator/core/device_loop)."""
+"""The interface of a backend's leased batch buffers, for the loop without the interpreter
+(core/device_loop)."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class BufferLease(Protocol):
-    """All of a backend's batches in flight, numbered from 0; nobody else uses them until they are given back.
+    """All batch buffers of a backend, numbered from 0. Only the lessee uses them until `release`.
 
-    slots: how many there are. version: programs made under another one must not be used any more. activate:
-    makes the device the calling thread's.
+    slots: number of buffers. version: programs of another version are invalid. activate: makes the device
+    current for the calling thread.
     """
 
     @property
@@ -24,8 +25,7 @@ class BufferLease(Protocol):
     def activate(self) -> Call: ...
 
     def program(self, slot: int, positions: int, moves: int) -> Program | None:
-        """What runs so many positions and moves in a slot; None for more than it holds. Raises
-        BackendError."""
+        """Return a program for a slot and batch size; None if the batch is too large. Raises BackendError."""
 
     def release(self) -> None:
-        """Let others use them again. Nothing may be in flight."""
+        """Return the buffers to the backend. No batch may be in flight."""
