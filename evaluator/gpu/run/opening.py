@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plan brought onto a device: with smaller batches where memory is short, and planned anew where a library
-is given up."""
+"""Opens a plan on a device, with smaller batches if memory is short, and with a new plan if a library is
+given up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class OpeningError(Exception):
-    """A network cannot run on a device; the message names the device and says why, or what to do."""
+    """A network cannot run on a device. The message has the device and the reason or remedy."""
 
 
 def open_executor(
@@ -35,10 +35,10 @@ def open_executor(
     planned: Callable[[], None] = lambda: None,
     lease: DeviceLease = exclusive_lease,
 ) -> Executor:
-    """An executor of the plan, with as many of the batch sizes as there is memory for.
+    """Return an executor for the plan, with as many of the batch sizes as fit into memory.
 
-    tuner: the plan's chooser, if that measures. planned, lease: as of Executor. Raises OpeningError, and
-    what else the plan's chooser raises.
+    tuner: the plan's chooser, if it measures. planned, lease: as in Executor. Raises OpeningError, and other
+    exceptions of the plan's chooser.
     """
     info = device.info
     while True:
@@ -71,5 +71,5 @@ def open_executor(
             plan.packed.value,
             info.name,
         )
-    plan.weights.clear()  # they are on the device now
+    plan.weights.clear()  # the device has them now
     return executor

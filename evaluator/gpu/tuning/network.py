@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All matrix products of a network at every batch size, measured."""
+"""Measures all matrix products of a network at all batch sizes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def tune_network(
     rebuild: bool,
     progress: Callable[[str], None],
 ) -> list[tuple[Product, list[Measured]]]:
-    """Return every product with its candidates, the fastest first.
+    """Return every product with its candidates, fastest first.
 
-    Children measure them, and write the cache. weights: the format that the network's were rounded to.
-    fp8: the network with products of 8 bits, where large batches compute that. rebuild: measure also
-    what is in the cache already. Raises DeviceError and PlanError.
+    Child processes measure them and write the cache. weights: format to which the network's were rounded.
+    fp8: the network with 8-bit products for large batches. rebuild: measure also what is in the cache. Raises
+    DeviceError and PlanError.
     """
     model = model_chooser(info.target, precision, info.multiprocessors)
-    # Measurements are asked for where they decide what is computed: here all of that is listed.
+    # A plan requests only the measurements it needs; this one requests all that any plan needs.
     plan = Plan(
         network,
         info.target,
