@@ -82,16 +82,16 @@ class Program:
     ) -> None: ...
 
 class DeviceLoop:
-    """Serves one connection of a hub without the GIL. Each plain `evaluate` goes to the device as soon as it
-    arrives, even while earlier ones run, and each answer to the client as soon as it is ready. Other messages
-    stay in the hub. Linux only: elsewhere the module has no such name.
+    """Serves one connection of a hub without the GIL. Each plain `evaluate` goes to the device at once, even
+    while earlier ones run. The client gets each answer as soon as it is ready. Other messages stay in the
+    hub. Linux only: elsewhere the module has no such name.
 
     names: of the network in requests, "" for no name. classes: in the order of their ranks. instance: random
     name of the service's run. network: named in results; "" for none. slots: maximum batches in flight.
     activate: makes the device current for the calling thread. Times are milliseconds of the monotonic clock.
 
-    One thread is in `run`. If a driver call does not return, another thread may call `take_over` and owns the
-    hub then.
+    One thread is in `run`. If a driver call does not return, another thread may call `take_over` and use the
+    hub.
     """
 
     def __init__(

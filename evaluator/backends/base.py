@@ -70,8 +70,8 @@ class Backend(ABC):
         return self.evaluate(PositionBatch.concatenate(parts))
 
     def computes_beside(self, positions: int) -> bool:
-        """Return True if a batch of this size may compute at the same time as another of any size, in a
-        backend that normally runs them one after the other."""
+        """Return True if a batch of this size may compute at the same time as any other, in a backend that
+        otherwise runs batches in sequence."""
         return False
 
     def lease_buffers(self) -> BufferLease | None:

@@ -9,9 +9,9 @@ namespace wavefront::device {
 
 namespace {
 
-// By default glibc gives each thread its own arena, up to eight per processor, and malloc_trim keeps free
-// memory at the end of all but the first, up to M_TRIM_THRESHOLD. Short-lived threads, such as those that
-// load networks, fill one arena after the other.
+// By default glibc gives each thread its own arena, up to eight per processor. malloc_trim keeps free memory
+// at the end of all but the first, up to M_TRIM_THRESHOLD. Short-lived threads, such as those that load
+// networks, fill one arena after the other.
 constexpr int kArenas = 4;
 
 }  // namespace

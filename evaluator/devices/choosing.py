@@ -90,8 +90,8 @@ def runners_to_notify(network: ServedNetwork, now: float) -> list[Runner]:
 
 
 def expected_wait_ms(network: ServedNetwork, request: Request, now: float) -> float:
-    """Return the minimum wait of a request if it were queued now: until the devices have ended the work
-    before it, less one batch each, in which it might fit."""
+    """Return the minimum wait of a request if it were queued now. It ends with the work before the request,
+    less one batch per device, in which the request might fit."""
     runners = network.in_use
     together = sum([runner.policy.largest_batch for runner in runners])
     if not runners or network.scheduler.positions <= together:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Failover for failed batches, for failing devices, and for networks without a working device.
 
-A failed batch goes to another device with the network, else to the network's standby: a backend that is
-opened on first use, and serves all requests while no device works. A device is excluded after MAX_FAILURES
+A failed batch goes to another device with the network, else to the network's standby. That is a backend which
+is opened on first use, and serves all requests while no device works. A device is excluded after MAX_FAILURES
 consecutive failures, or if a call hangs (watchdog.py). It is then probed regularly, and reopened if a probe
 fails. If a hanging call returns after all, its answer is used and the device is in use again at once. Output
 that is not finite is a failure of that batch only.
@@ -257,8 +257,8 @@ class Failover:
             self._settle(network)
 
     def _overdue(self, work: Watched) -> None:
-        """Handle overdue work: a batch hangs, a job waits too long for another device, a standby does not
-        open or opens later than requests can wait, or a device still hangs."""
+        """Handle overdue work: a hanging batch, a job that waits for another device, a standby that does not
+        open or opens too late for its requests, or a device that still hangs."""
         if isinstance(work, Stuck):
             reason = f"{work.device.name} hangs: its driver has not returned"
             log.error("%s; only a restart of the service can bring it back", reason)

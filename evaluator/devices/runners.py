@@ -171,7 +171,7 @@ class Runner:
         self.out_reason = ""
 
     def knows_enough(self, queued: int) -> bool:
-        """Return True if the device needs no notice of queued positions: it is fully busy, or a thread will
+        """Return True if the device needs no notice of queued positions. It is fully busy, or a thread will
         check the queues soon enough after the batch in flight."""
         device = self.device
         if self.running >= self.backend.max_in_flight:

@@ -2,8 +2,8 @@
 """Background tuning: measures a backend that was opened by guesses, and reopens it while it serves.
 
 One thread does it, for one network and device at a time. It leases the device for a few milliseconds, in
-which no batch begins: while the device is idle, and otherwise for a small share of the time. The tuned
-backend replaces the old one between two batches.
+which no batch begins. It does so while the device is idle, and otherwise for a small share of the time. The
+tuned backend replaces the old one between two batches.
 """
 
 from __future__ import annotations

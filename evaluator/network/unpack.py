@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decompression of gzip files with a limit that is checked before memory is used.
 
-Real weights hardly compress, so a file that grows far beyond its size is a bomb or damaged. zlib needs 2.5 s
+Real weights hardly compress, so a file that grows far beyond its size is damaged or a bomb. zlib needs 2.5 s
 for the 360 MB of a BT4 network on one core. With the package `rapidgzip`, large files are unpacked on all
-cores (0.4 s on 16). If it fails, zlib unpacks the file and its error counts, so there is one set of rules and
-messages.
+cores (0.4 s on 16). If it fails, zlib unpacks the file, and its error counts. So there is one set of rules
+and messages.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ REBUILD_OBSERVATIONS = 64
 
 
 RELAXATION = 0.25
-"""Share by which the average of a size that did not run returns to its shortest at each rebuild, so that a
-size that was slow once is tried again."""
+"""Share by which the average of a size that did not run returns to its shortest at each rebuild. So a size
+that was slow once is tried again."""
 
 
 def steps_to(largest: int) -> tuple[int, ...]:

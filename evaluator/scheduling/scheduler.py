@@ -5,8 +5,8 @@ A pure data structure: no threads or sockets, and times are arguments. The dispa
 per network under its lock; the simulation has one, too.
 
 Order: classes that are owed device time (shares.py), then play, analysis, self-play. Within a class,
-start-time fair queueing by positions, so that a client that keeps the queue full does not delay a client with
-few positions (Goyal, Vin, Cheng: "Start-time fair queuing", 1996).
+start-time fair queueing by positions (Goyal, Vin, Cheng: "Start-time fair queuing", 1996). So a client that
+keeps the queue full does not delay a client with few positions.
 """
 
 from __future__ import annotations

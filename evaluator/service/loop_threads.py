@@ -27,8 +27,8 @@ class LoopThreads:
     def run(self) -> None:
         """Call `step` repeatedly until it returns False. Raises what `step` raises.
 
-        The caller waits meanwhile, so that it handles signals whatever the thread is inside of. A thread that
-        was replaced is not waited for.
+        The caller waits, so that it can handle signals whatever the thread does. Replaced threads are not
+        waited for.
         """
         self.replace()
         while not self._ended.wait(1.0):  # With a time: without one, Windows handles no signals.

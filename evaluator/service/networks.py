@@ -87,8 +87,8 @@ class ServedNetworks:
         self._changed = changed
         self._entries: list[_Entry] = []
         self._changing = threading.Lock()
-        """Held by loads and reloads until the result is in `_entries`: the loader returns a network that it
-        already has to any client that loads the same content."""
+        """Held by loads and reloads until the result is in `_entries`. The loader shares a network that it
+        already has with any client that loads the same content."""
         self._aliases: dict[str, str] = {}
         self._wanted: Sequence[NetworkToLoad] = ()
         """Networks that the settings name, the default network first."""

@@ -42,9 +42,9 @@ struct Answered {
   std::uint32_t rank;  // of its class
 };
 
-// Serves one connection of a hub. Each plain evaluate goes to the device as soon as it arrives, even while
-// earlier ones run, and each answer to the client as soon as it is ready. Other messages stay in the hub
-// until all batches in flight are answered.
+// Serves one connection of a hub. Each plain evaluate goes to the device at once, even while earlier ones
+// run. The client gets each answer as soon as it is ready. Other messages stay in the hub until all batches
+// in flight are answered.
 //
 // One thread is in `run`. If a driver call does not return, another thread may call `take_over` and use the
 // hub.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A network as launches: plain data, made by `plan.py` for one batch size and run by `executor.py`.
 
-It contains no device or address: a launch names its buffers and weights, and the executor inserts the
+It contains no device or address. A launch names its buffers and weights, and the executor inserts the
 addresses when it captures the program as a graph.
 """
 

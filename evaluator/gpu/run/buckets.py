@@ -10,8 +10,8 @@ BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Captured batch sizes; batches are padded to the next one."""
 
 INTEGRATED_MAX_BATCH = 256
-"""Maximum batch of a small GPU that shares the CPU's memory: it is saturated long before 1024 positions,
-which cost seconds at start and a large buffer."""
+"""Maximum batch of a small GPU that shares the CPU's memory. It is saturated long before 1024 positions,
+which would cost seconds at start and a large buffer."""
 
 
 def usual_buckets(info: DeviceInfo, max_batch: int | None = None) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Device streams, in which batches of one network compute concurrently on a device.
 
-A small batch leaves most of a large device idle while its kernels start one after another, so two concurrent
-ones end sooner than two in sequence. Each needs its own work buffers. Larger batches would only delay each
+A small batch leaves most of a large device idle while its kernels start one after another. So two concurrent
+batches end sooner than two in sequence. Each needs its own work buffers. Larger batches would only delay each
 other.
 """
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Selects the candidates worth measuring for a product, from results at other batch sizes.
 
-The fastest choice changes slowly with the number of rows. So some batch sizes of a product are measured with
-all candidates, and those between them with the choices that were close to the best on either side.
+The fastest choice changes slowly with the number of rows. So only some batch sizes of a product are measured
+with all candidates. Those between them are measured with the choices that were close to the best on either
+side.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 Candidates are our own kernel with the likeliest tiles, and the vendor's libraries. Each is compared with the
 host and timed (bench.py). Libraries are not trusted: a wrong, failing or hanging one is skipped and logged,
 and a persistently bad one is given up. Once one product is unknown, all products of the plan are measured.
-Kernels compile concurrently while the first are measured, products share their operands, and the results at
+Kernels compile concurrently while the first are measured, and products share their operands. The results at
 some batch sizes decide what to try at those between them (shortlist.py).
 """
 

@@ -21,7 +21,7 @@ BACKLOG = 512
 
 
 class AddressError(Exception):
-    """An address cannot be bound. The message says why and what to do."""
+    """An address cannot be bound. The message has the reason and a remedy."""
 
 
 def bind(router: zmq.Socket[bytes], address: str) -> str:

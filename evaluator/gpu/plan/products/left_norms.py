@@ -2,11 +2,11 @@
 """Layer norms left to the products that read the rows; kernels/row_norms.h describes the method.
 
 A separate norm pass reads and writes every row. Without it, the product before writes the rows' sums, too.
-The products that read the rows have the gammas in their weights, and a product with the rows as residual
-applies the norm when it adds them. This needs our own kernels, on AMD's matrix units and, for some hundred
-rows, on sm_90. Libraries do not support it, and a product split through memory ends with a pass over the rows
-anyway. If products were measured, the total time decides; applying or leaving a norm costs so little that it
-is not measured.
+The products that read the rows have the gammas in their weights. A product with the rows as residual applies
+the norm when it adds them. This needs our own kernels, on AMD's matrix units and, for some hundred rows, on
+sm_90. Libraries do not support it, and a product split through memory ends with a pass over the rows anyway.
+If products were measured, the total time decides. Applying or leaving a norm costs so little that it is not
+measured.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def is_left(b: ProgramBuilder, maker: Use, readers: Callable[[], Sequence[Use]])
 def _pays(
     b: ProgramBuilder, measurements: Measurements, left: Sequence[Product], products: Sequence[Product]
 ) -> bool:
-    """Whether to leave a norm. left: the products if it is left; products: the same if it is not.
+    """Return True to leave a norm. left: the products if it is left. products: the same if it is not.
 
     On sm_90 kernels that take norms must exist, as the whole program is timed later. Elsewhere they must be
     faster together than the fastest ways without.
