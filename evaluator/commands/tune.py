@@ -96,8 +96,7 @@ def device_to_tune(name: str) -> DeviceInfo:
 
 
 def table(measured: list[tuple[Product, list[Measured]]]) -> Table:
-    """Return a table of every product's fastest choice, and the best of the other kind (kernel or
-    library)."""
+    """Return a table of every product's fastest choice, and the best of the other kind (own or library)."""
     result = Table()
     for title in ("m x n x k", "with", "fastest", "us", "else", "us"):
         figure = title in ("m x n x k", "us")
