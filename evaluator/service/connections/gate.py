@@ -30,7 +30,7 @@ AVAILABLE = hasattr(_core, "Gate")
 """True if this system has the gate."""
 
 MOST_FRAMES = 64
-"""Frames per message. A client is disconnected during a longer one."""
+"""Frames per message above which the client is disconnected. Smaller wrong counts get an error."""
 
 GREETING_MS = 10_000
 """Time within which a connection must send ZeroMQ's greeting."""
