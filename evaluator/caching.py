@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that save the next start some work. Without a folder for them the evaluator works, too."""
+"""Cache files that shorten the next start. The evaluator also works without a cache folder."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from protocol.host.folders import cache_folder
 log = logging.getLogger(__name__)
 
 _logged: set[Path | None] = set()
-"""Folders of which was logged that they cannot be used."""
+"""Unusable folders that were already logged."""
 
 
 def cached_file(*parts: str) -> Path | None:
-    """Return the path of a file in the user's cache folder. If the user has none, log that once and return
-    None."""
+    """Return the path of a file in the user's cache folder, or None if the user has none, which is logged
+    once."""
     folder = cache_folder()
     if folder is None:
         _log_once(None, "this user has no home folder")
@@ -30,7 +30,7 @@ def cached_file(*parts: str) -> Path | None:
 
 
 def keep(path: Path | None, data: bytes) -> bool:
-    """Write a file for later starts, and return whether that was possible. The first failure is logged."""
+    """Write a cache file and return True on success. The first failure is logged."""
     if path is None:
         return False
     try:

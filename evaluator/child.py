@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A function run in a child process, for work that a driver or library may end.
+"""Runs a function in a child process, for drivers and libraries that may crash.
 
-The function lies in an importable module; arguments and result are pickled. What the child writes to standard
-output and standard error is passed on to standard error, and its last lines are kept for the message.
+The function is part of an importable module; arguments and result are pickled. The child's standard output
+and standard error are forwarded to standard error. Their last lines are kept for the error message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.host.processes import child_command, group_of_its_own, how_it_ende
 T = TypeVar("T")
 
 LAST_LINES = 20
-"""Lines of standard error that are kept."""
+"""Number of the child's last lines that are kept."""
 
 _SHOWN = 3
 
@@ -29,7 +29,7 @@ _SHOWN = 3
 class ChildEnded(Exception):  # noqa: N818 - named for what happened
     """A child process ended before it returned a result.
 
-    status: as of `subprocess`. lines: the last ones that it wrote to standard error.
+    status: exit status as in `subprocess`. lines: its last lines on standard error.
     """
 
     def __init__(self, status: int, lines: list[str]) -> None:
@@ -39,10 +39,10 @@ class ChildEnded(Exception):  # noqa: N818 - named for what happened
 
 
 def run_in_child(function: Callable[..., T], *arguments: Any, echo: bool = True) -> T:
-    """Call a function of a module in a child process, and return what it returns.
+    """Call a function of a module in a child process, and return its result.
 
-    echo: pass on what the child writes. Raises what the function raises, and ChildEnded if the process ends
-    before that.
+    echo: forward the child's output. Raises what the function raises, and ChildEnded if the process ends
+    without a result.
     """
     child = subprocess.Popen(
         child_command("evaluator.child"),
@@ -88,10 +88,10 @@ def _pass_on(stream: IO[bytes], last: collections.deque[str], echo: bool) -> Non
 
 
 def main() -> None:
-    """Call the function that standard input names."""
+    """Call the function that standard input names, and write its result to standard output."""
     import importlib
 
-    # What a library prints must not come between the bytes of the answer.
+    # Output of a library must not mix with the pickled answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     answer: tuple[Any, Exception | None]
@@ -103,4 +103,4 @@ def main() -> None:
     answers.write(pickle.dumps(answer))
     answers.flush()
     sys.stderr.flush()
-    os._exit(0)  # nothing waits for a driver that does not return
+    os._exit(0)  # do not wait for a driver that does not return

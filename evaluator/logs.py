@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The log: lines for people, or JSON for programs."""
+"""The log, as plain text or JSON lines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 KEPT_WARNINGS = 20
 
 LONGEST_WARNING = 1000
-"""Characters of one that are kept."""
+"""Maximum length of a kept warning in characters."""
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (ISO 8601, UTC), level, logger, thread, message, and exception if there is
-    one."""
+    """Formats a record as a JSON object: time (ISO 8601, UTC), level, logger, thread, message, and exception
+    if present."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -34,7 +34,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(level: str, form: str) -> None:
-    """Write the log to stderr. level: as `logging` names it, in any case. form: text or json."""
+    """Write the log to stderr. level: name of a `logging` level in any case. form: text or json."""
     handler = logging.StreamHandler(sys.stderr)
     if form == "json":
         handler.setFormatter(JsonFormatter())
@@ -56,7 +56,7 @@ class Warnings(logging.Handler):
             message = record.getMessage()
             if record.exc_info and record.exc_info[1] is not None:
                 message += f": {record.exc_info[1]!r}"
-        except Exception:  # as every handler of logging does: a record of somebody's ends nothing
+        except Exception:  # as in every logging handler: a bad record must not raise
             self.handleError(record)
             return
         self._kept.append(
@@ -64,7 +64,7 @@ class Warnings(logging.Handler):
         )
 
     def last(self) -> list[dict[str, Any]]:
-        """The newest first: time (seconds of the Unix epoch), level and message."""
+        """Return the kept records, newest first: time (seconds of the Unix epoch), level and message."""
         self.acquire()
         try:
             return list(reversed(self._kept))

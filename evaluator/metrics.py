@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the service counts about itself: each request, position and batch once, from whichever thread.
+"""Counters and histograms of the service. Each request, position and batch is counted once, on any thread.
 
-docs/reference/metrics.md says what every number means. `Metrics.status` is the `metrics` of a status reply;
-evaluator/service/http/prometheus.py gives the same numbers to Prometheus.
+docs/reference/metrics.md defines every number. `Metrics.status` is the `metrics` of a status reply;
+evaluator/service/http/prometheus.py exports the same numbers to Prometheus.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TIME_EDGES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0,
 
 
 def _between(edges: tuple[float, ...], ratio: float) -> tuple[float, ...]:
-    """Edges, with as many between them as it takes for none to be more than `ratio` times the one below."""
+    """Return the edges and geometric steps between them, so that neighbours differ by at most `ratio`."""
     found = []
     for low, high in pairwise(edges):
         steps = math.ceil(math.log(high / low) / math.log(ratio))
@@ -39,15 +39,15 @@ def _between(edges: tuple[float, ...], ratio: float) -> tuple[float, ...]:
 
 
 FINE_TIME_EDGES = _between((0.0001, *TIME_EDGES), 1.25)
-"""Upper edges by which times of requests are counted, from which their percentiles follow; TIME_EDGES are
-among them, and are what is reported."""
+"""Upper edges for request times, from which percentiles are computed. They include TIME_EDGES, which are the
+reported ones."""
 
 RATE_WINDOW_S = 5.0
-"""positions_per_second is the mean over this long."""
+"""Averaging window of positions_per_second."""
 
 
 class Counter:
-    """A number that only grows."""
+    """A number that only increases."""
 
     __slots__ = ("_lock", "value")
 
@@ -62,10 +62,10 @@ class Counter:
 
 
 class Histogram:
-    """Observations counted by size. Its owner serialises access.
+    """A histogram of values. Its owner serialises access.
 
-    edges: upper edges, inclusive, ascending. counts: observations up to each edge and above the one before,
-    the last one those beyond all edges. sum: of all observations.
+    edges: upper edges, inclusive, ascending. counts: values in each bin; the last bin is beyond all edges.
+    sum: of all values.
     """
 
     __slots__ = ("counts", "edges", "sum")
@@ -76,37 +76,37 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count an observation."""
+        """Count a value."""
         self.counts[bisect_left(self.edges, value)] += 1
         self.sum += value
 
     def observe_all(self, values: NDArray[np.floating[Any] | np.integer[Any]]) -> None:
-        """Count many observations at once."""
+        """Count an array of values."""
         places = np.searchsorted(self.edges, values, side="left")
         found = np.bincount(places, minlength=len(self.counts)).tolist()
         self.counts[:] = [mine + its for mine, its in zip(self.counts, found, strict=True)]
         self.sum += float(values.sum())
 
     def copy(self) -> Histogram:
-        """The histogram as it is now."""
+        """Return a copy of the histogram."""
         copied = Histogram(self.edges)
         copied.add(self)
         return copied
 
     def add(self, other: Histogram) -> None:
-        """Count another histogram's observations, too. It has the same edges."""
+        """Add the counts of a histogram with the same edges."""
         self.counts[:] = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
         self.sum += other.sum
 
     def since(self, before: Histogram) -> Histogram:
-        """What has been observed since it was another one."""
+        """Return the values counted after `before`, an earlier copy."""
         left = Histogram(self.edges)
         left.counts = [mine - its for mine, its in zip(self.counts, before.counts, strict=True)]
         left.sum = self.sum - before.sum
         return left
 
     def coarser(self, edges: tuple[float, ...]) -> Histogram:
-        """The same observations by fewer edges, all of which are edges of this one."""
+        """Return the same values with fewer edges, which must be a subset of this histogram's."""
         coarse = Histogram(edges)
         coarse.sum = self.sum
         for edge, count in zip((*self.edges, math.inf), self.counts, strict=True):
@@ -114,8 +114,8 @@ class Histogram:
         return coarse
 
     def quantile(self, share: float) -> float | None:
-        """The value that this share of the observations does not exceed, to within the distance of two edges;
-        the last edge for one beyond it, None when nothing has been observed."""
+        """Return the quantile, interpolated between two edges; the last edge for values beyond it, None if
+        the histogram is empty. share: 0 to 1."""
         wanted = share * sum(self.counts)
         if not wanted:
             return None
@@ -127,7 +127,7 @@ class Histogram:
         return self.edges[-1]
 
     def status(self, unit: float = 1.0) -> dict[str, Any]:
-        """As part of a status reply. unit: what one of the reply's units is worth in the histogram's."""
+        """Return the entry of a status reply. unit: one unit of the reply, in the histogram's unit."""
         edges = [*(f"{edge / unit:g}" for edge in self.edges), "inf"]
         counts = dict(zip(edges, self.counts, strict=True))
         return {**counts, "sum": round(self.sum / unit, 3), "count": sum(self.counts)}
@@ -135,19 +135,19 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The service at a moment.
+    """The state of the service at one moment.
 
-    ready: evaluations are taken. clients: connected. connections: theirs, and those of others. queued: the
-    positions waiting to be launched, by network and class. running: batches on each device. in_use: whether
-    each device is given work. device_memory: by device, bytes "used", by whomever, and "total"; of those that
-    say it. device_sensors: by device, "watts" and "celsius", as far as they are known; of those that say any.
-    state: loading, ready, degraded (a device is left out) or draining; since: when it began, in seconds of
-    the Unix epoch; reason: why it is not ready, else empty. buffered_bytes: of unfinished requests and unread
-    answers. closed_connections: how many the service has closed or refused, by reason. tuning:
-    what is being measured on a device, in words, by device. curves: by network and device, the largest
-    batch that was "measured", the "largest" of the device, and whether the knee is "known". busy_seconds:
-    for how long each device has had a batch in flight. target_ms: latency to keep, by class.
-    max_connections: clients that may be connected.
+    ready: evaluations are accepted. clients: number of connected clients. connections: number of all
+    connections, including unauthenticated ones. queued: positions that wait for launch, by network and class.
+    running: batches in flight by device. in_use: whether a device gets work, by device. device_memory: bytes
+    "used" by all processes and "total", by device, for devices that report it. device_sensors: "watts" and
+    "celsius" by device, as far as known. state: loading, ready, degraded (a device is excluded) or draining.
+    since: start of the state in seconds of the Unix epoch. reason: why the service is not ready; empty if it
+    is. buffered_bytes: unfinished requests and unread answers. closed_connections: closed or refused by the
+    service, by reason. tuning: what is being measured, in words, by device. curves: the largest "measured"
+    batch, the "largest" batch of the device, and whether the knee is "known", by network and device.
+    busy_seconds: time with a batch in flight, by device. target_ms: latency target by class. max_connections:
+    limit of connected clients.
     """
 
     ready: bool
@@ -171,13 +171,13 @@ class State:
 
     @property
     def queued_positions(self) -> int:
-        """Positions waiting to be launched, of all networks and classes."""
+        """Positions that wait for launch, of all networks and classes."""
         return sum(count for classes in self.queued.values() for count in classes.values())
 
 
 @dataclass(slots=True)
 class Batches:
-    """Batches of one network that one device has evaluated. seconds: that each took."""
+    """Batches of one network that one device has evaluated. seconds: time of each."""
 
     batches: int = 0
     positions: int = 0
@@ -185,14 +185,14 @@ class Batches:
     seconds: Histogram = field(default_factory=lambda: Histogram(TIME_EDGES))
 
     def copy(self) -> Batches:
-        """The numbers as they are now."""
+        """Return a copy."""
         return Batches(self.batches, self.positions, self.sizes.copy(), self.seconds.copy())
 
 
 @dataclass(slots=True)
 class Requests:
-    """Requests of one class for one network that were answered with a result. queue_seconds: from the receipt
-    of each to its launch. seconds: to its answer."""
+    """Requests of one class for one network that got a result. queue_seconds: from receipt to launch.
+    seconds: from receipt to answer."""
 
     requests: int = 0
     positions: int = 0
@@ -200,11 +200,11 @@ class Requests:
     seconds: Histogram = field(default_factory=lambda: Histogram(FINE_TIME_EDGES))
 
     def copy(self) -> Requests:
-        """The numbers as they are now."""
+        """Return a copy."""
         return Requests(self.requests, self.positions, self.queue_seconds.copy(), self.seconds.copy())
 
     def add(self, other: Requests) -> None:
-        """Count another network's or class's, too."""
+        """Add the counts of another network or class."""
         self.requests += other.requests
         self.positions += other.positions
         self.queue_seconds.add(other.queue_seconds)
@@ -212,11 +212,11 @@ class Requests:
 
 
 class Metrics:
-    """The numbers of one service.
+    """The metrics of one service.
 
-    bad_messages: that broke the protocol. dropped_replies: whose client was gone or did not read.
-    fallback_batches: run by a standby. not_finite: batches with NaN or infinity in the output. cancelled:
-    requests.
+    bad_messages: messages that violated the protocol. dropped_replies: replies to clients that were gone or
+    did not read. fallback_batches: batches run by a standby. not_finite: batches with NaN or infinity in the
+    output. cancelled: cancelled requests.
     """
 
     def __init__(self) -> None:
@@ -235,22 +235,22 @@ class Metrics:
         self._recent: deque[tuple[float, int]] = deque()
 
     def error(self, code: str) -> None:
-        """An error message was sent."""
+        """Count a sent error message."""
         with self._lock:
             self._errors[code] = self._errors.get(code, 0) + 1
 
     def device_failed(self, device: str) -> None:
-        """A device failed on a batch."""
+        """Count a batch that failed on a device."""
         with self._lock:
             self._failures[device] = self._failures.get(device, 0) + 1
 
     def device_hung(self, device: str) -> None:
-        """A device did not come back from a batch in time."""
+        """Count a batch that hung on a device."""
         with self._lock:
             self._hangs[device] = self._hangs.get(device, 0) + 1
 
     def batch(self, network: str, device: str, positions: int, seconds: float) -> None:
-        """A batch has been evaluated, in that many seconds."""
+        """Count an evaluated batch and its time."""
         with self._lock:
             counted = self._batches_of(network, device)
             counted.batches += 1
@@ -262,7 +262,7 @@ class Metrics:
     def batches_ran(
         self, network: str, device: str, positions: NDArray[np.integer[Any]], seconds: NDArray[np.float64]
     ) -> None:
-        """Batches have been evaluated: for each its positions and seconds."""
+        """Count evaluated batches. positions, seconds: one element per batch."""
         with self._lock:
             counted = self._batches_of(network, device)
             counted.batches += len(positions)
@@ -284,8 +284,8 @@ class Metrics:
             self._recent.popleft()
 
     def answered(self, network: str, rank: int, positions: int, queue_seconds: float, seconds: float) -> None:
-        """A request has its result. rank: the index of its class in PRIORITIES. queue_seconds: from its
-        receipt to its launch; seconds: to its answer."""
+        """Count a request with a result. rank: index of its class in PRIORITIES. queue_seconds: from receipt
+        to launch. seconds: from receipt to answer."""
         with self._lock:
             counted = self._requests_of(network, rank)
             counted.requests += 1
@@ -301,7 +301,7 @@ class Metrics:
         queue_seconds: NDArray[np.float64],
         seconds: NDArray[np.float64],
     ) -> None:
-        """Requests of one class have their results: as of `answered`, for each."""
+        """Count requests of one class with results. Arrays have one element per request; see `answered`."""
         with self._lock:
             counted = self._requests_of(network, rank)
             counted.requests += len(positions)
@@ -323,7 +323,7 @@ class Metrics:
 
     @property
     def positions_per_second(self) -> float:
-        """Mean of the last RATE_WINDOW_S seconds, or of all since the start if that is less."""
+        """Mean of the last RATE_WINDOW_S seconds, or since the start if that is shorter."""
         now = time.monotonic()
         with self._lock:
             recent = sum(positions for at, positions in self._recent if at >= now - RATE_WINDOW_S)
@@ -331,36 +331,36 @@ class Metrics:
 
     @property
     def batches(self) -> dict[tuple[str, str], Batches]:
-        """What was evaluated, by network and device."""
+        """Evaluated batches by network and device."""
         with self._lock:
             return {key: counted.copy() for key, counted in self._batches.items()}
 
     @property
     def requests(self) -> dict[tuple[str, str], Requests]:
-        """What was answered, by class and network."""
+        """Answered requests by class and network."""
         with self._lock:
             return {key: counted.copy() for key, counted in self._requests.items()}
 
     @property
     def errors(self) -> dict[str, int]:
-        """Error messages sent, by code."""
+        """Sent error messages by code."""
         with self._lock:
             return dict(self._errors)
 
     @property
     def device_failures(self) -> dict[str, int]:
-        """Batches that each device failed on."""
+        """Failed batches by device."""
         with self._lock:
             return dict(self._failures)
 
     @property
     def device_hangs(self) -> dict[str, int]:
-        """Batches that each device did not come back from in time."""
+        """Hung batches by device."""
         with self._lock:
             return dict(self._hangs)
 
     def status(self, state: State) -> dict[str, Any]:
-        """Everything, as the `metrics` of a status reply."""
+        """Return the `metrics` of a status reply."""
         batches, requests = self.batches, self.requests
         sizes, queue = Histogram(BATCH_EDGES), Histogram(TIME_EDGES)
         for ran in batches.values():

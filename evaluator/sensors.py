@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a device's sensors say."""
+"""Readings of a device's sensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """watts: drawn now, or in the mean of the last moment. celsius: of the chip. None: not known."""
+    """watts: power, current or averaged by the driver. celsius: of the chip. None: unknown."""
 
     watts: float | None = None
     celsius: float | None = None
@@ -18,6 +18,6 @@ class Sensors:
         return ", ".join([*power, *([] if self.celsius is None else [f"{self.celsius:.0f} °C"])])
 
     def known(self) -> dict[str, float]:
-        """What is known, by name."""
+        """Return the known readings by name."""
         both = {"watts": self.watts, "celsius": self.celsius}
         return {name: value for name, value in both.items() if value is not None}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every setting of the service, in one table: the fields of `Settings`.
+"""The settings of the service, declared once as the fields of `Settings`.
 
-The flags of `python -m evaluator serve`, the file that `--config` reads and configs/evaluator.toml are all
-made from it. A flag beats the file, the file beats the default.
+The flags of `python -m evaluator serve`, the files for `--config` and configs/evaluator.toml are derived from
+it. A flag overrides the file; the file overrides the default.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Settings(SettingsGroup):
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Give a parser --config and a flag for every setting."""
+    """Add --config and a flag for each setting to a parser."""
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -198,17 +198,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         settings_of(Settings).values(),
         switches=True,
         quotes=True,
-        aliases={"network": ("--weights", "--WeightsFile")},  # what the engine calls it
+        aliases={"network": ("--weights", "--WeightsFile")},  # names in the engine
     )
 
 
 def from_arguments(arguments: argparse.Namespace) -> Settings:
-    """The settings of a parsed command line and the file it names. Raises SettingsError."""
+    """Return the settings of a parsed command line and of its config file. Raises SettingsError."""
     return sources.from_arguments(arguments, Settings())
 
 
 def default_toml() -> str:
-    """configs/evaluator.toml: every setting with its default, commented."""
+    """Return configs/evaluator.toml: each setting with its default and a comment."""
 
     def comment(entry: Setting) -> list[str]:
         text = entry.help[0].upper() + entry.help[1:] + "."

@@ -17,10 +17,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.latency.timed_lending import TimedBatches
+from benchmarks.latency.timed_lease import TimedBufferLease
 from evaluator import backends
 from evaluator.backends.base import Backend
-from evaluator.backends.lending import Lent
+from evaluator.backends.buffer_lease import BufferLease
 from evaluator.cli import main as evaluator
 from evaluator.network.spec import NetworkSpec
 from evaluator.service.connections import gate
@@ -58,7 +58,7 @@ class TimedBackend(Backend):
         self._noise = random.uniform(-2, 2, 2 * self.max_batch * MAX_LEGAL_MOVES).astype(np.float32)
         self._wdl = random.dirichlet((1, 1, 1), 2 * self.max_batch).astype(np.float32)
         self._at = 0
-        self._batches = TimedBatches(self._answer, self.max_batch)
+        self._batches = TimedBufferLease(self._answer, self.max_batch)
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         return self.evaluate_parts([batch])
@@ -81,7 +81,7 @@ class TimedBackend(Backend):
             self._free_at = max(time.perf_counter(), self._free_at) + self._seconds + self._each * count
             return evaluation, self._free_at
 
-    def lend(self) -> Lent | None:
+    def lease_buffers(self) -> BufferLease | None:
         return self._batches if _lends else None
 
 

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backends, found by name.
+"""The backends, opened by name.
 
 Built in are `gpu` (HIP kernels, on AMD and NVIDIA), `onnx` (onnxruntime on the CPU), `reference` (numpy, the
-yardstick), `random` and `uniform` (no network, for tests and for measuring everything else). Other packages
-add theirs through the entry point group `wavefront.backends`, whose value names a module that has what every
-backend module has:
+reference for correctness), `random` and `uniform` (no network, for tests and for benchmarks of everything
+else). Other packages add theirs through the entry point group `wavefront.backends`. Its value names a module
+with the interface of every backend module:
 
     NEEDS_NETWORK: bool
     unavailable() -> str | None                      why it cannot run on this machine; None if it can
     open(network, *, threads, **options) -> Backend  raises BackendError
-    named_devices(device: str) -> list[str]          where the option `device` can name several ("0+1", "all")
+    named_devices(device: str) -> list[str]          if the option `device` can name several ("0+1", "all")
 
-A backend's module is imported when it is first asked for, so that onnxruntime costs nothing where it is not
-used.
+A backend's module is imported on first use, so that unused ones cost nothing.
 """
 
 from __future__ import annotations
@@ -52,23 +51,23 @@ _BUILT_IN = {
 
 
 def backend_names() -> list[str]:
-    """Every name that `open_backend` takes, `auto` first. Nothing is imported."""
+    """Return all names that `open_backend` accepts, `auto` first. Imports nothing."""
     return [AUTO, *_registered()]
 
 
 def available_backends() -> dict[str, str | None]:
-    """Backend name -> None if it can run on this machine, else the reason why not."""
+    """Return for each backend name None if it can run on this machine, else the reason."""
     return {name: unavailable(name) for name in _registered()}
 
 
 def needs_network(name: str) -> bool:
-    """False for backends that evaluate without one (random, uniform). Raises BackendError for an unknown
+    """Return False for backends without a network (random, uniform). Raises BackendError for an unknown
     name."""
     return name == AUTO or bool(_module(name).NEEDS_NETWORK)
 
 
 def for_each_device(name: str, options: dict[str, Any]) -> list[dict[str, Any]]:
-    """A backend's options once for each device that its option `device` names. Raises BackendError."""
+    """Return the options once for each device that the option `device` names. Raises BackendError."""
     device = str(options.get("device", ""))
     named = getattr(_module(name), "named_devices", None) if "+" in device or device.endswith("all") else None
     if named is None:
@@ -77,14 +76,14 @@ def for_each_device(name: str, options: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def with_tuning(name: str, options: dict[str, Any], tuning: str) -> dict[str, Any]:
-    """A backend's options, with `tuning` where that is one of them and not said yet. Raises BackendError."""
+    """Return the options with `tuning` set, if the backend has it and it is unset. Raises BackendError."""
     takes = name == AUTO or "tuning" in inspect.signature(_module(name).open).parameters
     return {"tuning": tuning, **options} if takes else options
 
 
 def prepare_backend(name: str) -> None:
-    """Import what a backend needs and look for its devices, so that opening it later takes less time. What
-    goes wrong is left to `open_backend`. From any thread."""
+    """Import a backend and look for its devices, so that opening it takes less time. Errors are left to
+    `open_backend`. Any thread may call this."""
     try:
         unavailable("gpu" if name == AUTO else name)
     except Exception:
@@ -94,13 +93,13 @@ def prepare_backend(name: str) -> None:
 def open_backend(
     name: str, network: NetworkSpec | None, *, threads: int | None = None, **options: Any
 ) -> Backend:
-    """Open a backend; close it when done (it is a context manager).
+    """Open a backend. It is a context manager; close it when done.
 
-    network: with its heads chosen (`load_network`); None for backends that need none. threads: CPU threads,
-    None for one per physical core that this process may use. options: the backend's own keyword arguments
-    (onnx: int8). `auto` takes the fastest of those that can run this network.
+    network: a loaded network with its heads chosen (`load_network`); None for backends without one. threads:
+    CPU threads (default: one per physical core that this process may use). options: the backend's keyword
+    arguments (onnx: int8). `auto` picks the fastest backend that can run this network.
 
-    Raises BackendError, with what to do about it.
+    Raises BackendError with a remedy.
     """
     if name == AUTO:
         from evaluator.backends.auto import open_fastest
@@ -145,7 +144,8 @@ def _module(name: str) -> ModuleType:
 
 
 def unavailable(name: str) -> str | None:
-    """Why a backend cannot run on this machine; None if it can. Raises BackendError for an unknown name."""
+    """Return why a backend cannot run on this machine; None if it can. Raises BackendError for an unknown
+    name."""
     try:
         reason: str | None = _module(name).unavailable()
     except BackendError as error:

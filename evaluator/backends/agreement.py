@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far a backend's results are from the right ones, and how far they may be.
+"""Errors of a backend's results against the reference, and their tolerances.
 
 Used by `python -m evaluator verify` and by the conformance suite (tests/backends).
 """
@@ -14,17 +14,16 @@ import numpy as np
 from protocol.batch import EvaluationBatch, PositionBatch
 
 TIE = 0.25
-"""Moves whose right logits are closer than this part of what a logit may be off count as equally good. fp16
-rounds the activations of the golden networks so that logits are off by 0.001 (root mean square), and their
-best two moves lie that close in one position of a hundred: no other storage of any one tensor changes
-that."""
+"""Moves count as tied if their reference logits differ by less than this share of a logit's tolerance. fp16
+activations change the golden networks' logits by 0.001 (root mean square), and in one position of a hundred
+the two best moves are closer than that. Another format for any single tensor does not change that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The largest errors: of a logit, absolute or, if that is more, `logits_of_spread` of the spread of all
-    logits; of a probability; of the moves left in plies (only the conformance suite's small networks are held
-    to it). best_moves: the smallest share of positions with the same best move, ties counted as the same."""
+    """The largest errors: of a logit, absolute or, if larger, `logits_of_spread` of the spread of all logits;
+    of a probability; of the moves left in plies (checked only with the conformance suite's small networks).
+    best_moves: the smallest share of positions with the same best move, counting ties as the same."""
 
     logits: float
     wdl: float
@@ -39,15 +38,15 @@ BF16 = Tolerance(0.15, 0.04, 4.0, logits_of_spread=0.08)
 INT8 = Tolerance(2e-2, 0.1, 10.0, logits_of_spread=0.05, best_moves=0.9)
 INT4 = Tolerance(2e-2, 0.8, 60.0, logits_of_spread=0.5, best_moves=0.4)
 FP8 = Tolerance(2e-2, 0.4, 20.0, logits_of_spread=0.12, best_moves=0.8)
-"""Of fp16 with an attention network's weights in so few bits, or its products of 8 bits: about twice what
-rounding does to the networks of docs/lab/gpu-formats.md. What int4 is allowed says how little it can be
-relied on."""
+"""For fp16 with an attention network's weights in int8 or int4, or with 8-bit products: about twice the
+rounding error with the networks of docs/lab/gpu-formats.md. The tolerance of int4 shows that it is
+unreliable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Largest errors against the right results, and shares of positions with the same best move: the very
-    same one, and one that is as good within TIE. spread: largest less smallest of the right logits."""
+    """Largest errors against the reference, and shares of positions with the same best move: strictly, and
+    counting moves within TIE. spread: largest minus smallest reference logit."""
 
     logits: float
     spread: float
@@ -57,7 +56,7 @@ class Agreement:
     as_good_a_move: float
 
     def within(self, tolerance: Tolerance) -> bool:
-        """Whether logits, probabilities and best moves are as they should be. NaN never is."""
+        """Return True if logits, probabilities and best moves are within tolerance. NaN never is."""
         return (
             self.logits <= logits_limit(tolerance, self.spread)
             and self.wdl <= tolerance.wdl
@@ -72,7 +71,7 @@ def logits_limit(tolerance: Tolerance, spread: float) -> float:
 def agreement(
     result: EvaluationBatch, expected: EvaluationBatch, batch: PositionBatch, tolerance: Tolerance
 ) -> Agreement:
-    """Compare two results for a batch. Positions without moves have no best move and do not count for it."""
+    """Compare two results for a batch. Positions without moves do not count for the best moves."""
     spread = float(np.ptp(expected.logits)) if len(expected.logits) else 0.0
     tie = TIE * logits_limit(tolerance, spread)
     same, as_good = [], []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`auto`: the fastest backend that runs the network correctly on this machine, found by measuring."""
+"""`auto`: measures which backend runs the network correctly and fastest on this machine."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from protocol.batch import PositionBatch
 _log = logging.getLogger(__name__)
 
 _PREFERRED = "gpu"
-"""It checks itself against the reference when it opens, and no CPU comes near one that is not small."""
-_NEVER = {"reference"}  # the yardstick is always slowest
+"""It checks itself when it opens, and no CPU is nearly as fast as a GPU that is not small."""
+_NEVER = {"reference"}  # always the slowest
 _BATCH = 32
 _MEASURE_SECONDS = 0.3
 _TOLERANCE = 0.1  # RMS over the spread of the logits: fp16 and int8 pass, a wrong kernel does not
@@ -34,12 +34,12 @@ def open_fastest(
     tuning: str = "before",
     **options: Any,
 ) -> Backend:
-    """Return the GPU if one works that is not small; else open every candidate, check each against the
-    reference, measure, keep the fastest.
+    """Return the GPU backend if it opens on a GPU that is not small. Otherwise open every candidate, check
+    each against the reference, and return the fastest.
 
-    With one candidate nothing is measured. int8 adds the quantised onnx to the candidates. tuning goes to
-    those that have such an option, all other options to all of them.
-    Raises BackendError with every candidate's reason if none opens.
+    A single candidate is not measured. int8: adds quantised onnx to the candidates. tuning: passed to
+    backends with that option. options: passed to all. Raises BackendError with every candidate's reason if
+    none opens.
     """
     if network is None:
         raise BackendError("backend auto needs a network; ask for random or uniform to run without one")
@@ -100,7 +100,7 @@ def _fastest(opened: list[Backend], network: NetworkSpec) -> Backend:
 
 
 def _positions_per_second(backend: Backend, batch: PositionBatch) -> float:
-    """The best of as many runs as fit into the time allowed."""
+    """Return the best of as many runs as fit into the time limit."""
     best = float("inf")
     end = time.perf_counter() + _MEASURE_SECONDS
     while (start := time.perf_counter()) < end:

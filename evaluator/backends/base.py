@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The interface that every backend implements.
 
-A backend holds one network on one device. It is opened by `open_backend` (see `evaluator.backends`), used
-from at most `max_in_flight` threads at a time, and closed once.
+A backend holds one network on one device. `open_backend` (see `evaluator.backends`) opens it, at most
+`max_in_flight` threads use it concurrently, and its owner closes it once.
 """
 
 from __future__ import annotations
@@ -13,34 +13,32 @@ from types import TracebackType
 from typing import Self
 
 from evaluator.backends.agreement import FP32, Tolerance
-from evaluator.backends.lending import Lent
+from evaluator.backends.buffer_lease import BufferLease
+from evaluator.device_lease import DeviceLease
 from evaluator.sensors import Sensors
-from evaluator.slices import Slice
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
 class BackendError(Exception):
-    """A backend could not be opened or failed to evaluate. The message says what to do about it."""
+    """A backend could not be opened or failed to evaluate. The message contains a remedy."""
 
 
 class NotFiniteError(BackendError):
-    """The device works, but what it computed is infinite or not a number."""
+    """The device works, but a result is infinite or NaN."""
 
 
 class Backend(ABC):
     """One network on one device.
 
-    name: the name it is opened by ("onnx"). device: the hardware
-    and the precision of its numbers, in words. max_batch: the most positions
-    one call takes. max_in_flight: how many threads may be inside `evaluate` at once (1 unless uploads,
-    compute and downloads of several batches overlap). side_by_side: whether these compute at the same time,
-    each with a part of the processor's `threads`, and not one after the other. buckets: the sizes the
-    device really runs, a batch being padded to the next one; empty if any size runs as it is. finite:
-    `evaluate` returns finite numbers only, and raises NotFiniteError where others would come out.
-    on_host: it computes on the processors of this machine, as every standby does. small: a CPU may be faster
-    than the device. provisional: it is not as fast as it will be once it has been tuned (see `tuned`), so
-    that its times are not to be kept. tolerance: how far results may be from the float64 reference, which
-    `verify` and the conformance suite hold the backend to.
+    name: backend name ("onnx"). device: hardware and number format, in words. max_batch: maximum positions
+    per call. max_in_flight: concurrent calls of `evaluate` (1 unless uploads, compute and downloads of
+    several batches overlap). side_by_side: True if concurrent batches compute at the same time, each on some
+    of the processor's `threads`; False if one after the other. buckets: batch sizes that the device runs, to
+    which batches are padded; empty if any size runs as it is. finite: `evaluate` raises NotFiniteError
+    instead of returning NaN or infinity. on_host: it computes on this machine's CPU, as every standby does.
+    small: a CPU may be faster than the device. provisional: it will be faster after tuning (see `tuned`), so
+    its times must not be cached. tolerance: maximum error against the float64 reference, checked by `verify`
+    and the conformance suite.
     """
 
     name: str
@@ -60,48 +58,48 @@ class Backend(ABC):
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         """Evaluate a batch of 1 to max_batch positions.
 
-        The inputs are checked already (offsets ascending, indices in range). Raises BackendError when the
-        device fails; the caller may try another backend with the same batch.
+        The inputs are already validated (offsets ascending, indices in range). Raises BackendError if the
+        device fails; the caller may retry the batch on another backend.
         """
 
     def evaluate_parts(self, parts: Sequence[PositionBatch]) -> EvaluationBatch:
-        """The same for a batch that comes in parts: what they say one after the other.
+        """Evaluate the concatenation of several parts as one batch.
 
-        To be overridden by who copies its input anyway, and can put it together there.
+        Backends that copy their input anyway override this to concatenate while copying.
         """
         return self.evaluate(PositionBatch.concatenate(parts))
 
     def computes_beside(self, positions: int) -> bool:
-        """Whether a batch of so many positions may compute at the same time as another one, of any size,
-        though most of them do so one after the other."""
+        """Return True if a batch of this size may compute at the same time as any other, in a backend that
+        otherwise runs batches in sequence."""
         return False
 
-    def lend(self) -> Lent | None:
-        """All its batches in flight, for a loop without the interpreter. None if it has no such, or while one
-        is in use."""
+    def lease_buffers(self) -> BufferLease | None:
+        """Lease all batch buffers, for the loop without the interpreter. Returns None if the backend does not
+        support it or a buffer is in use."""
         return None
 
     def memory(self) -> tuple[int, int] | None:
-        """Bytes of the device's memory that are in use, by whomever, and that it has; None for a device that
-        does not say. Any thread, until closed."""
+        """Return the used (by all processes) and total bytes of device memory; None if unknown. Any thread
+        may call it until the backend is closed."""
         return None
 
     def sensors(self) -> Sensors | None:
-        """Power and temperature of the device; None for one that has no such. May take the time of a driver.
-        Any thread, also once it is closed."""
+        """Return power and temperature of the device; None without sensors. May wait for a driver. Any thread
+        may call it, even after `close`."""
         return None
 
-    def tuned(self, slices: Slice, progress: Callable[[str], None]) -> Backend | None:
-        """The same network on the same device by what is now measured to be fastest, beside this one, which
-        others may be using meanwhile; None where nothing is to be gained. Blocks, for minutes.
+    def tuned(self, lease: DeviceLease, progress: Callable[[str], None]) -> Backend | None:
+        """Return a tuned backend for the same network and device, or None if tuning gains nothing. This
+        backend stays usable meanwhile. Blocks for minutes.
 
-        slices: for all that takes the device. progress: told how far it is, in words. Raises BackendError
-        where it fails, and Stopped.
+        lease: entered for all use of the device. progress: called with progress in words. Raises BackendError
+        on failure, and Stopped.
         """
         return None
 
     def close(self) -> None:  # noqa: B027 - most backends have nothing to free
-        """Free the device. Nothing may be inside `evaluate`. Idempotent."""
+        """Free the device. No call may be inside `evaluate`. Idempotent."""
 
     def __enter__(self) -> Self:
         return self

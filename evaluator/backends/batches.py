@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What backends share: masks to planes, the logits of the legal moves, values to win, draw and loss."""
+"""Conversions shared by backends: masks to planes, policy to legal logits, values to win, draw and loss."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from numpy.typing import NDArray
 from protocol.batch import PLANES, EvaluationBatch, PositionBatch
 
 RULE50_PLANE = 109
-"""The one plane whose value is not 1."""
+"""The only plane whose values are not 0 and 1."""
 
 
 def mask_bits(positions: NDArray[np.void]) -> NDArray[np.uint8]:
-    """uint8 [n, 112, 64] of zeros and ones: element [i, p, s] is bit s of mask p of position i."""
+    """Return uint8 [n, 112, 64] of zeros and ones: element [i, p, s] is bit s of mask p of position i."""
     masks = np.ascontiguousarray(positions["planes"])
     octets = masks.view(np.uint8).reshape(len(positions), PLANES, 8)
     return np.unpackbits(octets, axis=2, bitorder="little")
 
 
 def expand_planes(positions: NDArray[np.void]) -> NDArray[np.float32]:
-    """POSITION_DTYPE [n] -> float32 [n, 112, 64], what an lc0 network takes."""
+    """Return the input of an lc0 network: POSITION_DTYPE [n] -> float32 [n, 112, 64]."""
     planes = mask_bits(positions).astype(np.float32)
     planes[:, RULE50_PLANE] *= positions["rule50"][:, None]
     return planes
 
 
 def legal_logits(policy: NDArray[np.float32], batch: PositionBatch) -> NDArray[np.float32]:
-    """float32 [n, 1858] -> float32 [m], the entries of the batch's legal moves."""
+    """Return the logits of the batch's legal moves: float32 [n, 1858] -> float32 [m]."""
     counts = batch.move_offsets[1:].astype(np.int64) - batch.move_offsets[:-1]
     rows = np.repeat(np.arange(len(batch)), counts)
     result: NDArray[np.float32] = policy[rows, batch.moves].astype(np.float32, copy=False)
@@ -35,7 +35,7 @@ def legal_logits(policy: NDArray[np.float32], batch: PositionBatch) -> NDArray[n
 
 
 def wdl_of_tanh(value: NDArray[np.float32]) -> NDArray[np.float32]:
-    """float32 [n] in -1..1 -> float32 [n, 3]: a value without draws as win, draw and loss."""
+    """Convert values without draws to win, draw and loss: float32 [n] in -1..1 -> float32 [n, 3]."""
     return np.stack([(1 + value) / 2, np.zeros_like(value), (1 - value) / 2], axis=1).astype(np.float32)
 
 
@@ -45,7 +45,7 @@ def evaluation(
     value: NDArray[np.float32],
     moves_left: NDArray[np.float32] | None,
 ) -> EvaluationBatch:
-    """A network's full outputs as the answer to a batch.
+    """Return a network's outputs as the result for a batch.
 
     policy [n, 1858]; value [n, 3] (W, D, L) or [n, 1] (tanh); moves_left [n, 1] or None.
     """

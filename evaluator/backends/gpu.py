@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The `gpu` backend: a network on an AMD or NVIDIA GPU, by evaluator/gpu and the kernels in
+"""The `gpu` backend: a network on an AMD or NVIDIA GPU, with evaluator/gpu and the kernels in
 evaluator/kernels.
 
-What opens a network is imported by `open`, so that a start without a GPU does not pay for it.
+`open` imports the modules that it needs, so that a start without a GPU does not pay for them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
+from evaluator.device_lease import DeviceLease
 from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput
 from evaluator.gpu.driver.discovery import fastest, found_devices, select, select_all
 from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.progress import warn
 from evaluator.sensors import Sensors
-from evaluator.slices import Slice
 from protocol.batch import EvaluationBatch, PositionBatch
 
 if TYPE_CHECKING:
+    from evaluator.backends.buffer_lease import BufferLease
     from evaluator.backends.gpu_opening import OpenNetwork
-    from evaluator.backends.lending import Lent
     from evaluator.network.spec import NetworkSpec
 
 log = logging.getLogger(__name__)
@@ -40,17 +40,17 @@ def unavailable() -> str | None:
 
 
 def is_small() -> bool:
-    """Whether the GPU that is used if none is named may be slower than the CPU."""
+    """Return True if the default GPU may be slower than the CPU."""
     usable = found_devices().usable
     return bool(usable) and fastest(usable).small
 
 
 def named_devices(device: str) -> list[str]:
-    """One name for each device of "0+1", "all" or any other value of the option. Raises BackendError."""
+    """Return one name per device for "0+1", "all" or any other value of the option. Raises BackendError."""
     found = found_devices()
     devices = found.devices
     if not devices:
-        return [device]  # opening it says why
+        return [device]  # opening it reports the error
     try:
         return [f"{each.vendor}:{each.index}" for each in select_all(devices, device, found.excluded)]
     except DeviceError as error:
@@ -73,12 +73,12 @@ def open(
     """Open a network on a GPU.
 
     device: see `driver.discovery.select`. precision: fp16, bf16, fp32, or fp8 for the encoders' products in
-    e4m3 and the rest in fp16. weights: int8 or int4 to round the encoders' weights to so few bits; empty for
-    those of the precision. deterministic: the same position gives the same bits at every batch size.
-    max_batch: less saves memory; 1024 or a little more if not given, 256 on a GPU that shares the CPU's
-    memory. buckets: the batch sizes that are run, as in "1+8+64", in place of the usual ones up to
-    max_batch. tuning: when what is fastest is measured where nobody knows it yet: before the backend opens;
-    behind, by the caller of `tuned`; or off. libraries: use the vendor's libraries, too.
+    e4m3 and the rest in fp16. weights: int8 or int4 rounds the encoders' weights; empty keeps those of the
+    precision. deterministic: the same position gives the same bits at every batch size. max_batch: smaller
+    values save memory (default: 1024 or slightly more; 256 on a GPU that shares the CPU's memory). buckets:
+    batch sizes as in "1+8+64" (default: usual sizes up to max_batch). tuning: when to measure kernels that
+    are not cached: before the backend opens; behind, by the caller of `tuned`; or off. libraries: use the
+    vendor's libraries, too.
     """
     from evaluator.backends.gpu_opening import Wanted, open_on
     from evaluator.backends.gpu_options import batch_sizes, formats, tuning_of
@@ -103,7 +103,7 @@ def open(
 
 
 class GpuBackend(Backend):
-    """Two batches in flight. The network is closed with it."""
+    """A backend with two batches in flight. It owns the opened network."""
 
     name = "gpu"
     max_in_flight = 2
@@ -135,13 +135,13 @@ class GpuBackend(Backend):
     def computes_beside(self, positions: int) -> bool:
         return not self._closed and any(positions <= size for size in self.executor.beside)
 
-    def lend(self) -> Lent | None:
-        from evaluator.backends.gpu_lending import lend
+    def lease_buffers(self) -> BufferLease | None:
+        from evaluator.backends.gpu_buffer_lease import lease_buffers
 
-        return None if self._closed else lend(self.executor, self.device)
+        return None if self._closed else lease_buffers(self.executor, self.device)
 
-    def tuned(self, slices: Slice, progress: Callable[[str], None]) -> Backend | None:
-        found = self._opened.measured_anew(slices, progress)
+    def tuned(self, lease: DeviceLease, progress: Callable[[str], None]) -> Backend | None:
+        found = self._opened.measured_anew(lease, progress)
         return None if found is None else GpuBackend(found)
 
     def memory(self) -> tuple[int, int] | None:

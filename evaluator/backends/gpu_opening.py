@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Opens a network on a GPU: by measurements or guesses, checked against the reference, and anew once what is
-fastest has been measured."""
+"""Opens a network on a GPU from measurements or guesses, checks it against the reference, and reopens it
+after tuning."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from evaluator.backends.base import BackendError
 from evaluator.backends.gpu_options import Formats, fp8_network, rounded
 from evaluator.backends.probe import uneven_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.blas.discovery import open_libraries
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.blas.product import Product
@@ -43,19 +44,17 @@ from evaluator.gpu.tuning.tune import NotMeasured, Tuner
 from evaluator.gpu.tuning.when import Tuning
 from evaluator.network.spec import NetworkSpec
 from evaluator.progress import announce
-from evaluator.slices import Slice, unshared
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How a network is to be opened.
+    """Options for opening a network.
 
-    deterministic: the same position gives the same bits at every batch size. buckets: the batch sizes that
-    are run, ascending. tuning: when what is fastest is measured where nobody knows it yet. libraries: use the
-    vendor's, too. check: compare every bucket with the reference. form: of the one launch for all encoders;
-    None for those that may be the fastest.
+    deterministic: the same position gives the same bits at every batch size. buckets: batch sizes, ascending.
+    tuning: when to measure kernels that are not cached. libraries: use the vendor's, too. check: compare
+    every bucket with the reference. form: of the single launch for all encoders; None to choose by speed.
     """
 
     formats: Formats = field(default_factory=Formats)
@@ -72,10 +71,10 @@ def open_on(
     network: NetworkSpec,
     wanted: Wanted,
     *,
-    slices: Slice = unshared,
+    lease: DeviceLease = exclusive_lease,
     known: Mapping[Product, Sequence[Measured]] | None = None,
 ) -> OpenNetwork:
-    """Take a device and open the network on it. slices, known: as of OpenNetwork. Raises BackendError."""
+    """Open a device and the network on it. lease, known: as in OpenNetwork. Raises BackendError."""
     attempt = Attempt(subject_of(info), Phase.OPENING)
     try:
         device = open_device(info)
@@ -89,7 +88,7 @@ def open_on(
             for name, why in problems.items():
                 log.info("%s: without %s: %s", info.name, name, why)
         opened = OpenNetwork(
-            network, device, wanted, libraries=libraries, slices=slices, known=known, attempt=attempt
+            network, device, wanted, libraries=libraries, lease=lease, known=known, attempt=attempt
         )
         attempt.enter(Phase.USING)
         return opened
@@ -104,9 +103,9 @@ def open_on(
 
 
 class OpenNetwork:
-    """A network that is on a device and was checked there. Device and libraries are closed with it.
+    """A network that is open on a device and has passed the self-check. It owns the device and libraries.
 
-    network: with the encoders' weights rounded, where that was asked for. provisional: it runs by guesses.
+    network: with the encoders' weights rounded, if requested. provisional: it runs by guesses.
     """
 
     def __init__(
@@ -118,24 +117,24 @@ class OpenNetwork:
         libraries: Sequence[Library] = (),
         compiler: Compiler | None = None,
         tuner: MeasuringChooser | None = None,
-        slices: Slice = unshared,
+        lease: DeviceLease = exclusive_lease,
         known: Mapping[Product, Sequence[Measured]] | None = None,
         attempt: Attempt | None = None,
     ) -> None:
-        """slices: of the device, for the self-check. known: measurements, besides those in the cache.
-        attempt: ends with `close`. Raises BackendError and DeviceError."""
+        """lease: of the device, for the self-check. known: measurements in addition to the cache. attempt:
+        ends with `close`. Raises BackendError and DeviceError."""
         info, formats = device.info, wanted.formats
         if not info.target.known:
             log.warning("%s: target %s is %s", info.name, info.target.name, info.target.note)
         self.name = f"{info.name} ({info.target.name}, {formats}, {info.driver})"
         self.device, self.wanted, self.provisional = device, wanted, False
-        self._given, self._libraries, self._attempt, self._slices = network, libraries, attempt, slices
+        self._given, self._libraries, self._attempt, self._lease = network, libraries, attempt, lease
         self.network = rounded(network, formats.weights)
         in_fp8 = fp8_network(self.network, info.target) if formats.fp8 else None
         self._checks = self._make_checks(in_fp8)
         self._compiler = compiler or Compiler(device)
         if tuner is None and not wanted.deterministic:
-            # A program measures in a child, which a candidate may end.
+            # A command measures in a child process, because a candidate may crash.
             measures = wanted.tuning is Tuning.BEFORE and not crashes.records()
             tuner = Tuner(
                 device,
@@ -151,10 +150,10 @@ class OpenNetwork:
             self.executor, self.self_check = self._open_measured(tuner)
         except (OpeningError, SelfCheckError) as error:
             raise BackendError(str(error)) from error
-        self._plan.forget()  # all is on the device
+        self._plan.forget()  # the device has all weights now
 
     def _make_checks(self, in_fp8: NetworkSpec | None) -> dict[int, Check]:
-        """What batches are compared with, by the smallest batch."""
+        """Return the reference results to compare batches with, by the smallest batch size."""
         probe = uneven_batch(CHECKED_MOVES, seed=7)
         expected = Expected(probe, ReferenceBackend(self.network).evaluate)
         checks = {0: Check(expected, limits(self.wanted.formats.stored))}
@@ -181,8 +180,8 @@ class OpenNetwork:
         )
 
     def _open_measured(self, tuner: MeasuringChooser | None) -> tuple[Executor, SelfCheck]:
-        """By measurements; where some are missing, by those of a child or by guesses. Raises OpeningError and
-        SelfCheckError."""
+        """Open from measurements; if some are missing, measure in a child process or guess. Raises
+        OpeningError and SelfCheckError."""
         try:
             return self._open(self._plan, tuner)
         except NotMeasured:
@@ -202,7 +201,7 @@ class OpenNetwork:
             libraries=self._libraries,
             tuner=tuner,
             planned=self._start_checks if wanted.check else lambda: None,
-            slices=self._slices,
+            lease=self._lease,
         )
         self_check = SelfCheck(executor, self._checks, self.name)
         try:
@@ -219,15 +218,14 @@ class OpenNetwork:
             check.expected.start()
 
     def _open_by_guess(self, tuner: Tuner) -> tuple[Executor, SelfCheck]:
-        """By guesses where nothing was measured yet; by measurements, after all, where those do not work.
-        Raises OpeningError and SelfCheckError."""
+        """Open by guesses; if that fails, by measurements. Raises OpeningError and SelfCheckError."""
         info, wanted = self.device.info, self.wanted
         quick = QuickChooser(info, wanted.formats.stored, self._libraries, tuner.known)
         then = "what is fastest is measured while nobody waits for it"
         announce(
             f"{info.name}: it begins by guesses; {then if wanted.tuning is Tuning.BEHIND else 'tuning=off'}"
         )
-        # One program for each batch size. Shares what is packed.
+        # One program per batch size, sharing the packed weights.
         guessed = replace(self._plan, choose=quick.choose, measurements=None, blocks=0, weights={})
         try:
             opened = self._open(guessed, None)
@@ -242,7 +240,7 @@ class OpenNetwork:
         return opened
 
     def _measure(self, tuner: Tuner) -> None:
-        """Have a child measure what the tuner does not know. Raises OpeningError."""
+        """Measure the products that the tuner does not know in a child process. Raises OpeningError."""
         info = self.device.info
         announce(f"measuring matrix products on {info.name}; the next start needs none of it")
 
@@ -250,7 +248,7 @@ class OpenNetwork:
             announce(f"measuring matrix products on {info.name}, {text} done")
 
         try:
-            tuner.known |= measure_in_child(self._job(self.wanted.buckets), unshared, progress)
+            tuner.known |= measure_in_child(self._job(self.wanted.buckets), exclusive_lease, progress)
         except DeviceError as error:
             raise OpeningError(f"{info.name}: {error}") from error
 
@@ -259,22 +257,22 @@ class OpenNetwork:
         needs = needs_of(self._plan, buckets, info.multiprocessors)
         return Job(info, self.wanted.formats.stored, needs, libraries=bool(self._libraries))
 
-    def measured_anew(self, slices: Slice, progress: Callable[[str], None]) -> OpenNetwork | None:
-        """Measure what is fastest and open the network by that, while this one stays open; None where it
-        does not run by guesses, or was opened with another `tuning`. Raises BackendError."""
+    def measured_anew(self, lease: DeviceLease, progress: Callable[[str], None]) -> OpenNetwork | None:
+        """Measure the candidates and open the network again with the fastest, while this one stays open.
+        Returns None if this one does not run by guesses or has another `tuning`. Raises BackendError."""
         info, buckets = self.device.info, self.executor.buckets
         if not self.provisional or self.wanted.tuning is not Tuning.BEHIND:
             return None
         try:
             job = self._job(buckets)
             self._plan.forget()
-            known = measure_in_child(job, slices, progress)
+            known = measure_in_child(job, lease, progress)
         except (DeviceError, PlanError) as error:
             raise BackendError(f"{info.name}: {error}") from error
         again = replace(
             self.wanted, buckets=buckets, tuning=Tuning.OFF, libraries=bool(self._libraries), check=True
         )
-        found = open_on(info, self._given, again, slices=slices, known=known)
+        found = open_on(info, self._given, again, lease=lease, known=known)
         if found.provisional or found.executor.buckets != buckets:
             found.close()
             why = "not all could be measured" if found.provisional else "there is no memory to open it twice"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the values of the gpu backend's options mean."""
+"""Parses the options of the gpu backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOLERANCES = {
 }
 
 _FP8 = "fp8"
-"""The value of `precision` for encoders' products in e4m3, everything else being as with fp16."""
+"""The value of `precision` for encoders' products in e4m3 and the rest in fp16."""
 
 PRECISIONS = (*(each.value for each in Precision), _FP8)
 """All values of `precision`."""
@@ -33,8 +33,8 @@ PRECISIONS = (*(each.value for each in Precision), _FP8)
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """How everything is stored; how the encoders' weights are, where they are not like everything else;
-    whether the encoders' products are in e4m3."""
+    """Number formats: of everything; of the encoders' weights, if different; and whether the encoders'
+    products are in e4m3."""
 
     stored: Precision = Precision.FP16
     weights: WeightFormat | None = None
@@ -46,12 +46,12 @@ class Formats:
 
     @property
     def tolerance(self) -> Tolerance:
-        """How close a backend comes to the network as it is in its file."""
+        """Tolerance against the network as stored in its file."""
         return FP8 if self.fp8 else _TOLERANCES[self.weights or self.stored]
 
 
 def formats(precision: str, weights: str) -> Formats:
-    """What the options say. Raises BackendError."""
+    """Parse the options. Raises BackendError."""
     if precision == _FP8:
         if weights:
             raise BackendError(
@@ -77,7 +77,7 @@ def formats(precision: str, weights: str) -> Formats:
 
 
 def tuning_of(text: str) -> Tuning:
-    """What the option `tuning` says. Raises BackendError."""
+    """Parse the option `tuning`. Raises BackendError."""
     try:
         return Tuning(text)
     except ValueError as error:
@@ -85,8 +85,8 @@ def tuning_of(text: str) -> Tuning:
 
 
 def fp8_network(network: NetworkSpec, target: Target) -> NetworkSpec:
-    """The network with its encoders' products in e4m3. Raises BackendError where it has none, or the target
-    gains nothing by it."""
+    """Return the network with its encoders' products in e4m3. Raises BackendError if it has none, or if the
+    target gains nothing from it."""
     option = f"precision={_FP8}"
     if reason := target.no_e4m3:
         raise BackendError(
@@ -105,7 +105,7 @@ def fp8_network(network: NetworkSpec, target: Target) -> NetworkSpec:
 
 
 def rounded(network: NetworkSpec, form: WeightFormat | None) -> NetworkSpec:
-    """The network with its encoders' weights rounded to a format; None leaves them. Raises BackendError."""
+    """Return the network with its encoders' weights rounded to a format, if any. Raises BackendError."""
     if form is None:
         return network
     if not (isinstance(network.body, AttentionBody) and network.body.encoders):
@@ -119,7 +119,7 @@ def rounded(network: NetworkSpec, form: WeightFormat | None) -> NetworkSpec:
 
 
 def batch_sizes(text: str) -> tuple[int, ...]:
-    """From "1+8+64", ascending; none from "". Raises BackendError."""
+    """Parse "1+8+64" into ascending sizes; "" gives none. Raises BackendError."""
     try:
         sizes = sorted({int(size) for size in text.split("+") if size})
     except ValueError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Made-up positions to check and to time backends with."""
+"""Synthetic positions for checking and timing backends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.batch import PLANES, POSITION_DTYPE, PositionBatch
 
 
 def probe_batch(count: int, seed: int = 0) -> PositionBatch:
-    """Made-up positions of about the density of real ones, each with the same 35 moves."""
+    """Return synthetic positions with about the density of real ones, each with the same 35 moves."""
     rng = np.random.default_rng(seed)
     positions = np.zeros(count, POSITION_DTYPE)
     sparse = rng.integers(0, 2**64, (3, count, PLANES), dtype=np.uint64)
@@ -25,7 +25,7 @@ def probe_batch(count: int, seed: int = 0) -> PositionBatch:
 
 
 def uneven_batch(moves: Sequence[int], seed: int = 0) -> PositionBatch:
-    """Such positions, one for each of `moves`, which is the number of its legal moves: others for each."""
+    """Return synthetic positions with different moves. moves: number of legal moves of each."""
     positions = probe_batch(len(moves), seed).positions
     rng = np.random.default_rng(seed)
     chosen = [np.sort(rng.choice(1858, number, replace=False)).astype(np.uint16) for number in moves]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pseudo-random evaluations from a hash of the position: always the same, as fast as a network of no cost.
+"""Pseudo-random evaluations from a hash of the position: deterministic, at almost no cost.
 
-For search tests and for measuring everything but the network. protocol.random_evaluation specifies them.
+For search tests and for benchmarks of everything but the network. protocol.random_evaluation specifies them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def open(network: NetworkSpec | None, *, threads: int | None = None) -> RandomBa
 
 
 class RandomBackend(Backend):
-    """Needs no network."""
+    """A backend without a network."""
 
     name = "random"
     on_host = True

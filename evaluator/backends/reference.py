@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The yardstick: an lc0 forward pass in numpy, one function per kind of layer, written to be read.
+"""The reference: an lc0 forward pass in numpy, one function per kind of layer, written for readability.
 
 Shapes: n positions, 64 squares (s), channels last for tokens [n, 64, C] and first for planes [n, C, 8, 8].
-With dtype float64 the result is exact to about 1e-13 of the logits and other backends are measured against
-it. With float32 every tensor is stored in float32 and products run in float32; sums that lose digits (layer
-norm, softmax) are taken in float64. Off lc0's own float32 by at most 1.3e-5 of a logit and 1.1e-6 of q on the
-21 golden networks; float64 is off by as much, so what remains is lc0's rounding.
+With dtype float64 the logits are exact to about 1e-13; other backends are compared with it. With float32
+every tensor is stored and multiplied in float32, but sums that lose digits (layer norm, softmax) use float64.
+Maximum difference to lc0's own float32: 1.3e-5 of a logit and 1.1e-6 of q on the 21 golden networks. float64
+differs by as much, so the remainder is lc0's rounding.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from protocol.batch import EvaluationBatch, PositionBatch
 
 @dataclass(frozen=True, slots=True)
 class NetworkOutput:
-    """Everything a network computes. policy [n, 1858] raw logits; value [n, 3] W D L, or [n, 1] in -1..1;
-    moves_left [n, 1] plies, or None. dtype as the reference's."""
+    """All outputs of a network. policy [n, 1858] raw logits; value [n, 3] W D L, or [n, 1] in -1..1;
+    moves_left [n, 1] plies, or None. dtype: that of the pass."""
 
     policy: Array
     value: Array
@@ -58,7 +58,7 @@ class NetworkOutput:
 
     @property
     def q(self) -> Array:
-        """[n], in -1..1 for the side to move: W - L, or the single value."""
+        """Return q [n] in -1..1 for the side to move: W - L, or the single value."""
         result: Array = self.value[:, 0] - self.value[:, 2] if self.value.shape[1] == 3 else self.value[:, 0]
         return result
 
@@ -75,7 +75,7 @@ def open(network: NetworkSpec, *, threads: int | None = None, dtype: str = "floa
 
 
 class ReferenceBackend(Backend):
-    """numpy on the CPU. Slow, and right."""
+    """A slow, exact backend with numpy on the CPU."""
 
     name = "reference"
     on_host = True
@@ -90,7 +90,7 @@ class ReferenceBackend(Backend):
         self.device = f"CPU (numpy), {'fp64' if dtype == 'float64' else 'fp32'}"
 
     def forward(self, planes: Array) -> NetworkOutput:
-        """planes [n, 112, 64] -> all outputs."""
+        """Return all outputs for planes [n, 112, 64]."""
         return forward(self.network, planes.astype(self.dtype))
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
@@ -99,7 +99,7 @@ class ReferenceBackend(Backend):
 
 
 def forward(network: NetworkSpec, planes: Array) -> NetworkOutput:
-    """planes [n, 112, 64], float32 or float64, which is also the precision of the pass."""
+    """Return all outputs. planes: [n, 112, 64], float32 or float64, in which the pass is computed."""
     match network.body:
         case ResidualTower() as tower:
             x = residual_tower(tower, planes.reshape(-1, 112, 8, 8))
@@ -230,8 +230,7 @@ def moves_left_head(head: MovesLeftHead, x: Array) -> Array:
 
 
 def squares_flattened(embedding: ConvBlock | Dense, x: Array) -> Array:
-    """A value head's embedding, flattened channel*64 + square after a convolution, square*C + channel
-    else."""
+    """Flatten a value head's embedding: channel*64 + square after a convolution, else square*C + channel."""
     y = convolution(embedding, x) if isinstance(embedding, ConvBlock) else dense(embedding, x)
     return y.reshape(len(x), -1)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real positions, shipped with the program, to measure a network's activations on and to check int8 with.
+"""Real positions, included with the program, to measure a network's activations on and to check int8 with.
 
-They come from labelled games (`scripts/sample_positions.py`): half of the games began after random moves, a
-tenth with few men, and a third of the positions lie beside their game, where a search goes.
+They come from labelled games (`scripts/sample_positions.py`). Half of the games began after random moves, and
+a tenth with few men. A third of the positions are side variations, as a search visits them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SAME_PLANES = {
     InputFormat.CANONICAL_HECTOPLIES_ARMAGEDDON_112: InputFormat.CANONICAL_HECTOPLIES_112,
     InputFormat.CANONICAL_V2_ARMAGEDDON_112: InputFormat.CANONICAL_V2_112,
 }
-"""Formats that differ from another one in Armageddon games only."""
+"""Formats that differ from another one only in Armageddon games."""
 
 
 def sample_batch(form: InputFormat) -> PositionBatch:
-    """384 positions in a network's input format, with their legal moves."""
+    """Return 384 positions in a network's input format, with their legal moves."""
     key = SAME_PLANES.get(form, form).name
     with np.load(FILE) as file:
         planes, rule50 = file[f"{key}.planes"], file[f"{key}.rule50"]
@@ -40,7 +40,7 @@ def sample_batch(form: InputFormat) -> PositionBatch:
 
 
 def columns(batches: Mapping[InputFormat, PositionBatch]) -> dict[str, NDArray[Any]]:
-    """What FILE holds of a batch in each format."""
+    """Return the arrays of FILE for batches in each format."""
     result: dict[str, NDArray[Any]] = {}
     for form, batch in batches.items():
         result[f"{form.name}.planes"] = batch.positions["planes"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many CPU threads to use when the user does not say."""
+"""The default number of CPU threads."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from protocol.host.processors import usable_processors
 
 
 def default_threads() -> int:
-    """One per physical core that this process may use; a second thread on a core only slows matrix
-    products."""
+    """Return the physical cores that this process may use; a second thread per core slows matrix products."""
     allowed = usable_processors()
     physical = psutil.cpu_count(logical=False) or allowed
     return max(1, min(allowed, physical))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every move is equally good and every position a balanced one. For tests of the search and of the
-service."""
+"""Uniform evaluations: equal moves and balanced positions, for tests of the search and the service."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ def open(network: NetworkSpec | None, *, threads: int | None = None) -> UniformB
 
 
 class UniformBackend(Backend):
-    """Logits 0, W D L = 0.25 0.5 0.25, moves left 0. Needs no network."""
+    """A backend without a network: logits 0, W D L = 0.25 0.5 0.25, moves left 0."""
 
     name = "uniform"
     on_host = True

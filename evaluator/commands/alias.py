@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator alias`: further names for the networks of a running evaluator."""
+"""`python -m evaluator alias`: sets or removes aliases of the networks of a running evaluator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELP = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The alias, the network, and where the evaluator is."""
+    """Add the flags for the alias, the network, and the evaluator's address."""
     parser.add_argument("alias", metavar="ALIAS", help="the further name")
     parser.add_argument(
         "network",
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what the alias means; returns 1 if there is no such network."""
+    """Print the network that the alias names. Returns 1 if the network does not exist."""
     from protocol.client import EvaluatorClient
 
     def alias(client: EvaluatorClient) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator bench`: positions per second and milliseconds per batch size, with the knee marked."""
+"""`python -m evaluator bench`: positions per second and milliseconds by batch size, with the knee marked."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from evaluator.scheduling.latency import LADDER, LatencyModel
 HELP = "measure positions per second and milliseconds by batch size; the knee is the recommended batch size"
 
 IN_FLIGHT = 2
-"""Requests in flight when measuring through the service, as an engine has."""
+"""Requests in flight when measuring through the service, the same as an engine's."""
 
 WINDOWS = 8
-"""Spans of time that are measured through the service for each size."""
+"""Measuring windows per size when measuring through the service."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--network, --backend, --threads, --batch, --time-limit, --service, --json and --plot."""
+    """Add --network, --backend, --threads, --batch, --time-limit, --service, --json and --plot."""
     parser.add_argument(
         "--network", metavar="FILE", help="lc0 network file (default: the included one for the device)"
     )
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure and print; returns 2 for wrong arguments, 1 if the backend cannot be opened or fails."""
+    """Measure and print. Returns 2 for wrong arguments, 1 if the backend cannot be opened or fails."""
     try:
         sizes = _sizes(arguments.batch)
         if not arguments.time_limit > 0:
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     explicit = arguments.batch is not None
     try:
         report = (_through_service if arguments.service else _direct)(arguments, sizes, explicit)
-    except Exception as error:  # a network, a backend or the service: its message is for the user
+    except Exception as error:  # of a network, a backend or the service: show its message
         print(f"error: {error}", file=sys.stderr)
         return 1
     if arguments.json:
@@ -88,7 +88,7 @@ def _sizes(text: str | None) -> list[int]:
 
 
 def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
-    """The curve of the backend itself, in this process."""
+    """Measure the backend itself, in this process."""
     from evaluator.devices.calibration import time_batches
     from evaluator.devices.loading import Loader, needs_network
 
@@ -101,7 +101,7 @@ def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> 
             raise ValueError(f"{backend.name} takes at most {backend.max_batch} positions per batch")
         points: dict[int, float] = {}
         if explicit:
-            # Asked for by name: each gets an equal share of the time, and none is left out.
+            # Explicit sizes get equal shares of the time, and none is skipped.
             for size in sizes:
                 share_s = arguments.time_limit / len(sizes)
                 points |= time_batches(backend, [size], share_s, repeats=100_000)
@@ -113,7 +113,7 @@ def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> 
 
 
 def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
-    """The curve that a client of an evaluator process sees, which keeps IN_FLIGHT requests in flight."""
+    """Measure an evaluator process as a client with IN_FLIGHT requests in flight."""
     from evaluator.backends.probe import probe_batch
     from protocol import EvaluatorClient
     from protocol.host.processes import child_command
@@ -134,7 +134,7 @@ def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: 
             raise ValueError(bound["message"])
         points: dict[int, float] = {}
         with EvaluatorClient(bound["address"], timeout=120.0) as client:
-            # The service may take long to open; the limit is for measuring.
+            # The service may open slowly; the time limit is for measuring.
             client.evaluate(probe_batch(sizes[0]))
             start = time.perf_counter()
             for index, size in enumerate(sizes):
@@ -154,13 +154,13 @@ def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: 
 def _pipelined_ms(
     client: Any, batch: Any, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Milliseconds per request with IN_FLIGHT requests in flight: the best of WINDOWS windows.
+    """Return the milliseconds per request with IN_FLIGHT requests in flight: the best of WINDOWS windows.
 
-    seconds: for all windows. A window lasts at least a round of IN_FLIGHT answers. clock: in seconds.
+    seconds: for all windows. A window lasts at least one round of IN_FLIGHT answers. clock: in seconds.
     """
     for _ in range(IN_FLIGHT):
         client.submit(batch)
-    _receive(client, batch)  # A window starts and ends with an answer.
+    _receive(client, batch)  # a window starts and ends with an answer
     best = math.inf
     for _ in range(WINDOWS):
         start = clock()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator clients`: who is connected to a running evaluator."""
+"""`python -m evaluator clients`: lists the clients of a running evaluator."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ HELP = "list the clients of a running service"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the evaluator is."""
+    """Add the flags for the evaluator's address."""
     connection.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a line for each client."""
+    """Print one line per client."""
     from protocol.client import EvaluatorClient
 
     def clients(client: EvaluatorClient) -> int:
@@ -40,7 +40,7 @@ def _line(client: Mapping[str, Any]) -> str:
 
 
 def _origin(address: str) -> str:
-    """Where a client comes from; of this machine's own sockets, which process."""
+    """Return the origin of a client; for this machine's own sockets, the process."""
     if address.startswith("localhost:"):
         user, _, process = address.split(":")[1:4]
         return f"this machine (process {process} of user {user})"
@@ -48,5 +48,5 @@ def _origin(address: str) -> str:
 
 
 def _key(client: Mapping[str, Any]) -> str:
-    """What the list of clients calls its key, if it has one and the service tells."""
+    """Return the name of a client's key in the list of clients, if any."""
     return f" with the key of {client['key']}" if client.get("key") else ""

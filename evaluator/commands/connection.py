@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the commands that talk to a running evaluator share: where it is, and how failures are reported."""
+"""Shared by commands that use a running evaluator: its address, and error messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser, timeout: float = 5.0) -> None:
-    """--address, --timeout and --json."""
+    """Add --address, --timeout and --json."""
     parser.add_argument(
         "--address",
         help="address of the service; tcp://HOST:PORT#KEY with its public key if it requires keys "
@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser, timeout: float = 5.0) -> None
 
 
 def ask(arguments: argparse.Namespace, question: Callable[[EvaluatorClient], int]) -> int:
-    """Put a question to the evaluator that `arguments` name; returns what it does, the exit status.
+    """Call `question` with a client of the evaluator in `arguments`, and return its result, the exit status.
 
-    Prints the reason and returns 1 when nobody answers or the evaluator refuses.
+    Prints the reason and returns 1 if the evaluator does not answer or rejects the request.
     """
     from protocol.client import EvaluatorClient
     from protocol.connections.addresses import default_addresses
@@ -75,7 +75,7 @@ def _seconds(text: str) -> float:
 
 
 def _about(address: str) -> str:
-    """What may be wrong with an address at which no evaluator was found."""
+    """Return a hint on an address without an evaluator."""
     if not address.startswith("tcp://"):
         return ""
     host, _, port = address.partition("#")[0].removeprefix("tcp://").rpartition(":")
@@ -89,6 +89,6 @@ def _about(address: str) -> str:
 
 
 def show(arguments: argparse.Namespace, value: Any, text: str) -> int:
-    """Print an answer, as JSON where that is asked for; returns 0."""
+    """Print an answer, as JSON with --json. Returns 0."""
     print(json.dumps(value, default=str) if arguments.json else text)
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator describe [FILE]`: what a network file holds."""
+"""`python -m evaluator describe [FILE]`: prints the contents of a network file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator devices`: the GPUs that can be used, and plainly why others cannot."""
+"""`python -m evaluator devices`: lists the usable GPUs, and the others with the reason."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _choice(usable: tuple[DeviceInfo, ...]) -> str:
-    """Which device is taken if none is named, and why."""
+    """Return which device is the default, and why."""
     chosen = fastest(usable)
     clock = f" x {chosen.clock_mhz} MHz" if chosen.clock_mhz else ""
     estimate = f"{chosen.compute_units} compute units{clock}, about {chosen.tflops:.3g} TFLOP/s in fp16"
@@ -87,7 +87,7 @@ def _choice(usable: tuple[DeviceInfo, ...]) -> str:
 
 
 def facts(device: DeviceInfo, problem: str = "") -> dict[str, Any]:
-    """Return what is known of a device, with the memory in use, or why it cannot be used.
+    """Return the properties of a device with its used memory, or why it cannot be used.
 
     problem: why the device is not opened for this; empty to open it.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator drain`: the end of a running evaluator, once it has finished what it has."""
+"""`python -m evaluator drain`: ends a running evaluator after it has finished its requests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ HELP = "end a running service after its queued requests"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the evaluator is."""
+    """Add the flags for the evaluator's address."""
     connection.add_arguments(parser, timeout=600.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Returns when nothing is queued or running any more, 1 if that took too long."""
+    """Wait until nothing is queued or running. Returns 1 after a timeout."""
     from protocol.client import EvaluatorClient
 
     def drain(client: EvaluatorClient) -> int:

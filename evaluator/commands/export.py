@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator export [FILE] OUT.onnx`: a network as an ONNX model for other programs."""
+"""`python -m evaluator export [FILE] OUT.onnx`: exports a network as ONNX for other programs."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     spilling = sum(variant.hot and result.spilled for variant, _, result in found)
     summary = f"{len(wanted)} compilations, {len(failures)} failed; {spilling} hot kernels spill"
     print(summary, file=sys.stderr)
-    # Nothing compiled is nothing proven.
+    # Without any compiled kernel, nothing was checked.
     return 1 if failures or spilling or not wanted else 0
 
 
@@ -127,7 +127,7 @@ def _facts(variant: Variant, target: Target, resources: Resources) -> dict[str, 
 
 
 def _print(found: list[tuple[Variant, Target, Resources]], targets: list[Target]) -> None:
-    """A row for each kernel and a column for each target; as many tables as the terminal's width demands."""
+    """Print a row per kernel and a column per target, in as many tables as the terminal's width needs."""
     console = Console(markup=False, highlight=False)
     cells: dict[KernelKey, dict[str, Resources]] = {}
     labels: dict[KernelKey, str] = {}

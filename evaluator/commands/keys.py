@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator keys`: key pairs, whom a service lets in, and which service is meant."""
+"""`python -m evaluator keys`: manages key pairs, allowed clients and trusted services."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Action = Callable[[argparse.Namespace, Path], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, and a command for each thing that can be done with keys."""
+    """Add the folder and the subcommands."""
     where = "default: the user's configuration folder"
     parser.add_argument("--keys", default="", metavar="FOLDER", help=where)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it; returns 1 with the reason if that cannot be done."""
+    """Run the subcommand. Prints the reason and returns 1 on failure."""
     from protocol.keys.files import keys_folder
     from protocol.keys.notation import KeysError
 

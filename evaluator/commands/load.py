@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator load`: a network beside those that a running evaluator serves."""
+"""`python -m evaluator load`: loads another network into a running evaluator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELP = "load a further network file into a running service"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The file, its heads, an alias, and where the evaluator is."""
+    """Add the flags for the file, its heads, an alias, and the evaluator's address."""
     parser.add_argument("file", metavar="FILE", help="network file, as a path on the service's machine")
     parser.add_argument(
         "--policy-head",
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the network's name; returns 1 if it could not be loaded."""
+    """Print the network's name. Returns 1 if it could not be loaded."""
     from protocol.client import EvaluatorClient
 
     def load(client: EvaluatorClient) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What commands with --plot share."""
+"""Shared by commands with --plot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.host.extras import install
 
 
 def plotted(draw: Callable[[], None]) -> int:
-    """Draw; the exit status, 1 with the reason where that cannot be."""
+    """Draw and return the exit status; on failure print the reason and return 1."""
     try:
         draw()
     except ImportError as error:

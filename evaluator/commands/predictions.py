@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `python -m evaluator kernels --predict` prints: positions a second of cards that are not at hand."""
+"""`python -m evaluator kernels --predict`: predicted positions per second of absent GPUs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NETWORKS = ("bt4", "t82")
 BATCHES = (1, 8, 32, 256, 1024)
 
 _WIDE = 120
-"""Columns of a terminal in which a phase is shown with all that is known of it."""
+"""Minimum terminal width in columns for all details of a phase."""
 
 _SMALL_SHARE = 0.01
-"""Phases of less than this part of a batch's time are summed up."""
+"""Phases with less than this share of a batch's time are summed up."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +106,7 @@ def _facts(card: Card, network: str, prediction: Prediction) -> dict[str, Any]:
 
 
 def _print(console: Console, card: Card, network: str, found: list[Prediction]) -> None:
-    """Positions a second by batch, then the phases of the largest batch."""
+    """Print positions per second by batch size, then the phases of the largest batch."""
     console.print(f"\n{card.name} ({card.target}), {network}, fp16")
     speeds = Table("batch", box=box.SIMPLE)
     for name in ("ms", "positions/s", "at most"):
@@ -123,8 +123,8 @@ def _print(console: Console, card: Card, network: str, found: list[Prediction]) 
 
 
 def _phases(last: Prediction, *, wide: bool) -> Table:
-    """Where the time of a batch goes, the longest phase first. wide: with what its limit was computed from,
-    which else is left to wider terminals and to --json."""
+    """Return the phases of a batch, longest first. wide: add the inputs of each limit, which otherwise only
+    --json contains."""
     table = Table(box=box.SIMPLE, title=f"batch {last.positions}", title_justify="left")
     table.add_column("phase", overflow="fold")
     table.add_column("kernel", overflow="fold")

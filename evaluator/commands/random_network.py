@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator random-network SHAPE OUT`: a network with random weights, to test and to measure
-with."""
+"""`python -m evaluator random-network SHAPE OUT`: writes a network with random weights, for tests and
+benchmarks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator reload`: network files that have changed, in a running evaluator."""
+"""`python -m evaluator reload`: reloads changed network files in a running evaluator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HELP = "read changed network files of a running service again; no request is los
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The network, and where the evaluator is."""
+    """Add the flags for the network and the evaluator's address."""
     parser.add_argument(
         "network",
         nargs="?",
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what has changed; returns 1 if a file could not be loaded: what it held before is served on."""
+    """Print the changes. Returns 1 if a file could not be loaded; its previous content is still served."""
     from protocol.client import EvaluatorClient
 
     def reload(client: EvaluatorClient) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator report`: one file with all that helps to judge and to speed up a GPU elsewhere."""
+"""`python -m evaluator report`: writes one file for judging and optimising a GPU remotely."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ HELP = (
 )
 
 FORMAT = 1
-"""Of the file; a higher number may have other keys."""
+"""Format of the file; a higher number may have other keys."""
 
 _NETWORKS = ("wavefront-gpu", "random:bt4", "random:t82")
 _PROFILED = (1, 8, 64)
-"""Batch sizes, besides the largest, whose launches are timed one by one."""
+"""Batch sizes, in addition to the largest, whose launches are timed individually."""
 
 _COMPARED = 8
-"""Positions compared with the reference: enough to find what is wrong, few enough for large networks. With
-products of 8 bits as many as it takes for them: fewer are computed in fp16."""
+"""Positions compared with the reference: enough to find errors, few enough for large networks. With 8-bit
+products, the minimum for them: smaller batches are computed in fp16."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,12 +136,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(path: Path, report: dict[str, Any]) -> None:
-    """Replace the file by what is known so far. Raises OSError."""
+    """Replace the file by the report so far. Raises OSError."""
     write_atomically(path, (json.dumps(impersonal(report), indent=1) + "\n").encode())
 
 
 def _found(say: Callable[[str], None]) -> dict[str, Any]:
-    """The devices and the problems, asked for in children: a driver may end the process that asks it."""
+    """Find devices and problems in child processes, because a driver may crash."""
     try:
         found = run_in_child(discover_all)
     except ChildEnded as ended:
@@ -158,7 +158,7 @@ def _found(say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def discover_all() -> Discovery:
-    """Look for devices, excluded ones too: a report is for devices that fail."""
+    """Find devices, including excluded ones: the report must cover failing devices."""
     with crashes.ignored():
         return discover()
 
@@ -166,7 +166,7 @@ def discover_all() -> Discovery:
 def _isolated(
     network: str, device: str, arguments: argparse.Namespace, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """`measured_run` in a child. How that ended is a part of the report, with its last lines."""
+    """Run `measured_run` in a child process. Its exit and last lines are part of the report."""
     try:
         return run_in_child(measured_run, network, device, arguments)
     except ChildEnded as ended:
@@ -181,7 +181,7 @@ def _isolated(
 
 
 def measured_run(name: str, device: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One network on one device, in this process. A failure is a part of the report."""
+    """Measure one network on one device in this process. A failure is part of the report."""
     network = network_of(name)
     facts: dict[str, Any] = {"device": device, "network": network.name, "precision": arguments.precision}
     log = _Log()
@@ -198,7 +198,7 @@ def measured_run(name: str, device: str, arguments: argparse.Namespace) -> dict[
                 libraries=not arguments.no_libraries,
             ) as backend,
         ):
-            facts["seconds_to_open"] = round(time.perf_counter() - start, 2)  # its self-check is passed
+            facts["seconds_to_open"] = round(time.perf_counter() - start, 2)  # including its self-check
             facts |= measurements(backend)
     except (BackendError, DeviceError) as error:
         facts["error"] = str(error)
@@ -210,7 +210,7 @@ def measured_run(name: str, device: str, arguments: argparse.Namespace) -> dict[
 
 
 def measurements(backend: GpuBackend) -> dict[str, Any]:
-    """What an open network does on its device. Raises BackendError and DeviceError."""
+    """Measure an open network on its device. Raises BackendError and DeviceError."""
     sizes = [size for size in backend.buckets if size in _PROFILED or size == backend.max_batch]
     launches = {str(size): _launches(backend, size) for size in sizes}
     return {
@@ -231,7 +231,7 @@ def _agreement(backend: GpuBackend) -> dict[str, Any]:
 
 
 def _launches(backend: GpuBackend, size: int) -> list[dict[str, Any]]:
-    """Every launch of a batch, timed alone, with what was chosen for it."""
+    """Time each launch of a batch alone, and return the times with the kernel choices."""
     rows = []
     for step, milliseconds in backend.executor.profile(size):
         row: dict[str, Any] = {"label": step.label, "us": round(1000 * milliseconds, 2)}
@@ -245,7 +245,7 @@ def _launches(backend: GpuBackend, size: int) -> list[dict[str, Any]]:
 
 
 def _predict(backend: GpuBackend, sizes: list[int], launches: dict[str, list[dict[str, Any]]]) -> str:
-    """Put what the model predicts for them beside the launches; which card it is of, or why there is none."""
+    """Add the model's predictions to the launches. Returns the card of the model, or why there is none."""
     card = card_of(backend.executor.device.info.target.name)
     if card is None or backend.formats.stored is not Precision.FP16 or backend.formats.fp8:
         return "nothing: no published card of this target, or not fp16"
@@ -272,7 +272,7 @@ def _predict(backend: GpuBackend, sizes: list[int], launches: dict[str, list[dic
 
 
 class _Log(logging.Handler):
-    """What the evaluator says while a network is opened and run."""
+    """Collects the evaluator's log while a network is opened and run."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator serve`: the service as a process, on its own or embedded in an engine.
+"""`python -m evaluator serve`: the service as a process, stand-alone or embedded in an engine.
 
-Embedded, it serves one engine: it listens on a private address, tells it on stdout in JSON lines
-({"event": "bound", …}, then {"event": "ready", …} or {"event": "error", …}; before that, every few seconds
-when it takes long, {"event": "progress", "message": …}) and exits when its stdin ends, which it does when the
-engine exits or is killed, on every platform.
+Embedded, it serves one engine at a private address. It reports on stdout in JSON lines: {"event": "bound",
+…}, then {"event": "ready", …} or {"event": "error", …}. A slow start sends {"event": "progress", "message":
+…} every few seconds. It exits at the end of its stdin, which the system closes when the engine exits or is
+killed, on every platform.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 HELP = "run the service until it is interrupted or drained"
 
 SWITCH_INTERVAL_S = 0.0005
-"""Seconds a Python thread may keep the interpreter while another wants it: with Python's own 5 ms the I/O
-thread would answer late whenever a backend computes in Python."""
+"""Seconds a Python thread may hold the GIL while another waits. With Python's default of 5 ms the I/O thread
+would answer late whenever a backend computes in Python."""
 
 KEPT_DESCRIPTORS = 64
-"""Descriptors for everything but connections of clients: network files, drivers, health checks."""
+"""Descriptors for everything but client connections: network files, drivers, health checks."""
 
 MOST_DESCRIPTORS = 65536
 
 EXIT_HUNG = 75
-"""Exit status of a service that ends because a device hangs (sysexits.h: EX_TEMPFAIL, try again)."""
+"""Exit status after a device hangs (sysexits.h: EX_TEMPFAIL, try again)."""
 
 log = logging.getLogger("evaluator.serve")
 
@@ -67,9 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve; returns 0 after a clean end, 1 when it could not start, 2 for a wrong setting.
+    """Serve. Returns 0 after a clean end, 1 if it could not start, 2 for a wrong setting.
 
-    With `exit_when_hung` the process ends with EXIT_HUNG when the driver of a device does not return.
+    With `exit_when_hung` the process ends with EXIT_HUNG if the driver of a device does not return.
     """
     embedded: bool = arguments.embedded
     try:
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    # Imported here: `--help` need not wait for ZeroMQ and numpy.
+    # Imported here so that `--help` does not wait for ZeroMQ and numpy.
     from evaluator.service.connections.endpoints import AddressError, advice
     from evaluator.service.heap import trimmed
 
@@ -104,9 +104,9 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
         service = _service(settings, embedded, failure.append, on_hung)
     except ValueError as error:
         return _fail(embedded, str(error), 2)
-    _handle_signals(service, settings, again)  # before there is a folder that must be removed
+    _handle_signals(service, settings, again)  # before the private folder exists, which must be removed
     if embedded:
-        listen(lambda text: _tell({"event": "progress", "message": text}))
+        listen(lambda text: _report_event({"event": "progress", "message": text}))
     with _addresses(settings, embedded) as addresses, contextlib.ExitStack() as stack:
         try:
             bound = [service.bind(address) for address in addresses]
@@ -126,7 +126,7 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
             host = f"[{where[0]}]" if ":" in where[0] else where[0]
             log.info("the page that shows this service is at http://%s:%d/", host, where[1])
         if embedded:
-            _tell({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
+            _report_event({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
             threading.Thread(target=_watch_stdin, args=(service.stop,), daemon=True).start()
         else:
             for address in bound:
@@ -143,7 +143,7 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
 
 
 def _exit_hung(reason: str) -> NoReturn:
-    """End the process at once: what a driver does at a process's end would hang as well."""
+    """End the process at once: the driver's exit handlers would hang as well."""
     log.error("the service ends with exit status %d: %s", EXIT_HUNG, reason)
     logging.shutdown()
     sys.stdout.flush()
@@ -156,7 +156,7 @@ def _service(
     on_failed: Callable[[Exception], None],
     on_hung: Callable[[str], None],
 ) -> EvaluatorService:
-    """The service that the settings describe, not yet listening. Raises ValueError for a wrong backend."""
+    """Return the service for the settings, not yet listening. Raises ValueError for a wrong backend."""
     from evaluator import _core
     from evaluator.devices.loading import Loader, parse_backend
     from evaluator.service.connections import gate
@@ -176,9 +176,9 @@ def _service(
         tuning=settings.tuning,
         targets=latency_targets(settings),
     )
-    # The program that started it is the only client there, and need not pay for the gate.
+    # The only client there is the program that started it, so skip the cost of the gate.
     private = embedded and not settings.address
-    # The gate takes two descriptors more for each.
+    # The gate takes two more descriptors per connection.
     for_each = 3 if gate.AVAILABLE and not private else 1
     most_connections = (_descriptors() - KEPT_DESCRIPTORS) // for_each
     if most_connections < 1:
@@ -220,7 +220,7 @@ def _service(
 
 
 def access_of(settings: Settings, embedded: bool) -> Access:
-    """Who may use the service that the settings describe."""
+    """Return the permissions for the settings."""
     import zmq
 
     from evaluator.service.connections.access import Access
@@ -229,13 +229,13 @@ def access_of(settings: Settings, embedded: bool) -> Access:
         settings.keys,
         keys_on_loopback=settings.keys_on_loopback,
         unencrypted=settings.unencrypted,
-        # Without ipc the program that starts this one has no other way to have networks loaded.
+        # Without ipc the parent program has no other way to load networks.
         plain_admin=settings.plain_admin or (embedded and not zmq.has("ipc")),
     )
 
 
 def _networks(settings: Settings) -> list[NetworkToLoad]:
-    """The networks that the settings ask for."""
+    """Return the networks of the settings."""
     from evaluator.devices.loading import needs_network
     from evaluator.service.networks import NetworkToLoad
 
@@ -246,10 +246,10 @@ def _networks(settings: Settings) -> list[NetworkToLoad]:
 
 
 def _descriptors() -> int:
-    """How many descriptors this process may have: its limit is raised as far as it may be."""
+    """Raise this process's limit of descriptors as far as possible, and return it."""
     try:
         import resource
-    except ImportError:  # Windows, which has no such limit
+    except ImportError:  # Windows has no such limit
         return MOST_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
@@ -261,12 +261,12 @@ def _descriptors() -> int:
 
 
 def _ready(networks: Sequence[NetworkInfo], embedded: bool, threads: int) -> None:
-    # What is there now stays for good; the collector need not look at it again.
+    # Existing objects stay permanently, so exclude them from garbage collection.
     gc.collect()
     gc.freeze()
     if embedded:
         names = [network.name for network in networks]
-        _tell({"event": "ready", "networks": names, "threads": threads or default_threads()})
+        _report_event({"event": "ready", "networks": names, "threads": threads or default_threads()})
         return
     for network in networks:
         log.info(
@@ -281,7 +281,7 @@ def _ready(networks: Sequence[NetworkInfo], embedded: bool, threads: int) -> Non
 
 @contextlib.contextmanager
 def _addresses(settings: Settings, embedded: bool) -> Iterator[list[str]]:
-    """The addresses to listen at. An embedded evaluator's private folder lives as long as the context."""
+    """Context manager for the addresses to listen at. It removes an embedded evaluator's private folder."""
     import zmq
 
     from evaluator.service.connections.endpoints import private_folder
@@ -312,8 +312,8 @@ def _without_ipc(reason: OSError) -> None:
 
 
 def _handle_signals(service: EvaluatorService, settings: Settings, again: Callable[[], Settings]) -> None:
-    """Have the first signal drain the service, and the second end it at once; SIGHUP apply the settings as
-    `again` reads them, and SIGUSR1 tell the state. In a terminal SIGHUP says that this is closed."""
+    """Install signal handlers. The first SIGINT or SIGTERM drains the service, the second ends it at once.
+    SIGHUP applies the settings of `again`, but ends the service in a terminal. SIGUSR1 logs the state."""
     from evaluator.service.reload import in_force
 
     received: list[int] = []
@@ -332,10 +332,10 @@ def _handle_signals(service: EvaluatorService, settings: Settings, again: Callab
             log.error("the settings stay as they are: %s", error)
             return
         before, current[-1] = current[-1], in_force(current[-1], changed)
-        # What networks are wanted depends on backends and heads, which stay.
+        # The networks depend on backends and heads, which cannot change here.
         service.reconfigure(before, changed, _networks(current[-1]))
 
-    def tell(number: int, frame: FrameType | None) -> None:
+    def log_state(number: int, frame: FrameType | None) -> None:
         service.log_state()
 
     for name, handler in (
@@ -343,7 +343,7 @@ def _handle_signals(service: EvaluatorService, settings: Settings, again: Callab
         ("SIGTERM", end),
         ("SIGBREAK", end),
         ("SIGHUP", end if sys.stderr is not None and sys.stderr.isatty() else reload),
-        ("SIGUSR1", tell),
+        ("SIGUSR1", log_state),
     ):
         number = getattr(signal, name, None)
         if number is not None:
@@ -351,15 +351,15 @@ def _handle_signals(service: EvaluatorService, settings: Settings, again: Callab
 
 
 def _watch_stdin(stop: Any) -> None:
-    # The pipe's other end closes with the engine, however it dies. Nothing is ever sent through it.
+    # The pipe's other end closes with the engine, even if it is killed. No data is ever sent through it.
     with contextlib.suppress(OSError, ValueError):
         while os.read(0, 4096):
             pass
     stop()
 
 
-def _tell(event: dict[str, Any]) -> None:
-    # The engine may be gone; the end of stdin says so in a moment.
+def _report_event(event: dict[str, Any]) -> None:
+    # The engine may be gone; then stdin ends soon.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.write(json.dumps(event) + "\n")
         sys.stdout.flush()
@@ -367,7 +367,7 @@ def _tell(event: dict[str, Any]) -> None:
 
 def _fail(embedded: bool, message: str, status: int) -> int:
     if embedded:
-        _tell({"event": "error", "message": message})  # the engine says it to the user
+        _report_event({"event": "error", "message": message})  # the engine shows it to the user
     else:
         print(f"error: {message}", file=sys.stderr)
     return status

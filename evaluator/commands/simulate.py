@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator simulate`: batch policies compared on a latency curve, under several loads."""
+"""`python -m evaluator simulate`: compares batch policies on a latency curve under several loads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HELP = "compare the batch policy with others in a discrete-event simulation"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--curve, --padded, --devices, --in-flight, --seconds, --seed, --json and --plot."""
+    """Add --curve, --padded, --devices, --in-flight, --seconds, --seed, --json and --plot."""
     parser.add_argument(
         "--curve",
         default="h200-t82",
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the comparison; returns 2 for a curve that cannot be read."""
+    """Print the comparison. Returns 2 for an unreadable curve."""
     if not 0.1 <= arguments.seconds <= 3600:
         print("error: --seconds must be from 0.1 to 3600", file=sys.stderr)
         return 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator status`: health, networks and metrics of a running evaluator."""
+"""`python -m evaluator status`: prints health, networks and metrics of a running evaluator."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ HELP = "print state, networks and metrics of a running service; the exit status 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the evaluator is."""
+    """Add the flags for the evaluator's address."""
     connection.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the status; returns 0 if the evaluator is ready, 1 if it is not or nobody answers."""
+    """Print the status. Returns 0 if the evaluator is ready, 1 if it is not or does not answer."""
     from protocol.client import EvaluatorClient
 
     def status(client: EvaluatorClient) -> int:
@@ -56,7 +56,7 @@ def _text(address: str, status: StatusReply) -> str:
 
 
 def _listed(values: dict[str, Any]) -> str:
-    """Each with its name: "a 1, b (c 2, d 3)"."""
+    """Return values with their names: "a 1, b (c 2, d 3)"."""
     shown = {
         name: f"({_listed(value)})" if isinstance(value, dict) else value for name, value in values.items()
     }

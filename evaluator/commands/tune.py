@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator tune`: measure the ways to compute a network's matrix products on a GPU."""
+"""`python -m evaluator tune`: measures the candidates for a network's matrix products on a GPU."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 def measure(
     arguments: argparse.Namespace, progress: Callable[[str], None]
 ) -> list[tuple[Product, list[Measured]]]:
-    """Every product with its candidates, the fastest first. Raises NetworkError, BackendError and
+    """Return every product with its candidates, fastest first. Raises NetworkError, BackendError and
     DeviceError."""
     from evaluator.backends.gpu_options import formats, fp8_network, rounded
     from evaluator.gpu.tuning.network import tune_network
@@ -84,7 +84,7 @@ def measure(
 
 
 def device_to_tune(name: str) -> DeviceInfo:
-    """Look for the device in this process, which the driver may end. Raises BackendError and DeviceError."""
+    """Find the device in this process, where a driver may crash. Raises BackendError and DeviceError."""
     from evaluator.backends.gpu import unavailable
 
     found = found_devices()
@@ -96,7 +96,7 @@ def device_to_tune(name: str) -> DeviceInfo:
 
 
 def table(measured: list[tuple[Product, list[Measured]]]) -> Table:
-    """Every product with its fastest choice and the best of another kind: our kernel or another library."""
+    """Return a table of every product's fastest choice, and the best of the other kind (own or library)."""
     result = Table()
     for title in ("m x n x k", "with", "fastest", "us", "else", "us"):
         figure = title in ("m x n x k", "us")

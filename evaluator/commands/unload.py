@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator unload`: a network less in a running evaluator."""
+"""`python -m evaluator unload`: unloads a network of a running evaluator."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ HELP = "remove a network from a running service after its queued requests"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The network, and where the evaluator is."""
+    """Add the flags for the network and the evaluator's address."""
     parser.add_argument("network", metavar="NETWORK", help="name, alias or content hash")
     connection.add_arguments(parser, timeout=600.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Returns 1 if there is no such network, or it is the last one."""
+    """Unload the network. Returns 1 if it does not exist or is the last one."""
     from protocol.client import EvaluatorClient
 
     def unload(client: EvaluatorClient) -> int:

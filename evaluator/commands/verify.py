@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator verify`: a backend's outputs against the float64 reference."""
+"""`python -m evaluator verify`: compares a backend's outputs with the float64 reference."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def compared(file: str, name: str, options: dict[str, Any], positions: int) -> dict[str, Any]:
-    """A backend's errors with one network. Raises NetworkError and BackendError."""
-    # The warnings of formats that change what a network says name this command, which prints by how much.
+    """Return a backend's errors with one network. Raises NetworkError and BackendError."""
+    # The formats' warnings refer to this command, which prints the error itself.
     network = network_of(file)
     with _quiet(gpu_options.log), open_backend(name, network, **options) as backend:
         batch = probe_batch(min(positions, backend.max_batch), seed=11)
@@ -86,7 +86,7 @@ def compared(file: str, name: str, options: dict[str, Any], positions: int) -> d
 
 @contextmanager
 def _quiet(log: logging.Logger) -> Iterator[None]:
-    """Drop the warnings of a log."""
+    """Context manager that silences the warnings of a log."""
     before = log.level
     log.setLevel(logging.ERROR)
     try:
@@ -96,7 +96,7 @@ def _quiet(log: logging.Logger) -> Iterator[None]:
 
 
 def show(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """Print what was compared, as a table or as JSON."""
+    """Print the comparison as a table or as JSON."""
     if as_json:
         print(json.dumps(rows))
     else:
@@ -127,7 +127,7 @@ def _explanation(limits: dict[str, float]) -> str:
 
 
 def network_of(text: str) -> NetworkSpec:
-    """The network of a file, or a random one for random:SHAPE. Raises NetworkError."""
+    """Return the network of a file, or a random one for random:SHAPE. Raises NetworkError."""
     if text.startswith("random:"):
         return random_network(text.removeprefix("random:"))
     return load_network(text)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Calls of a driver as Python hands them over.
+// Conversion of driver calls from Python.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -69,7 +69,7 @@ nb::list list_of(std::vector<Arrived> requests) {
   return found;
 }
 
-// As an array of evaluator/service/fast_path.py.
+// The array format of evaluator/service/fast_path.py.
 nb::bytes bytes_of(const std::vector<Answered>& answered) {
   static_assert(sizeof(Answered) == 32);
   return nb::bytes(answered.data(), answered.size() * sizeof(Answered));

@@ -62,7 +62,7 @@ Failure submit(const Submission& submission, std::mutex& turn) {
 }
 
 bool is_finite(const float* values, std::size_t count) {
-  constexpr std::uint32_t kExponent = 0x7F800000;  // all of its bits set: infinite or not a number
+  constexpr std::uint32_t kExponent = 0x7F800000;  // all bits set: infinite or NaN
   std::uint32_t bad = 0;
   for (std::size_t i = 0; i < count; ++i) {
     std::uint32_t bits;

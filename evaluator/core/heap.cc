@@ -9,9 +9,9 @@ namespace wavefront::device {
 
 namespace {
 
-// By itself glibc gives each thread an arena of its own, up to eight for each processor, and malloc_trim
-// leaves what is free at the end of all but the first, up to M_TRIM_THRESHOLD. Threads that come and go, as
-// those that load networks do, fill one after the other.
+// By default glibc gives each thread its own arena, up to eight per processor. malloc_trim keeps free memory
+// at the end of all but the first, up to M_TRIM_THRESHOLD. Short-lived threads, such as those that load
+// networks, fill one arena after the other.
 constexpr int kArenas = 4;
 
 }  // namespace
@@ -21,7 +21,7 @@ void keep_heap_small() {
   mallopt(M_ARENA_MAX, kArenas);
 #endif
 #ifdef M_MMAP_THRESHOLD
-  // Smaller ones, requests of usual size among them, are not worth the system calls.
+  // Smaller blocks, such as normal requests, are not worth the system calls.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   mallopt(M_TRIM_THRESHOLD, 4 << 20);
 #endif

@@ -20,8 +20,7 @@ namespace nb = nanobind;
 namespace wavefront::evaluator {
 namespace {
 
-// The memory of a numpy array, held for as long as this lives. Made and destroyed with the interpreter's lock
-// held.
+// The memory of a numpy array, kept alive with this object. Created and destroyed with the GIL held.
 class Memory {
  public:
   Memory(nb::handle array, int flags) {
@@ -123,7 +122,7 @@ nb::tuple run_batch(nb::sequence batches, nb::handle input, std::size_t offsets_
 }  // namespace wavefront::evaluator
 
 NB_MODULE(_core, module) {
-  nb::set_leak_warnings(false);  // daemon threads may hold objects when the interpreter ends
+  nb::set_leak_warnings(false);  // daemon threads may hold objects at the interpreter's end
   module.doc() = "What the evaluator does without the interpreter.";
   module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
   nb::class_<std::mutex>(module, "Turn", "A lock for `run_batch`.").def(nb::init<>());

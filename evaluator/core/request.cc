@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kMaxLegalMoves = 256;
 constexpr std::uint16_t kPolicySize = 1858;
-constexpr std::size_t kClockAt = 896;     // float32 of a position
+constexpr std::size_t kClockAt = 896;     // float32 in a position
 constexpr std::size_t kReservedAt = 900;  // uint32
 
 }  // namespace

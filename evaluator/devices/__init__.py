@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs batches: networks opened on devices, their threads, and what is done when a device fails."""
+"""Execution of batches: networks opened on devices, the devices' threads, and failover."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measuring the latency curve of a backend at start, within a time budget, and keeping it in a cache.
+"""Measures the latency curve of a backend at start within a time budget, and caches it.
 
-The cache lies in the platform's cache folder, keyed by everything the curve depends on: device, backend and
+The cache is in the platform's cache folder. Its key has all that the curve depends on: device, backend and
 its library's version, network, threads and the version of this code. A damaged cache counts as missing.
 """
 
@@ -22,25 +22,25 @@ from typing import Self
 from evaluator.backends.base import Backend
 from evaluator.backends.probe import probe_batch
 from evaluator.caching import cached_file, keep
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.devices.machine import MAX_OTHERS_SHARE, others_share, reading
 from evaluator.scheduling.growth import Growth, is_flat
 from evaluator.scheduling.latency import LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel, steps_to
-from evaluator.slices import Slice, unshared
 from protocol.batch import PositionBatch
 
 log = logging.getLogger("evaluator.calibration")
 
 CODE_VERSION = 4
-"""Raise when the meaning of a cached curve, or the speed of our own code in it, changes."""
+"""Increase it if the meaning of a cached curve or the speed of the measured code changes."""
 
 DISTURBED = 0.7
 """A throughput below this fraction of the best so far is measured once more."""
 
 PATIENCE = 4.0
-"""Measuring the processor's time may take so many times its budget on the clock."""
+"""Wall clock limit of a measurement of processor time, as a multiple of its budget."""
 
 MIN_OBSERVATIONS = 200
-"""A curve is cached again at the end if it was corrected by at least this many batches."""
+"""Number of observed batches from which a corrected curve is cached again at the end."""
 
 _LIBRARIES = ("numpy", "onnxruntime")
 
@@ -53,15 +53,16 @@ def time_batches(
     repeats: int = 3,
     stop_when_flat: bool = True,
     clock: Callable[[], float] = time.perf_counter,
-    slices: Slice = unshared,
+    lease: DeviceLease = exclusive_lease,
 ) -> dict[int, float]:
-    """Milliseconds of one batch of each size, as far as the budget goes (the first size always).
+    """Return the milliseconds of one batch for each size, as far as the budget allows (the first size
+    always).
 
-    Where batches are computed side by side, as many run at once as the backend takes, and each gets its
-    share of the processor's time, which other programs do not lengthen. Each size is run once to warm up
-    and then `repeats` times, fewer when the budget gets short, and the best run counts: whatever else the
-    machine did can only have made it slower. With stop_when_flat, larger sizes are left out once the
-    throughput has stopped growing. clock: seconds. slices: of the device; a batch is run in each.
+    If batches run side by side, as many run at once as the backend supports. Each gets its share of the
+    processor time, which other programs do not lengthen. Each size runs once to warm up and then `repeats`
+    times, or fewer if the budget is short. The shortest time counts, because disturbances only lengthen it.
+    stop_when_flat: skip larger sizes once the throughput no longer grows. clock: seconds. lease: entered for
+    each batch.
     """
     side_by_side = backend.side_by_side
     at_once = backend.max_in_flight if side_by_side else 1
@@ -78,7 +79,7 @@ def time_batches(
             passed = max(own, passed / PATIENCE)
         return budget_s - passed
 
-    with BatchTimer(backend, clock, slices) as timer:
+    with BatchTimer(backend, clock, lease) as timer:
         for size in sizes:
             if size > backend.max_batch:
                 break
@@ -91,7 +92,7 @@ def time_batches(
                 runs.append(timer.run_ms(batch))
                 if len(runs) > 1 and left_s() < at_once * runs[-1] / 1000:
                     break
-                # A larger batch that is much slower per position was disturbed: look again.
+                # A larger batch that is much slower per position was disturbed, so measure it again.
                 if len(runs) == repeats + 1 and size / min(runs[1:]) < DISTURBED * best_rate:
                     planned = 2 * repeats + 1
             runs = runs[1:] or runs
@@ -103,29 +104,32 @@ def time_batches(
 
 
 class BatchTimer:
-    """Times single batches of a backend, for as long as the context lasts.
+    """Context manager that times single batches of a backend.
 
-    clock: seconds. slices: of the device; a batch is run in each.
+    clock: seconds. lease: entered for each batch.
     """
 
     def __init__(
-        self, backend: Backend, clock: Callable[[], float] = time.perf_counter, slices: Slice = unshared
+        self,
+        backend: Backend,
+        clock: Callable[[], float] = time.perf_counter,
+        lease: DeviceLease = exclusive_lease,
     ) -> None:
         self._backend = backend
         self._clock = clock
-        self._slices = slices
+        self._lease = lease
         self._at_once = backend.max_in_flight if backend.side_by_side else 1
         self._threads = ThreadPoolExecutor(self._at_once)
 
     def run_ms(self, batch: PositionBatch) -> float:
-        """Milliseconds of one batch.
+        """Return the milliseconds of one batch.
 
-        Where batches compute side by side, as many run at once as the backend takes. Each has its share of
-        the processor's time, which other programs do not lengthen.
+        If batches run side by side, as many run at once as the backend supports. Each gets its share of the
+        processor time, which other programs do not lengthen.
         """
         backend = self._backend
         if not backend.side_by_side:
-            with self._slices():
+            with self._lease():
                 begin = self._clock()
                 backend.evaluate(batch)
                 return (self._clock() - begin) * 1000
@@ -148,18 +152,18 @@ def latency_model(
     budget_s: float,
     use_cache: bool,
     clock: Callable[[], float] = time.perf_counter,
-    slices: Slice = unshared,
+    lease: DeviceLease = exclusive_lease,
 ) -> tuple[LatencyModel, Callable[[], None]]:
-    """Return the latency model of an opened backend, and what to call at the end to cache what it has learnt.
+    """Return the latency model of an opened backend, and a function that caches what it has learned.
 
-    The curve comes from the cache, or is measured now. It grows while it is used (scheduling/growth.py); one
-    that was measured on a busy machine is doubted, and cached only once it has been measured again. Of later
-    times only shorter ones are cached: longer ones say more about what else ran.
-    clock: seconds, to measure by. slices: as of time_batches.
+    The curve comes from the cache or is measured now, and grows in use (scheduling/growth.py). A curve
+    measured on a busy machine is provisional, and cached only after it was measured again. Later times are
+    cached only if they are shorter: longer ones depend on what else ran. clock: seconds. lease: as in
+    time_batches.
     """
     path = _cache_path(backend, content_hash, threads) if use_cache else None
     points = _read(path) if path is not None else None
-    # A size between the buckets takes as long as the next one, and would look like a step without gain.
+    # A size between two buckets takes as long as the larger one, and would look like a step without gain.
     steps = backend.buckets or steps_to(backend.max_batch)
     if points is not None:
         run = backend.buckets or range(1, backend.max_batch + 1)
@@ -167,7 +171,7 @@ def latency_model(
     doubted = False
     if not points:
         before = reading()
-        points = time_batches(backend, steps, budget_s, clock=clock, slices=slices)
+        points = time_batches(backend, steps, budget_s, clock=clock, lease=lease)
         doubted = others_share(before, reading()) > MAX_OTHERS_SHARE
         if doubted:
             log.info("other programs keep the machine busy: the latency curve will be measured again")

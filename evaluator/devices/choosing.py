@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a device runs next of what is queued for all its networks, and which devices are notified of requests.
+"""Chooses a device's next batch from the queues of all its networks, and the devices to notify of requests.
 
-The rules of the dispatcher's choosing half, on its plain data; its lock and its threads are elsewhere.
+Functions on the dispatcher's plain data; its lock and threads are elsewhere.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from evaluator.scheduling.requests import Request, Segment
 def next_job(
     networks: Sequence[ServedNetwork], device: Device, now: float
 ) -> tuple[Job | None, Runner | None, float | None]:
-    """The next job for a device, taken off its queue, with its runner; if there is none, when to look
-    again."""
+    """Remove the next job for a device from its queue and return it with its runner; without a job, return
+    the time to check again."""
     again: float | None = None
     waiting: list[tuple[tuple[int, float], int, ServedNetwork, Runner]] = []
     for index, network in enumerate(networks):
@@ -40,7 +40,7 @@ def next_job(
             station(runner, now),
             others,
             now,
-            # Side by side, a batch does not wait for the one in flight to end: there is a part left for it.
+            # A side-by-side batch has its own part of the processor and need not wait for the one in flight.
             None if runner.backend.side_by_side else busy_until,
         )
         if isinstance(decision, Launch):
@@ -53,7 +53,7 @@ def next_job(
 def _job(
     networks: Sequence[ServedNetwork], network: ServedNetwork, runner: Runner, segments: list[Segment]
 ) -> Job:
-    """A job of what was taken off a network's queue. The queues of all networks count its time."""
+    """Make a job of segments from a network's queue. The queues of all networks count its time."""
     job = Job(network, segments, sum([stop - start for _, start, stop in segments]))
     batch_ms = runner.model.milliseconds(job.positions)
     for each in networks:
@@ -62,7 +62,7 @@ def _job(
 
 
 def station(runner: Runner, now: float) -> Station:
-    """A device as others see it that could run the same network."""
+    """Return a device's station, as seen by others that could run the same network."""
     ends = runner.device.expected_end_ms
     if not ends:
         return Station(runner.model, now)
@@ -72,9 +72,9 @@ def station(runner: Runner, now: float) -> Station:
     return Station(runner.model, now if idle_part else free_at_ms(min(ends), now))
 
 
-def to_tell(network: ServedNetwork, now: float) -> list[Runner]:
-    """The runners for whose devices it is news that something is queued: each look at the queue takes the
-    interpreter from the I/O thread."""
+def runners_to_notify(network: ServedNetwork, now: float) -> list[Runner]:
+    """Return the runners whose devices need a notice of queued requests. Each check of the queue takes the
+    GIL from the I/O thread, so others are not notified."""
     queued = network.scheduler.positions
     if not queued:
         return []
@@ -84,14 +84,14 @@ def to_tell(network: ServedNetwork, now: float) -> list[Runner]:
         _, parts = share_out(stations, queued)
         wanted = [runner for runner, part in zip(runners, parts, strict=True) if part]
         if not any(runner.device.expected_end_ms for runner in wanted):
-            # All of it can begin now. Otherwise the idle ones look as well, and go on looking.
+            # All requests can begin now. Otherwise notify idle devices, too; they keep checking.
             runners = wanted
     return [runner for runner in runners if not runner.knows_enough(queued)]
 
 
 def expected_wait_ms(network: ServedNetwork, request: Request, now: float) -> float:
-    """For how long a request would wait, at least, if it were queued now: until the devices have ended what
-    is before it, but for one batch each, in which it might ride."""
+    """Return the minimum wait of a request if it were queued now. It ends with the work before the request,
+    less one batch per device, in which the request might fit."""
     runners = network.in_use
     together = sum([runner.policy.largest_batch for runner in runners])
     if not runners or network.scheduler.positions <= together:

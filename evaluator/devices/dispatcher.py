@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The queues of all networks, and which batch a device takes next.
+"""The dispatcher: the queues of all networks, and the choice of each device's next batch.
 
-A `Dispatcher` holds the served networks; the threads that run them are those of workers.py. Its one lock
-guards queues, policies and counters; it is never held while a device computes. What is finished goes to the
-service through `post`, called from the worker threads.
+A `Dispatcher` holds the served networks; workers.py has the threads that run them. Its one lock guards
+queues, policies and counters, and is never held while a device computes. Worker threads pass finished
+requests to the service through `post`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from evaluator.backends.lending import Lent
-from evaluator.devices.choosing import expected_wait_ms, next_job, to_tell
+from evaluator.backends.buffer_lease import BufferLease
+from evaluator.devices.choosing import expected_wait_ms, next_job, runners_to_notify
 from evaluator.devices.failover import Post, Trouble
 from evaluator.devices.runners import Device, Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
@@ -33,13 +33,13 @@ log = logging.getLogger("evaluator.dispatcher")
 Found = TypeVar("Found")
 
 TOLD = 16
-"""Of batches that a thread has run by itself, so many of the last are remembered and learned from."""
+"""Maximum number of batches from one direct run that are recorded and used for learning."""
 
 
 class Dispatcher:
     """The served networks and the threads that run them.
 
-    post: see Post. patience: with devices that fail or hang. on_hung, on_moved: see Failover.
+    post: see Post. patience: time limits for devices. on_hung, on_moved: see Failover.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Dispatcher:
             on_hung,
             on_moved,
         )
-        self._tuning = BackgroundTuning(self._lock, self._networks, self._workers.idle, self._workers.tell)
+        self._tuning = BackgroundTuning(self._lock, self._networks, self._workers.idle, self._workers.notify)
         self._unannounced = False
 
     # -- networks --------------------------------------------------------------------------------------
 
     def add(self, network: ServedNetwork) -> None:
-        """Serve a network, if it is not served yet. Starts the threads of devices not seen before."""
+        """Serve a network, if it is not served yet. Starts the threads of new devices."""
         with self._lock:
             if network in self._networks:
                 return
@@ -88,7 +88,7 @@ class Dispatcher:
             self._tuning.add(network)
 
     def retire(self, network: ServedNetwork) -> None:
-        """Stop serving a network: what is queued is still run, then its devices are freed. Blocks."""
+        """Stop serving a network: run its queued requests, then free its devices. Blocks."""
         with self._lock:
             network.closing = True
             self._workers.wait_until_idle(network)
@@ -99,7 +99,7 @@ class Dispatcher:
             backend.close()
 
     def stop(self) -> None:
-        """End the threads after the batches in flight, those that hang being given up, drop the rest and free
+        """End the threads after the batches in flight, except hanging ones. Discard queued requests and free
         the devices."""
         self._tuning.stop()
         self._workers.stop()
@@ -110,7 +110,7 @@ class Dispatcher:
             backend.close()
 
     def configure(self, limits: QueueLimits, patience: Patience, targets: LatencyTargets) -> None:
-        """Go by other settings from now on."""
+        """Apply new settings."""
         with self._lock:
             self._admission.limits = limits
             self._workers.failover.patience = patience
@@ -119,12 +119,12 @@ class Dispatcher:
                     runner.policy.targets = targets
 
     def hurry(self) -> None:
-        """Have `stop` not wait for the batches in flight. Also from a signal handler."""
+        """Make `stop` not wait for the batches in flight. For signal handlers, too."""
         self._workers.hurry()
 
     def troubles(self) -> tuple[list[Trouble], bool, float]:
-        """The devices that are left out, whether every network can be evaluated nevertheless, and since when
-        (seconds of the Unix epoch) no device has been left out."""
+        """Return the excluded devices, whether every network can still be evaluated, and since when (seconds
+        of the Unix epoch) no device has been excluded."""
         with self._lock:
             usable = not any(network.hopeless for network in self._networks)
             failover = self._workers.failover
@@ -133,9 +133,9 @@ class Dispatcher:
     # -- requests --------------------------------------------------------------------------------------
 
     def submit(self, network: ServedNetwork, request: Request) -> None:
-        """Queue a request; the devices hear of it with the next `announce`. Raises Overloaded when its
-        class's queue, or the client's share, is full, DeadlineExceeded when it would wait for too long, and
-        DeviceFailed when no device could run it."""
+        """Queue a request; the next `announce` notifies the devices. Raises Overloaded if the queue of its
+        class or the client's share is full, DeadlineExceeded if it would wait too long, and DeviceFailed if
+        no device can run it."""
         with self._lock:
             if network.hopeless:
                 raise DeviceFailed(f"network {network.info.name} has no device that works; try again later")
@@ -153,22 +153,23 @@ class Dispatcher:
             self._unannounced = True
 
     def announce(self) -> None:
-        """Let the devices look at what was queued, once for all requests that came together, and only those
-        for which it may be news: each look takes the interpreter from the I/O thread."""
+        """Notify the devices of queued requests, once for all that arrived together. Only devices that may
+        need it are notified, because each check of the queues takes the GIL from the I/O thread."""
         if not self._unannounced:
             return
         with self._lock:
             self._unannounced = False
             now = now_ms()
-            for device in {runner.device for network in self._networks for runner in to_tell(network, now)}:
-                self._workers.tell(device)
+            runners = (each for network in self._networks for each in runners_to_notify(network, now))
+            for device in {runner.device for runner in runners}:
+                self._workers.notify(device)
 
-    # -- a thread that runs batches by itself ------------------------------------------------------------
+    # -- a thread that runs batches directly -------------------------------------------------------------
 
-    def begin_directly(self, network: ServedNetwork) -> tuple[Runner, Lent] | None:
-        """The only device of a network with its batches in flight, if nothing is queued for any network,
-        nothing runs on the device and its backend lends them. Until `end_directly` the caller alone has
-        them."""
+    def begin_directly(self, network: ServedNetwork) -> tuple[Runner, BufferLease] | None:
+        """Lease the only device of a network, with its batch buffers. Returns None if any network has queued
+        requests, the device is busy or its backend does not lease buffers. Until `end_directly` only the
+        caller uses them."""
         with self._lock:
             if network.closing or any(each.scheduler.positions or each.retries for each in self._networks):
                 return None
@@ -178,32 +179,32 @@ class Dispatcher:
             runner, device = runners[0], runners[0].device
             if device.busy or device.stuck or device.reserved:
                 return None
-            lent = runner.backend.lend()
-            if lent is None:
+            lease = runner.backend.lease_buffers()
+            if lease is None:
                 return None
             runner.running += 1
             device.direct = True
-            return runner, lent
+            return runner, lease
 
     def end_directly(self, network: ServedNetwork, runner: Runner) -> None:
-        """The caller has given its batches back."""
+        """Note that the caller has released its buffers."""
         with self._lock:
             runner.running -= 1
             runner.device.direct = False
             network.close_left(runner)
-            self._workers.tell_idle()
+            self._workers.notify_idle()
 
     def give_up_directly(self, runner: Runner) -> None:
-        """The caller has given up what is in flight, and keeps its batches until `settled_directly`: the
-        device may still use their memory."""
+        """Note that the caller has given up its batches in flight. It keeps the buffers until
+        `settled_directly`, because the device may still write to them."""
         with self._lock:
             runner.running -= 1
             runner.device.direct = False
             runner.stuck_inside(1)
-            self._workers.tell_idle()
+            self._workers.notify_idle()
 
     def settled_directly(self, network: ServedNetwork, runner: Runner) -> None:
-        """The caller has given its batches back after all."""
+        """Note that the caller has released its buffers after `give_up_directly`."""
         with self._lock:
             self._workers.failover.free_again(network, runner)
 
@@ -215,8 +216,8 @@ class Dispatcher:
         milliseconds: Sequence[float],
         alone: Sequence[bool],
     ) -> None:
-        """Note batches that were run so, the last of them just now. milliseconds: that the device spent on
-        each. alone: no other one was in flight meanwhile. ranks: of all of them."""
+        """Record batches of a direct run, the last of which has just ended. milliseconds: device time of
+        each. alone: True if no other batch was in flight. ranks: classes of all batches."""
         now = now_ms()
         with self._lock:
             runner.failures = 0
@@ -232,28 +233,28 @@ class Dispatcher:
                     runner.learn(count, ms, disturbed=self._workers.others.busy)
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
-        """Drop a request; returns False when it is answered already. Positions of it that run already are
-        evaluated to the end, and their results dropped."""
+        """Cancel a request. Returns False if it is already answered. Positions of it that are running are
+        evaluated, and their results discarded."""
         with self._lock:
             if request.closed:
                 return False
             network.scheduler.remove(request)
             self._admission.release(request)
-            self._workers.tell_idle()
+            self._workers.notify_idle()
             return True
 
     def remove_client(self, client: Hashable) -> None:
-        """Drop everything a client has queued."""
+        """Discard all queued requests of a client."""
         with self._lock:
             for network in self._networks:
                 network.scheduler.remove_client(client)
                 for runner in network.all_runners:
                     runner.policy.forget(client)
             self._admission.forget(client)
-            self._workers.tell_idle()
+            self._workers.notify_idle()
 
     def expire(self) -> list[Request]:
-        """Take out and return the requests whose deadline has passed."""
+        """Remove and return the requests whose deadlines have passed."""
         expired = []
         with self._lock:
             for network in self._networks:
@@ -261,17 +262,17 @@ class Dispatcher:
             for request in expired:
                 self._admission.release(request)
             if expired:
-                self._workers.tell_idle()
+                self._workers.notify_idle()
         return expired
 
     def next_deadline_ms(self) -> float | None:
-        """The time at which `expire` will next have something to do, on the clock of now_ms."""
+        """Return the earliest deadline in the queues, on the clock of now_ms; None if there is none."""
         with self._lock:
             deadlines = [network.scheduler.next_deadline_ms() for network in self._networks]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def queued(self) -> dict[str, dict[str, int]]:
-        """The number of positions that wait, by network and class."""
+        """Return the number of queued positions by network and class."""
         with self._lock:
             return {
                 network.info.name: {
@@ -281,7 +282,7 @@ class Dispatcher:
             }
 
     def devices(self) -> dict[str, tuple[int, bool]]:
-        """Batches in flight on each device, and whether it is given work."""
+        """Return for each device its batches in flight, and whether it is in use."""
         found: dict[str, tuple[int, bool]] = {}
         with self._lock:
             for network in self._networks:
@@ -291,7 +292,7 @@ class Dispatcher:
         return found
 
     def curves(self) -> dict[str, dict[str, dict[str, int]]]:
-        """How far the curve of each network is measured on each device; see State.curves."""
+        """Return the measured part of each network's curve on each device; see State.curves."""
         with self._lock:
             return {
                 network.info.name: {
@@ -306,14 +307,14 @@ class Dispatcher:
             }
 
     def busy_ms(self) -> dict[str, float]:
-        """For how long each device has had a batch in flight: several at a time count once."""
+        """Return each device's total time with a batch in flight; overlapping batches count once."""
         now = now_ms()
         with self._lock:
             devices = {runner.device for network in self._networks for runner in network.all_runners}
             return {device.name: device.busy_ms(now) for device in devices}
 
     def tuning(self) -> dict[str, str]:
-        """What is being measured on which device, in words."""
+        """Return what is being measured, in words, by device."""
         with self._lock:
             devices = {runner.device for network in self._networks for runner in network.runners}
         return {device.name: device.tuning for device in devices if device.tuning}
@@ -326,20 +327,20 @@ class Dispatcher:
         return {name: {"used": each[0], "total": each[1]} for name, each in known.items() if each is not None}
 
     def inspect(self, look: Callable[[Sequence[ServedNetwork], QueueLimits], Found]) -> Found:
-        """What `look` finds in all networks, and the limits of their queues. Nothing changes meanwhile, and
-        no batch begins: it has to be quick."""
+        """Return `look` of all networks and the queue limits. No state changes and no batch starts meanwhile,
+        so `look` must be quick."""
         with self._lock:
             return look(self._networks, self._admission.limits)
 
     def info(self, network: ServedNetwork) -> NetworkInfo:
-        """A network's description, its latency curve corrected by the batches since."""
+        """Return a network's description, with its latency curve corrected by observed batches."""
         with self._lock:
             return network.current_info()
 
     # -- for the worker threads ------------------------------------------------------------------------
 
     def _choose(self, device: Device) -> Choice:
-        """The next job for a device, with its runner; if there is none, when to look again."""
+        """Return the next job for a device and its runner; without a job, the time to check again."""
         return next_job(self._networks, device, now_ms())
 
     def _closed(self, request: Request, network: ServedNetwork) -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What becomes of work that a device failed on, of the device, and of a network that has none left.
+"""Failover for failed batches, for failing devices, and for networks without a working device.
 
-A batch that a device fails on goes to another one that holds the network, else to the network's standby: a
-backend that is opened when it is first needed, and takes all requests while no device works. A device that
-fails MAX_FAILURES times in a row, or inside which a call hangs (watchdog.py), is left out; it is tried again
-with a probe, and opened anew if that fails. A call that returns after all brings its device back at once, and
-its answer is used. Output that is not finite is a failure of that batch alone.
+A failed batch goes to another device with the network, else to the network's standby. That is a backend which
+is opened on first use, and serves all requests while no device works. A device is excluded after MAX_FAILURES
+consecutive failures, or if a call hangs (watchdog.py). It is then probed regularly, and reopened if a probe
+fails. If a hanging call returns after all, its answer is used and the device is in use again at once. Output
+that is not finite is a failure of that batch only.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from protocol.errors import DeviceFailed, RemoteError
 log = logging.getLogger("evaluator.workers")
 
 MAX_FAILURES = 3
-"""Failures in a row after which a device is left out."""
+"""Consecutive failures after which a device is excluded."""
 
 Post = Callable[[Sequence[tuple[Request, RemoteError | None]]], None]
-"""Takes finished requests: with their evaluation in `parts`, or the error. Does not raise."""
+"""Receives finished requests with their evaluation in `parts`, or an error. Must not raise."""
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A job on a device. expected_end_ms: when it should be done. open: its end has not been noted yet."""
+    """A job on a device. expected_end_ms: expected end. open: its end has not been noted yet."""
 
     job: Job
     runner: Runner
@@ -47,21 +47,21 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class StandbyWait:
-    """What the requests of a network do while its standby is being opened, which may take minutes."""
+    """The wait of a network's requests while its standby opens, which may take minutes."""
 
     network: ServedNetwork
 
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A device inside which a call hangs."""
+    """A device with a hanging call."""
 
     device: Device
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A device that is left out: which, why (a sentence), and since when in seconds of the Unix epoch."""
+    """An excluded device. reason: a sentence. since: start of the exclusion in seconds of the Unix epoch."""
 
     device: str
     reason: str
@@ -69,18 +69,17 @@ class Trouble:
 
 
 Watched: TypeAlias = Attempt | Job | ServedNetwork | StandbyWait | Stuck
-"""What is watched; a standby that opens is watched under its network."""
+"""Work for the watchdog; an opening standby is represented by its network."""
 
 
 class Failover:
-    """Takes what failed elsewhere, or answers for it, and devices out of use and into it again.
+    """Retries or answers failed work, excludes devices and takes them into use again.
 
-    lock: the dispatcher's; all is called with it held. networks: those served, the dispatcher's list.
-    closed: notes that a request is answered. post: see Post. patience: may be changed. on_hung: called with a
-    reason for a device that hangs, once its call has not returned for retry_s seconds more. on_moved: called
-    when other devices compute a network than before. Of the threads of the devices it calls: start, to have
-    some for a standby; tell_all, when there may be work for any; end, to note that a device is not busy with
-    an attempt any more.
+    lock: the dispatcher's; held in all calls. networks: the dispatcher's list of served networks. closed:
+    notes that a request is answered. post: see Post. patience: may be changed. on_hung: called with a reason
+    if a hanging call has not returned for retry_s seconds more. on_moved: called if a network's devices
+    change. start: starts the threads of a standby. notify_all: called when any device may have work. end:
+    notes that a device is no longer busy with an attempt.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Failover:
         on_hung: Callable[[str], None],
         on_moved: Callable[[], None],
         start: Callable[[Runner], None],
-        tell_all: Callable[[], None],
+        notify_all: Callable[[], None],
         end: Callable[[Attempt], None],
     ) -> None:
         self._lock = lock
@@ -107,16 +106,16 @@ class Failover:
         self._on_hung = on_hung
         self._on_moved = on_moved
         self._start = start
-        self._tell_all = tell_all
+        self._notify_all = notify_all
         self._end = end
         self.watchdog: Watchdog[Watched] = Watchdog(lock, self._overdue)
         self.stopping = False
-        """Nothing is handed on or opened any more."""
+        """True if no job may be passed on and no standby opened."""
         self.well_since = time.time()
-        """When the last device that was left out came back, in seconds of the Unix epoch."""
+        """When the last excluded device came back, in seconds of the Unix epoch."""
 
     def troubles(self) -> list[Trouble]:
-        """The devices that are left out."""
+        """Return the excluded devices."""
         return [
             Trouble(runner.device.name, f"{runner.device.name} {runner.out_reason}", runner.out_since)
             for network in self._networks
@@ -127,7 +126,7 @@ class Failover:
     # -- work ------------------------------------------------------------------------------------------
 
     def failed(self, attempt: Attempt, failure: BaseException) -> None:
-        """A device has failed on a batch: hand it on, and leave the device out after MAX_FAILURES."""
+        """Pass on a batch that failed on a device, and exclude the device after MAX_FAILURES."""
         job, runner = attempt.job, attempt.runner
         name = runner.device.name
         runner.model.refuse(job.positions)
@@ -137,7 +136,7 @@ class Failover:
             log.warning(
                 "%s: %s gave NaN or infinity; evaluating again on the standby", name, runner.backend.name
             )
-            # Another device of the kind would compute the same.
+            # Another device of this kind would compute the same result.
             job.tried += [each.device for each in job.network.runners if each.device not in job.tried]
             error = DeviceFailed("the network's output for this request is not finite")
         else:
@@ -158,10 +157,9 @@ class Failover:
             self._pass_on(job, error)
 
     def _pass_on(self, job: Job, error: RemoteError) -> None:
-        """Hand a job to another device, or answer it with the error if there is none.
+        """Pass a job to another device, or answer it with the error if there is none.
 
-        The job waits for a standby that has to be opened first, and for a call that was given up and may
-        return.
+        The job may wait for a standby that is opening, or for a given-up call that may still return.
         """
         network = job.network
         if not self.stopping and (
@@ -170,17 +168,17 @@ class Failover:
             job.error = error
             network.retries.append(job)
             self.watchdog.watch(job, job.due_ms)
-            self._tell_all()
+            self._notify_all()
         else:
             self.fail(job, error)
 
     def take(self, job: Job) -> None:
-        """A job waits for another device no more."""
+        """Note that a job no longer waits for another device."""
         job.network.retries.remove(job)
         self.watchdog.done(job)
 
     def fail(self, job: Job, error: RemoteError) -> None:
-        """Answer the requests of a job with an error, those that are not answered yet."""
+        """Answer the unanswered requests of a job with an error."""
         if job.answered:
             return
         job.answered = True
@@ -195,9 +193,9 @@ class Failover:
     # -- devices ---------------------------------------------------------------------------------------
 
     def came_back(self, attempt: Attempt, took_ms: float, *, worked: bool) -> bool:
-        """Note that a call that was given up has returned; returns whether its answer is still wanted.
+        """Note that a given-up call has returned, and return True if its answer is still needed.
 
-        worked: it brought an answer. The device did not hang then, and is in use again at once.
+        worked: it returned an answer. Then the device did not hang, and is in use again at once.
         """
         job, device = attempt.job, attempt.runner.device
         log.warning("%s: a batch that was given up came back after %.1f s", device.name, took_ms / 1000)
@@ -217,7 +215,7 @@ class Failover:
         return True
 
     def free_again(self, network: ServedNetwork, runner: Runner) -> None:
-        """What was stuck inside a device is not any more: it may be tried again. With the lock held."""
+        """Count a given-up call as returned; without others, probe the device at once. With the lock held."""
         device = runner.device
         runner.stuck_inside(-1)
         if not device.stuck:
@@ -228,10 +226,10 @@ class Failover:
                 if each.device is device and not device.stuck:
                     each.probe_at_ms = now
         network.close_left(runner)
-        self._tell_all()
+        self._notify_all()
 
     def probed(self, attempt: Attempt, failure: BaseException | None) -> None:
-        """A probe has ended: take the device into use again, or try later. failure: None if it went well."""
+        """Handle the end of a probe: use the device again, or retry later. failure: None if it succeeded."""
         runner, network = attempt.runner, attempt.job.network
         if failure is None:
             log.warning("%s works again with network %s", runner.device.name, network.info.name)
@@ -243,12 +241,12 @@ class Failover:
             runner.leave_out(runner.out_reason, now_ms() + 1000 * self.patience.retry_s)
             if not network.in_use:
                 self._request_standby(network)
-        self._tell_all()
+        self._notify_all()
 
     def _leave_out(
         self, network: ServedNetwork, runner: Runner, reason: str, probe_at_ms: float, *, standby: bool = True
     ) -> None:
-        """Give a device no work. standby: open one if no other device is left."""
+        """Exclude a device. standby: open one if no other device is left."""
         if runner.in_use:
             log.error("%s %s; network %s is run elsewhere", runner.device.name, reason, network.info.name)
             self._on_moved()
@@ -259,8 +257,8 @@ class Failover:
             self._settle(network)
 
     def _overdue(self, work: Watched) -> None:
-        """A batch hangs in its device, a job has waited for another one for too long, a standby (watched
-        under its network) does not open, or not as soon as requests wait for it, or a device hangs on."""
+        """Handle overdue work: a hanging batch, a job that waits for another device, a standby that does not
+        open or opens too late for its requests, or a device that still hangs."""
         if isinstance(work, Stuck):
             reason = f"{work.device.name} hangs: its driver has not returned"
             log.error("%s; only a restart of the service can bring it back", reason)
@@ -277,7 +275,7 @@ class Failover:
             assert work.error is not None
             self.take(work)
             self.fail(work, work.error)
-            self._tell_all()
+            self._notify_all()
             return
         runner, device = work.runner, work.runner.device
         runner.stuck_inside(1)
@@ -285,7 +283,7 @@ class Failover:
         for network in self._networks:
             for each in network.all_runners:
                 if each.device is device:
-                    # A standby would compute on the processors that this one is short of.
+                    # A standby would compete for the processors that this device lacks.
                     standby = not each.backend.on_host
                     reason = "hangs: a batch does not come back"
                     self._leave_out(network, each, reason, float("inf"), standby=standby)
@@ -299,7 +297,7 @@ class Failover:
     # -- the standby -----------------------------------------------------------------------------------
 
     def _request_standby(self, network: ServedNetwork) -> bool:
-        """Begin to open a network's standby unless it is open; whether it is on its way."""
+        """Start opening a network's standby unless it is open. Returns True if it is opening."""
         if network.standby is not None or network.open_standby is None or self.stopping:
             return False
         if not network.standby_opening:
@@ -315,7 +313,7 @@ class Failover:
         try:
             assert network.open_standby is not None
             runner = network.open_standby()
-        except BaseException as error:  # the requests that wait for it must hear of it
+        except BaseException as error:  # the waiting requests get the error
             failure = str(error) or repr(error)
         with self._lock:
             if not self.watchdog.done(network) or self.stopping or network not in self._networks:
@@ -342,7 +340,7 @@ class Failover:
         self._settle(network)
 
     def _settle(self, network: ServedNetwork) -> None:
-        """Answer what nothing can evaluate any more; have the devices look at the rest."""
+        """Answer requests that no device can evaluate, and notify the devices of the others."""
         error = DeviceFailed(f"network {network.info.name} has no device that works; try again later")
         for job in list(network.retries):
             if network.next_to_try(job) is None and not network.standby_opening and not job.awaited:
@@ -354,16 +352,16 @@ class Failover:
                 self._closed(request, network)
                 finished.append((request, error))
             self._post(finished)
-        self._tell_all()
+        self._notify_all()
 
 
 def probe(runner: Runner) -> None:
-    """Whether a device works again: raises what is wrong. Its backend is opened anew if it fails as it is."""
+    """Test an excluded device, reopening its backend if it fails. Raises the error if it still fails."""
     batch = [probe_batch(1)]
     try:
         evaluate_parts(runner.backend, batch)
     except NotFiniteError:
-        return  # It computes; what, is a question of the batch.
+        return  # it computes; NaN or infinity is a fault of the batch
     except Exception:
         if runner.reopen is None:
             raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a network file and backend names to a ServedNetwork: load, open on every device, measure."""
+"""Makes a ServedNetwork from a network file and backend names: load, open on every device, measure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluator.backends.base import Backend, BackendError
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.devices.calibration import latency_model
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.slices import Slice, unshared
 from protocol.messages import NetworkInfo
 
 if TYPE_CHECKING:
@@ -28,15 +28,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("evaluator.loading")
 
 STANDBYS = ("onnx", "reference")
-"""What runs a network while none of its devices works, the first of them that opens. numpy is some hundred
-times slower than onnxruntime."""
+"""Backends for a standby, in order of preference. numpy is some hundred times slower than onnxruntime."""
 
 WITHOUT_NETWORK = ("random", "uniform")
 """Backends that need no network file."""
 
 
 class OpenBackend(Protocol):
-    """What `evaluator.backends.open_backend` looks like; tests pass their own."""
+    """Signature of `evaluator.backends.open_backend`; tests pass their own."""
 
     def __call__(
         self, name: str, network: NetworkSpec | None, *, threads: int | None = None, **options: Any
@@ -46,7 +45,7 @@ class OpenBackend(Protocol):
 def default_open_backend(
     name: str, network: NetworkSpec | None, *, threads: int | None = None, **options: Any
 ) -> Backend:
-    """`evaluator.backends.open_backend`, imported when first needed."""
+    """Call `evaluator.backends.open_backend`, imported on first use."""
     from evaluator.backends import open_backend
 
     return open_backend(name, network, threads=threads, **options)
@@ -56,12 +55,11 @@ def default_open_backend(
 class Loader:
     """Loads networks onto the same devices, one after the other.
 
-    backends: names, with options as "name:key=value,key=value". Each runs on a device of its own, on several
-    where its option `device` names several ("gpu:device=0+1", "gpu:device=all").
-    tuning: when backends that are tuned are, where they do not say it: before they open, behind, or off.
-    threads: CPU threads of a backend, None for its own choice. calibration_s: time to measure a curve in.
-    patience_s: seconds that a network waits for the one before, which may be inside a driver that hangs.
-    Thread-safe.
+    backends: names, with options as "name:key=value,key=value". Each has its own device, or several if its
+    option `device` names several ("gpu:device=0+1", "gpu:device=all"). tuning: default of the backends'
+    option `tuning`: before, behind, or off. threads: CPU threads of a backend; None for its own choice.
+    calibration_s: time limit for measuring a curve. patience_s: seconds that a network waits for the one
+    before, whose driver may hang. Thread-safe.
     """
 
     backends: tuple[str, ...]
@@ -74,7 +72,7 @@ class Loader:
     progress: Callable[[str], None] = log.info
     patience_s: float = 300.0
     _doing: tuple[str, float] | None = None
-    """What it is doing, and since when in seconds of the monotonic clock."""
+    """The current step, and its start in seconds of the monotonic clock."""
     _devices: list[Device] = field(default_factory=list)
     _served: list[ServedNetwork] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -87,11 +85,12 @@ class Loader:
         *,
         taken: Collection[str] = (),
     ) -> ServedNetwork:
-        """Load a file ("": `shipped_network`; None: none, for backends without) and open it on every device.
-        A file with the content and heads of one that is open gives that one. taken: names that it must not
-        have, besides those of other networks.
+        """Load a file and open it on every device. If a network with the same content and heads is open,
+        return that.
 
-        Raises NetworkError, BackendError or OSError with a message for the user.
+        path: "" for `shipped_network`, None for backends without a network. taken: names that it must not
+        get, in addition to those of other networks. Raises NetworkError, BackendError or OSError with a
+        message for the user.
         """
         with self._turn():
             network = self._read(path, policy_head, value_head)
@@ -106,10 +105,9 @@ class Loader:
     def reload(
         self, old: ServedNetwork, path: str | Path | None, policy_head: str = "", value_head: str = ""
     ) -> ServedNetwork | None:
-        """Load the file of a served network again, under the same name; None if it is as it was.
+        """Load the file of a served network again, under the same name; None if it has not changed.
 
-        Raises as `load` does, and NetworkError for a network that clients would have to encode positions
-        for in another way.
+        Raises as `load` does, and NetworkError for a network that needs another encoding of positions.
         """
         from evaluator.network import NetworkError
 
@@ -127,19 +125,18 @@ class Loader:
             return served
 
     def forget(self, network: ServedNetwork) -> None:
-        """Let the name of an unloaded network be used again."""
+        """Make the name of an unloaded network available again."""
         with self._lock:
             self._served.remove(network)
 
     def doing(self) -> str:
-        """What is being loaded at the moment and for how long, in words; empty if nothing is. Waits for
-        nobody."""
+        """Return the current step and its duration, in words; empty if nothing is loading. Never blocks."""
         doing = self._doing
         return "" if doing is None else f"{doing[0]}, for {time.monotonic() - doing[1]:.0f} s"
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One network at a time. Raises BackendError where the one before takes too long."""
+        """Let one network load at a time. Raises BackendError if the one before takes too long."""
         if not self._lock.acquire(timeout=self.patience_s):
             raise BackendError(
                 f"another network is in the way: {self.doing()}; if a driver hangs, start the service again"
@@ -150,7 +147,7 @@ class Loader:
             self._doing = None
             self._lock.release()
 
-    def _tell(self, doing: str) -> None:
+    def _report(self, doing: str) -> None:
         self._doing = doing, time.monotonic()
         self.progress(doing)
 
@@ -161,9 +158,9 @@ class Loader:
 
         preparing = self._prepare()
         if not path:
-            preparing.join()  # Which network is meant depends on the devices.
+            preparing.join()  # the choice of the network depends on the devices
             path = shipped_network(self.backends)
-        self._tell(f"loading {path}")
+        self._report(f"loading {path}")
         network = load_network(path, policy_head=policy_head or None, value_head=value_head or None)
         preparing.join()
         return network
@@ -171,8 +168,7 @@ class Loader:
     def _open_everywhere(
         self, network: NetworkSpec | None, name: str = "", taken: Collection[str] = ()
     ) -> ServedNetwork:
-        """Open a network on every device. name: what to call it, empty for a name that is not used yet, and
-        is none of `taken`."""
+        """Open a network on every device. name: empty for an unused name that is not in `taken`."""
         runners: list[Runner] = []
         try:
             for index, (backend, options) in enumerate(self._named_backends()):
@@ -188,8 +184,7 @@ class Loader:
         return ServedNetwork(info, runners, standby)
 
     def _open_standby(self, network: NetworkSpec, failed: str) -> Runner:
-        """Open what stands in for a network's devices; `failed` is the backend of the first of these. Raises
-        BackendError."""
+        """Open a standby. failed: name of the backend of the network's first device. Raises BackendError."""
         reasons = []
         for name in STANDBYS:
             if name == failed:
@@ -203,7 +198,7 @@ class Loader:
         raise BackendError("; ".join(reasons))
 
     def _prepare(self) -> threading.Thread:
-        """Find the devices while the file is read: a large one takes seconds, and a driver one."""
+        """Find the devices while the file is read: both can take seconds."""
         from evaluator.backends import prepare_backend
 
         names = dict.fromkeys(parse_backend(spec)[0] for spec in self.backends)
@@ -217,7 +212,7 @@ class Loader:
         return thread
 
     def _named_backends(self) -> list[tuple[str, dict[str, Any]]]:
-        """Name and options for each device, where an entry names several. Raises BackendError."""
+        """Return name and options for each device; one entry may name several. Raises BackendError."""
         from evaluator.backends import for_each_device, with_tuning
 
         parsed = [parse_backend(spec) for spec in self.backends]
@@ -226,7 +221,7 @@ class Loader:
         return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
 
     def _open(self, index: int, name: str, options: dict[str, Any], network: NetworkSpec | None) -> Runner:
-        self._tell(f"opening the {name} backend")
+        self._report(f"opening the {name} backend")
         reopen = partial(self.open_backend, name, network, threads=self.threads, **options)
         backend = reopen()
         if index == len(self._devices):
@@ -240,18 +235,18 @@ class Loader:
         network: NetworkSpec | None,
         reopen: Callable[[], Backend] | None = None,
     ) -> Runner:
-        """An opened backend with its latency curve. Closes it if that cannot be had."""
+        """Return a runner with a measured latency curve. Closes the backend on failure."""
         calibrate = partial(self._curve, "" if network is None else network.content_hash)
         try:
             self.progress(f"latency curve of {backend.device}: from the cache, or measured now")
-            model, save = calibrate(backend, unshared)
+            model, save = calibrate(backend, exclusive_lease)
         except BaseException:
             backend.close()
             raise
         return new_runner(device, backend, model, self.targets, save, reopen, calibrate)
 
     def _curve(
-        self, content_hash: str, backend: Backend, slices: Slice
+        self, content_hash: str, backend: Backend, lease: DeviceLease
     ) -> tuple[LatencyModel, Callable[[], None]]:
         return latency_model(
             backend,
@@ -259,7 +254,7 @@ class Loader:
             self.threads,
             budget_s=self.calibration_s,
             use_cache=self.cache and not backend.provisional,
-            slices=slices,
+            lease=lease,
         )
 
     def _free_name(self, base: str, taken: Collection[str]) -> str:
@@ -271,7 +266,7 @@ class Loader:
 
 
 def _same(info: NetworkInfo, network: NetworkSpec) -> bool:
-    """Whether a file is what is served: its content, and the heads chosen."""
+    """Return True if a file has the content and heads of a served network."""
     return (info.content_hash, info.policy_head, info.value_head) == (
         network.content_hash,
         network.policy_head,
@@ -281,7 +276,7 @@ def _same(info: NetworkInfo, network: NetworkSpec) -> bool:
 
 def _described(name: str, network: NetworkSpec | None, backend: Backend, model: LatencyModel) -> NetworkInfo:
     if network is None:
-        # What a backend without a network says does not depend on the input format.
+        # The results of a backend without a network do not depend on the input format.
         return NetworkInfo(
             name, backend.name, 1, backend=backend.name, device=backend.device, recommended_batch=model.knee
         )
@@ -302,9 +297,9 @@ def _described(name: str, network: NetworkSpec | None, backend: Backend, model: 
 
 
 def shipped_network(backends: Sequence[str]) -> Path:
-    """Return the file for users who name no network: the larger one if any backend runs on a GPU.
+    """Return the default network file: the larger one if any backend runs on a GPU.
 
-    `auto` runs on a GPU if there is one that is not small.
+    `auto` runs on a GPU unless the GPU is small.
     """
     from evaluator.backends import AUTO, unavailable
     from evaluator.backends.gpu import is_small
@@ -316,14 +311,14 @@ def shipped_network(backends: Sequence[str]) -> Path:
 
 
 def needs_network(backends: Sequence[str]) -> bool:
-    """Whether any of the backends wants a network file."""
+    """Return True if any of the backends needs a network file."""
     return any(spec.partition(":")[0] not in WITHOUT_NETWORK for spec in backends)
 
 
 def parse_backend(spec: str) -> tuple[str, dict[str, Any]]:
-    """The name and options of a backend: ("onnx", {"int8": True}) for "onnx:int8=true".
+    """Return name and options of a backend: ("onnx", {"int8": True}) for "onnx:int8=true".
 
-    Values that look like numbers or booleans become such. Raises ValueError.
+    Numbers and booleans are converted. Raises ValueError.
     """
     name, _, rest = spec.partition(":")
     options: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What other programs take of the machine.
+"""The load of other programs on this machine.
 
-Times that were measured on a busy machine are doubted, and a process that waits for a processor is not taken
-for one that hangs.
+Times measured on a busy machine are provisional, and a process that waits for a processor does not count as
+hanging.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import TypeAlias
 import psutil
 
 MAX_OTHERS_SHARE = 0.25
-"""The machine is busy while other programs take a larger share of its processors."""
+"""Share of the processors used by other programs above which the machine is busy."""
 
 READ_S = 1.0
-"""Seconds between two readings of a service that runs."""
+"""Minimum interval between readings in seconds."""
 
 Reading: TypeAlias = tuple[float, float, float]
-"""Seconds on the clock, and of the processors: of the whole machine, of this process."""
+"""Seconds of the clock, of the whole machine's processor time, and of this process's."""
 
 
 class OtherPrograms:
-    """Whether other programs keep the machine busy, read once in READ_S. Its owner serialises access."""
+    """Detects a busy machine, with one reading per READ_S. Its owner serialises access."""
 
     def __init__(self) -> None:
         self._last = reading()
@@ -33,7 +33,8 @@ class OtherPrograms:
 
     @property
     def busy(self) -> bool:
-        """Whether they took more than MAX_OTHERS_SHARE of the processors between the last two readings."""
+        """Return True if they used more than MAX_OTHERS_SHARE of the processors between the last two
+        readings."""
         if time.perf_counter() - self._last[0] >= READ_S:
             now = reading()
             self._busy = others_share(self._last, now) > MAX_OTHERS_SHARE
@@ -42,7 +43,7 @@ class OtherPrograms:
 
 
 def reading() -> Reading:
-    """Read the clock and the processors' times."""
+    """Read the clock and the processor times."""
     machine = psutil.cpu_times()
     busy = sum(machine) - machine.idle - getattr(machine, "iowait", 0.0)
     return time.perf_counter(), busy, time.process_time()
@@ -58,10 +59,10 @@ def others_share(before: Reading, after: Reading) -> float:
 
 
 class ProcessorWaits:
-    """How long this process has waited for a processor since the last call. Its owner serialises access.
+    """Measures how long this process waits for a processor. Its owner serialises access.
 
-    A thread that computes either runs or waits for a processor. A thread inside a driver that hangs does
-    neither. threads: folder with a folder for each thread, as Linux has it.
+    A computing thread either runs or waits for a processor. A thread in a hanging driver does neither.
+    threads: folder with a folder per thread, as on Linux.
     """
 
     def __init__(self, threads: Path = Path("/proc/self/task")) -> None:
@@ -70,9 +71,9 @@ class ProcessorWaits:
         self._reading = reading()
 
     def lost_ms(self) -> float:
-        """Milliseconds that the thread that waited longest has waited since the last call.
+        """Return the longest wait of any thread since the last call, in milliseconds.
 
-        Systems that do not count this count the time without the processor while all processors were busy.
+        Systems without this statistic count the time without the processor while all processors were busy.
         """
         before, self._reading = self._reading, reading()
         if self._waited_ns is None:
@@ -83,7 +84,7 @@ class ProcessorWaits:
 
 
 SATURATED = 0.95
-"""All processors count as busy from this share of their time on."""
+"""Share of processor time from which all processors count as busy."""
 
 
 def _lost_ms(before: Reading, after: Reading) -> float:
@@ -93,13 +94,13 @@ def _lost_ms(before: Reading, after: Reading) -> float:
 
 
 def _waits_ns(threads: Path) -> dict[str, int] | None:
-    """Nanoseconds that each thread has waited for a processor; None where the system does not count them."""
+    """Return the nanoseconds that each thread has waited for a processor; None if unsupported."""
     waits = {}
     try:
         for thread in threads.iterdir():
             try:
                 waits[thread.name] = int((thread / "schedstat").read_text().split()[1])
-            except (FileNotFoundError, ProcessLookupError):  # The thread ended meanwhile.
+            except (FileNotFoundError, ProcessLookupError):  # the thread has ended
                 continue
     except (OSError, ValueError, IndexError):
         return None

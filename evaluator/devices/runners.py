@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices, and the networks that run on each: how busy they are, and when the next batch may begin.
+"""Devices and the networks on them: their load, and when the next batch may begin.
 
-Plain data with the rules that follow from it; the threads are the dispatcher's (dispatcher.py).
+Plain data and the rules on it; workers.py has the threads.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from typing import TypeAlias
 import numpy as np
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
+from evaluator.device_lease import DeviceLease
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.slices import Slice
 from protocol.batch import EvaluationBatch, PositionBatch
 
 log = logging.getLogger("evaluator.calibration")
 
 RECENT_BATCHES = 256
-"""How many of the last batches of a network on a device are remembered."""
+"""Number of recent batches that are kept per network and device."""
 
 EARLY_ENOUGH = 0.1
 """A thread is not woken to launch a batch earlier by less than this share of the batch's time."""
 
 
-Calibrate: TypeAlias = Callable[[Backend, Slice], tuple[LatencyModel, Callable[[], None]]]
+Calibrate: TypeAlias = Callable[[Backend, DeviceLease], tuple[LatencyModel, Callable[[], None]]]
 
 
 def now_ms() -> float:
-    """The time on the service's clock, which is monotonic, in milliseconds."""
+    """Return the time of the service's monotonic clock in milliseconds."""
     return time.monotonic() * 1000.0
 
 
 @dataclass(slots=True, eq=False)
 class Device:
-    """One device: its threads run one batch each at a time.
+    """A device. Each of its threads runs one batch at a time.
 
-    expected_end_ms: when the batches now running should end. last_end_ms: when the last one did. looks_at_ms:
-    when a thread that waits will look at the queue again by itself. stuck: calls that were given up and have
-    not returned, of all networks. last_batch: positions and milliseconds of the last one. direct: a thread
-    runs batches by itself, which are not among the others (Dispatcher.begin_directly). reserved: no batch may
-    begin, as the device is measured (tuning.py); reserved_ms: for how long it was so last, until
+    expected_end_ms: expected end of each running batch. last_end_ms: end of the last batch. looks_at_ms: when
+    a waiting thread will check the queues by itself. stuck: given-up calls that have not returned, of all
+    networks. last_batch: positions and milliseconds of the last batch. direct: a thread runs batches
+    directly, which are not counted otherwise (Dispatcher.begin_directly). reserved: no batch may begin
+    because of a measurement (tuning.py). reserved_ms: duration of the last reservation, which ended at
     reserved_end_ms. tuning: what is being measured, in words. trial_end_ms: when it last tried a batch size
     (trials.py), or was first used.
     """
@@ -71,12 +71,12 @@ class Device:
 
     @property
     def busy(self) -> bool:
-        """Whether batches run, or may begin at any time without being announced."""
+        """True if batches run, or may begin at any time without notice."""
         return bool(self.expected_end_ms) or self.direct
 
     def share_ms(self, now: float) -> float:
-        """The time that has passed for each of the batches that compute side by side: half as fast as the
-        clock while there are two. To be called whenever one begins or ends, before it is counted."""
+        """Return the device time of each side-by-side batch: half the clock's speed while two run. Call it
+        whenever a batch begins or ends, before counting that."""
         if now > self._shares_at_ms:
             passed, running = now - self._shares_at_ms, len(self.expected_end_ms)
             if running:
@@ -86,11 +86,11 @@ class Device:
         return self._shares_ms
 
     def was_busy(self, milliseconds: float) -> None:
-        """Note work that was not counted while it went on."""
+        """Add busy time that was not counted while it passed."""
         self._busy_ms += milliseconds
 
     def busy_ms(self, now: float) -> float:
-        """For how long it has had a batch in flight, in all."""
+        """Return the total time with a batch in flight."""
         return self._busy_ms + (max(0.0, now - self._shares_at_ms) if self.expected_end_ms else 0.0)
 
 
@@ -98,12 +98,12 @@ class Device:
 class Runner:
     """One network on one device.
 
-    save_curve: keeps its latency curve for the next start. reopen: opens the backend anew, None where that is
-    not possible. calibrate: measures the curve of another backend for the same network, in slices of the
-    device's time; it comes with what keeps it. running: batches in flight. in_flight: positions of those of
-    the device's threads. stuck: calls that were given up and have not returned. failures: in a row.
-    out_reason: why it is left out, empty while it is in use; out_since: since when, in seconds of the Unix
-    epoch. probe_at_ms: when it is tried again. recent: positions and milliseconds of the last batches.
+    save_curve: saves its latency curve for the next start. reopen: reopens the backend; None if impossible.
+    calibrate: measures the curve of another backend for the same network within device leases; returns it and
+    a function to save it. running: batches in flight. in_flight: positions of the batches of the device's
+    threads. stuck: given-up calls that have not returned. failures: consecutive failures. out_reason: why it
+    is excluded; empty while in use. out_since: start of the exclusion in seconds of the Unix epoch.
+    probe_at_ms: time of the next probe. recent: positions and milliseconds of recent batches.
     """
 
     device: Device
@@ -127,31 +127,31 @@ class Runner:
 
     @property
     def in_use(self) -> bool:
-        """Whether it is given work."""
+        """True if it gets work."""
         return not self.out_reason
 
     @property
     def free(self) -> bool:
-        """Whether nothing is inside the backend."""
+        """True if no call is inside the backend."""
         return not self.running and not self.stuck
 
     def stuck_inside(self, calls: int) -> None:
-        """So many more calls were given up inside the backend; fewer, if some have returned."""
+        """Add to the number of given-up calls inside the backend; negative if some have returned."""
         self.stuck += calls
         self.device.stuck += calls
 
     def ran(self, positions: int, milliseconds: float) -> None:
-        """Note a batch. milliseconds: that the device spent on it alone."""
+        """Record a batch. milliseconds: device time of this batch alone."""
         self.device.last_batch = positions, milliseconds
         self.recent.append(self.device.last_batch)
 
     def may_share(self, batches: Iterable[int]) -> bool:
-        """Whether one of some batches, of so many positions each, may have computed at the same time as the
-        others. What they took then says nothing of what each takes."""
+        """Return True if some of these batches may have run side by side, so that their times are not their
+        own. batches: positions of each."""
         return any(self.backend.computes_beside(positions) for positions in batches)
 
     def learn(self, positions: int, milliseconds: float, *, disturbed: bool) -> None:
-        """Have the model learn from a batch. disturbed: other programs kept the machine busy meanwhile."""
+        """Update the model with a batch. disturbed: other programs kept the machine busy."""
         if positions <= self.backend.max_batch:
             was_known = self.model.known
             self.model.observe(positions, milliseconds, disturbed=disturbed)
@@ -159,20 +159,20 @@ class Runner:
                 log.info("%s: latency curve known, measured %s", self.device.name, self.model.extent)
 
     def leave_out(self, reason: str, probe_at_ms: float) -> None:
-        """Give it no work until `take_back`. reason: the rest of a sentence about the device."""
+        """Exclude it until `take_back`. reason: the rest of a sentence about the device."""
         if self.in_use:
             self.out_since = time.time()
         self.out_reason = reason
         self.probe_at_ms = probe_at_ms
 
     def take_back(self) -> None:
-        """Give it work again."""
+        """Use it again."""
         self.failures = 0
         self.out_reason = ""
 
     def knows_enough(self, queued: int) -> bool:
-        """Whether it is no news for the device that so many positions are queued: it has its hands full, or a
-        thread that waits for the batch in flight to end will look at the queue early enough."""
+        """Return True if the device needs no notice of queued positions. It is fully busy, or a thread will
+        check the queues soon enough after the batch in flight."""
         device = self.device
         if self.running >= self.backend.max_in_flight:
             return True
@@ -184,8 +184,7 @@ class Runner:
 
 
 def evaluate_parts(backend: Backend, parts: Sequence[PositionBatch]) -> EvaluationBatch:
-    """Evaluate the parts as one batch and check what comes back. Raises BackendError, among them
-    NotFiniteError."""
+    """Evaluate the parts as one batch and check the result. Raises BackendError, including NotFiniteError."""
     count = sum(len(part.positions) for part in parts)
     evaluation = backend.evaluate_parts(parts)
     if (
@@ -200,7 +199,7 @@ def evaluate_parts(backend: Backend, parts: Sequence[PositionBatch]) -> Evaluati
 
 
 def evaluate_in_pieces(backend: Backend, parts: Sequence[PositionBatch]) -> EvaluationBatch:
-    """The same for a batch that was cut for another backend, and may be larger than this one takes."""
+    """Like evaluate_parts, for a batch that may be larger than the backend accepts."""
     most = backend.max_batch
     count = sum(len(part.positions) for part in parts)
     if count <= most:
@@ -211,7 +210,7 @@ def evaluate_in_pieces(backend: Backend, parts: Sequence[PositionBatch]) -> Eval
 
 
 def _finite(evaluation: EvaluationBatch) -> bool:
-    # A sum with a NaN or an infinity in it is not finite; summing is cheaper than looking at each.
+    # A sum with a NaN or infinity is not finite, and is cheaper than checking each element.
     with np.errstate(all="ignore"):
         total = evaluation.logits.sum() + evaluation.wdl.sum() + evaluation.moves_left.sum()
     return math.isfinite(float(total))
@@ -226,7 +225,7 @@ def new_runner(
     reopen: Callable[[], Backend] | None = None,
     calibrate: Calibrate | None = None,
 ) -> Runner:
-    """A network's backend on a device, with a policy of its own."""
+    """Return a runner for a network's backend on a device, with its own batching policy."""
     device.threads = max(device.threads, backend.max_in_flight)
     policy = BatchPolicy(model, targets, backend.side_by_side)
     return Runner(device, backend, policy, save_curve, reopen, calibrate)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Power and temperature of the devices, read beside everything else.
+"""Power and temperature of the devices, read in a thread of their own.
 
-A driver may take milliseconds to say them, or hang with its device: a thread of its own asks every few
-seconds, and callers get what it heard last.
+A driver may take milliseconds for a reading, or hang with its device. The thread reads every few seconds, and
+callers get the last reading.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from evaluator.backends.base import Backend
 log = logging.getLogger("evaluator.devices")
 
 PERIOD_S = 3.0
-"""Between two readings."""
+"""Interval between readings."""
 
 KEPT_S = 15.0
-"""An older reading is not reported: the driver does not answer."""
+"""Maximum age of a reported reading; beyond it the driver does not answer."""
 
 
 class Sensing:
-    """The last reading of every device. backends: one on each device, by the device's name; any thread."""
+    """The last reading of every device. backends: returns one backend per device name, on any thread."""
 
     def __init__(
         self, backends: Callable[[], Mapping[str, Backend]], clock: Callable[[], float] = time.monotonic
@@ -38,26 +38,26 @@ class Sensing:
         self._thread = threading.Thread(target=self._work, name="sensors", daemon=True)
 
     def start(self) -> None:
-        """Read every PERIOD_S seconds from now on."""
+        """Start reading every PERIOD_S seconds."""
         self._thread.start()
 
     def look(self) -> None:
-        """Read soon: there are other devices."""
+        """Read soon, because the devices have changed."""
         self._wanted.set()
 
     def stop(self) -> None:
-        """Read no more. Does not wait for a driver that hangs. Idempotent."""
+        """Stop reading. Does not wait for a hanging driver. Idempotent."""
         self._ended = True
         self._wanted.set()
 
     def last(self) -> dict[str, dict[str, float]]:
-        """By device: "watts" and "celsius", as far as they are known. Never blocks."""
+        """Return "watts" and "celsius" by device, as far as known. Never blocks."""
         oldest = self._clock() - KEPT_S
         with self._lock:
             return {name: dict(known) for name, (at, known) in self._read.items() if at >= oldest}
 
     def read(self) -> None:
-        """Ask every device."""
+        """Read the sensors of every device."""
         backends = self._backends()
         with self._lock:
             self._read = {name: each for name, each in self._read.items() if name in backends}
@@ -74,7 +74,7 @@ class Sensing:
         while not self._ended:
             try:
                 self.read()
-            except Exception:  # a driver's surprise costs its numbers and nothing else
+            except Exception:  # an unexpected driver error only costs the readings
                 log.exception("the devices' sensors cannot be read; status goes without them")
                 return
             self._wanted.wait(PERIOD_S)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A network that takes requests: where it runs, what is queued for it, and what runs it when devices fail.
+"""A served network: its devices, its queue, and its standby for device failures.
 
-Plain data with the rules that follow from it; the threads are those of workers.py.
+Plain data and the rules on it; workers.py has the threads.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from protocol.messages import Curve, NetworkInfo
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Positions on their way through a device.
+    """Positions that a device evaluates together.
 
-    tried: the devices that failed on them. error: what is answered if none is left that could. began_ms: when
-    the first of them began. due_ms: when they are answered whatever has become of them by then.
-    answered: its requests have their part of the answer, or an error. awaited: calls that were given up and
-    may still return its answer. began_share_ms: the device's share_ms when it began.
-    A job without positions is a probe: a try whether a device that is left out works again. A job with
-    positions and no segments tries that batch size on an idle device.
+    tried: devices that failed on them. error: error to answer if no device is left. began_ms: start of the
+    first attempt. due_ms: time at which they are answered in any case. answered: its requests have this part
+    of the answer, or an error. awaited: given-up calls that may still return its answer. began_share_ms: the
+    device's share_ms at the start.
+
+    A job without positions is a probe, which tests an excluded device. A job with positions but no segments
+    is a trial of that batch size on an idle device.
     """
 
     network: ServedNetwork
@@ -54,12 +55,12 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class ServedNetwork:
-    """A network that takes requests, on one or more devices.
+    """A network that accepts requests, on one or more devices.
 
-    open_standby: opens a backend to run it while no device does, None if there is none. standby: what that
-    returned. standby_opening: that is in flight; standby_late: and takes longer than requests wait for it.
-    retries: jobs that a device failed on, for another one. closing: it is being unloaded. closed: it has
-    been.
+    open_standby: opens a backend for when no device works; None without one. standby: the opened standby.
+    standby_opening: True while it opens. standby_late: True if it opens longer than requests wait. retries:
+    jobs that failed on a device, for another one. closing: True while it is being unloaded. closed: True
+    after that.
     """
 
     info: NetworkInfo
@@ -73,22 +74,22 @@ class ServedNetwork:
     standby_opening: bool = False
     standby_late: bool = False
     _described: tuple[object, tuple[int, Curve]] | None = None
-    """What was last told of the devices together, and of which state of them."""
+    """The last description of all devices together, and the state from which it was made."""
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is queued or running."""
+        """True if nothing is queued or running."""
         running = any(runner.running for runner in self.all_runners)
         return not len(self.scheduler) and not self.retries and not running
 
     @property
     def all_runners(self) -> list[Runner]:
-        """What runs the network, the standby last if it is open."""
+        """All runners, with the standby last if it is open."""
         return self.runners if self.standby is None else [*self.runners, self.standby]
 
     @property
     def in_use(self) -> list[Runner]:
-        """What is given the network's requests: all devices that work, or the standby while none does."""
+        """The runners that get requests: all working devices, or the standby if there are none."""
         working = [runner for runner in self.runners if runner.in_use]
         if not working and self.standby is not None and self.standby.in_use:
             return [self.standby]
@@ -96,24 +97,23 @@ class ServedNetwork:
 
     @property
     def hopeless(self) -> bool:
-        """Whether no request could be answered: no device works, and no standby does or soon will."""
+        """True if no request can be answered: no device works, and no standby works or is opening."""
         return not self.in_use and not (self.standby_opening and not self.standby_late)
 
     def runner_on(self, device: Device) -> Runner | None:
-        """What runs the network on a device: None while that device is left out, or a standby not needed."""
+        """Return the runner on a device; None if that is excluded, or a standby that is not needed."""
         return next((runner for runner in self.in_use if runner.device is device), None)
 
     def next_to_try(self, job: Job) -> Runner | None:
-        """Where a job that failed goes: to a device in use that has not failed on it, else the standby."""
+        """Return the runner for a failed job: a device in use that has not tried it, else the standby."""
         for runner in self.all_runners:
             if runner.in_use and runner.device not in job.tried:
                 return runner
         return None
 
     def current_info(self) -> NetworkInfo:
-        """The network's description as it runs at present, on all devices that work together, with the curve
-        as corrected since it was measured. The recommended batch does not follow other work on the machine:
-        see LatencyModel.knee."""
+        """Return the current description over all working devices, with the corrected latency curve. The
+        recommended batch does not follow other work on the machine: see LatencyModel.knee."""
         runners = self.in_use or self.runners[:1]
         state = tuple((id(runner), runner.model, runner.model.version) for runner in runners)
         if self._described is None or self._described[0] != state:
@@ -129,26 +129,25 @@ class ServedNetwork:
         )
 
     def give_up(self) -> list[Backend]:
-        """Serve no more; returns the backends to close. A caller that is inside another one, because its
-        call hangs or is a probe, closes that when it returns."""
+        """Stop serving, and return the backends to close now. Backends with a call inside (hanging or a
+        probe) are closed by that call's thread."""
         self.closed = True
         for runner in self.all_runners:
             runner.save_curve()
         return [runner.backend for runner in self.all_runners if runner.free]
 
     def close_left(self, runner: Runner) -> None:
-        """Close a backend of a network that is served no more, if nobody is inside it. To be called whenever
-        somebody has come out."""
+        """Close a backend of an unloaded network if no call is inside it. Call it whenever a call returns."""
         if self.closed and runner.free:
             runner.backend.close()
 
     def close(self) -> None:
-        """Free the devices of a network that no thread runs."""
+        """Close all backends of a network that no thread runs."""
         for backend in self.give_up():
             backend.close()
 
 
 def _listed(names: list[str]) -> str:
-    """Names with how often each occurs: "2 x NVIDIA H200 + CPU"."""
+    """Return the names with their counts: "2 x NVIDIA H200 + CPU"."""
     counts = Counter(names)
     return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Batch sizes that an idle device tries, until its latency curve is known to its end.
+"""Trials of batch sizes on idle devices, until the latency curve is complete.
 
-A request that comes during a trial waits for it. So a device has to be idle for IDLE_TIMES as long as the
-trial is expected to take. Fewer than one request in IDLE_TIMES then meets a trial, and the 99th percentile of
-play's latency stays as it is. Deep queues try sizes by themselves (scheduling/batching.py).
+A request that arrives during a trial waits for it. So a device must be idle for IDLE_TIMES the expected time
+of the trial. Fewer than one request in IDLE_TIMES then meets a trial, and the 99th percentile of play's
+latency does not change. Deep queues try sizes by themselves (scheduling/batching.py).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from evaluator.devices.runners import Device, Runner
 from evaluator.devices.served_network import ServedNetwork
 
 IDLE_TIMES = 200.0
-"""A device is idle for this many times the expected time of a trial before it begins."""
+"""Required idle time of a device, as a multiple of the expected time of a trial."""
 
 LOOK_MS = 1000.0
-"""A device that has not been idle for long enough is checked again after this time at the earliest."""
+"""Minimum time until a device that was not idle long enough is checked again."""
 
 
 def next_trial(
     networks: Sequence[ServedNetwork], device: Device, now: float
 ) -> tuple[ServedNetwork, Runner, int] | float | None:
-    """The network, runner and size that an idle device tries now.
+    """Return the network, runner and size of an idle device's next trial.
 
-    networks: all that are served. now: milliseconds of now_ms. Returns a time instead if the device is to be
-    checked again then, and None if there is nothing to try.
+    networks: all served networks. now: milliseconds of now_ms. Returns the time of the next check if it is
+    too early, and None if there is nothing to try.
     """
     served = [network for network in networks if network.runner_on(device) is not None]
     found: list[tuple[float, ServedNetwork, Runner, int]] = []
@@ -53,6 +53,6 @@ def next_trial(
 
 
 def run_trial(runner: Runner, size: int) -> float:
-    """Run a batch of that size and return its milliseconds. Raises what the backend raises."""
+    """Run a batch of a size and return its milliseconds. Raises what the backend raises."""
     with BatchTimer(runner.backend) as timer:
         return timer.run_ms(probe_batch(size))

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tuning behind the requests: a backend that was opened by guesses is measured and opened anew while it
-serves.
+"""Background tuning: measures a backend that was opened by guesses, and reopens it while it serves.
 
-One thread does it, for one network on one device after the other. It takes the device for slices of some
-milliseconds, in which no batch begins: while nobody asks for anything, and else for a small share of the
-time. The backend that comes of it takes the place of the other between two batches.
+One thread does it, for one network and device at a time. It leases the device for a few milliseconds, in
+which no batch begins. It does so while the device is idle, and otherwise for a small share of the time. The
+tuned backend replaces the old one between two batches.
 """
 
 from __future__ import annotations
@@ -17,37 +16,38 @@ from contextlib import contextmanager
 from functools import partial
 
 from evaluator.backends.base import BackendError
+from evaluator.device_lease import Stopped
 from evaluator.devices.runners import Device, Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.progress import announce
-from evaluator.slices import Stopped
 
 log = logging.getLogger("evaluator.tuning")
 
 QUIET_MS = 30.0
-"""A device that has had nothing to do for so long is free: between the batches of a search it is not."""
+"""Idle time after which a device counts as free; the pauses between a search's batches are shorter."""
 
 PLAYING_MS = 2000.0
-"""Requests of class play are expected for so long after the last one."""
+"""Time after the last request of class play in which more are expected."""
 
 SHARE = 0.1
-"""Of the time of a busy device, the waits for batches in flight to end included."""
+"""Share of a busy device's time for leases, including the wait for batches in flight."""
 
 SHARE_OF_PLAY = 0.005
-"""The same while somebody plays: fewer than one batch in a hundred is held up, by a few milliseconds."""
+"""The same during play: it delays fewer than one batch in a hundred, by a few milliseconds."""
 
 LOOK_S = 0.01
-"""How often is looked whether a device is free."""
+"""Interval of checks for a free device."""
 
 JOIN_S = 1.0
-"""What goes on after that, opening a network, ends by itself and changes nothing."""
+"""Time limit of `stop`. Opening a network may take longer; it then ends by itself without effect."""
 
 
 class BackgroundTuning:
-    """Tunes what is served by guesses.
+    """Tunes networks that are served by guesses.
 
-    lock: the dispatcher's. networks: those served, its list. news: of the same lock, notified when a batch
-    ends on a device that is reserved. tell: has a device look at the queues, called with the lock held.
+    lock: the dispatcher's. networks: its list of served networks. news: condition of the same lock, notified
+    when a batch ends on a reserved device. notify: wakes a device to check the queues; called with the lock
+    held.
     """
 
     def __init__(
@@ -55,19 +55,18 @@ class BackgroundTuning:
         lock: threading.RLock,
         networks: Sequence[ServedNetwork],
         news: threading.Condition,
-        tell: Callable[[Device], None],
+        notify: Callable[[Device], None],
     ) -> None:
         self._lock = lock
         self._networks = networks
         self._news = news
-        self._tell = tell
+        self._notify = notify
         self._waiting: deque[tuple[ServedNetwork, Runner]] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
     def add(self, network: ServedNetwork) -> None:
-        """Tune a network where it is served by guesses, as soon as those before it are done. With the lock
-        held."""
+        """Queue a network for tuning on the devices where it runs by guesses. With the lock held."""
         found = [(network, runner) for runner in network.runners if runner.backend.provisional]
         self._waiting += found
         if found and self._thread is None:
@@ -75,7 +74,7 @@ class BackgroundTuning:
             self._thread.start()
 
     def stop(self) -> None:
-        """End what is in flight, and begin nothing. Without the lock."""
+        """End the running measurement, and begin no other. Without the lock."""
         with self._lock:
             self._stopping = True
             self._news.notify_all()
@@ -104,26 +103,26 @@ class BackgroundTuning:
                     network.info.name,
                     error,
                 )
-            except Exception:  # what is served is served on
+            except Exception:  # the served backend stays in use
                 log.exception("%s: network %s stays as it is", name, network.info.name)
             finally:
                 runner.device.tuning = ""
 
     def _tune(self, network: ServedNetwork, runner: Runner) -> None:
-        """Raises BackendError and Stopped."""
+        """Tune a network on a device. Raises BackendError and Stopped."""
 
         def progress(text: str) -> None:
             runner.device.tuning = f"measuring matrix products for network {network.info.name}, {text}"
 
         progress("none so far")
-        slices = partial(self._slice, network, runner)
-        backend = runner.backend.tuned(slices, progress)
+        lease = partial(self._lease, network, runner)
+        backend = runner.backend.tuned(lease, progress)
         if backend is None:
             return
         try:
             assert runner.calibrate is not None
-            model, save_curve = runner.calibrate(backend, slices)
-            with slices(), self._lock:
+            model, save_curve = runner.calibrate(backend, lease)
+            with lease(), self._lock:
                 self._check(network)
                 if runner.device.stuck or not runner.in_use:
                     raise BackendError("it has failed meanwhile; the next start has what was measured")
@@ -131,7 +130,7 @@ class BackgroundTuning:
                 backend, runner.backend = runner.backend, backend
                 policy.model, runner.save_curve = model, save_curve
         finally:
-            backend.close()  # of the two the one that is not used
+            backend.close()  # the one of the two that is not in use
         runner.device.tuning = ""
         rates = [round(each.throughput(model.knee)) for each in (before, model)]
         announce(
@@ -140,8 +139,8 @@ class BackgroundTuning:
         )
 
     @contextmanager
-    def _slice(self, network: ServedNetwork, runner: Runner) -> Iterator[None]:
-        """See evaluator.slices.Slice."""
+    def _lease(self, network: ServedNetwork, runner: Runner) -> Iterator[None]:
+        """See evaluator.device_lease.DeviceLease."""
         device = runner.device
         with self._lock:
             self._check(network)
@@ -172,7 +171,7 @@ class BackgroundTuning:
     def _take_back(self, device: Device, began: float) -> None:
         device.reserved, device.reserved_end_ms = False, now_ms()
         device.reserved_ms = device.reserved_end_ms - began
-        self._tell(device)
+        self._notify(device)
 
     def _is_free(self, device: Device, now: float) -> bool:
         served = [network for network in self._networks if network.runner_on(device) is not None]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Notices what takes too long: work is watched until it is done, or given up at its time.
+"""A watchdog for overdue work.
 
-A call into a driver that hangs cannot be ended from outside; the thread inside it is lost until the call
-returns. What can be done is to answer for it: the watchdog tells its owner, once, of work that is overdue.
-Time in which the process waited for a processor, or stood still, does not count: its devices do not hang.
+A hanging driver call cannot be ended from outside; its thread is lost until the call returns. The watchdog
+reports overdue work to its owner once, so that the owner can answer for it. Time in which the process waited
+for a processor or was stopped does not count, because its devices do not hang then.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from evaluator.devices.runners import now_ms
 log = logging.getLogger("evaluator.watchdog")
 
 LATE_MS = 500.0
-"""A watchdog that itself runs later than it wanted by more than this was not the only one that stood still
-(a stopped process, a machine that swaps): everything watched gets as much longer."""
+"""If the watchdog itself runs late by more than this, the whole process was stopped (SIGSTOP, swapping). All
+deadlines are then extended by that time."""
 
 TICK_MS = 250.0
-"""How often a watchdog that watches something looks at the clock: a standstill is known to about this."""
+"""Interval at which an active watchdog checks the clock: the precision at which a stop is detected."""
 
 FOR_OTHERS = 1.25
-"""Times of a batch's patience after which it is answered anyway: the rest is for another device."""
+"""Multiple of a batch's time limit after which it is answered in any case. The margin is for another
+device."""
 
 W = TypeVar("W", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long devices are waited for.
+    """Time limits for devices.
 
-    hang_factor, hang_s: a batch is given up after hang_factor times its expected time and hang_s seconds.
-    retry_s: seconds until a device that is left out is tried again. open_s: seconds in which a backend must
-    have opened.
+    hang_factor, hang_s: a batch is given up after hang_factor times its expected time plus hang_s seconds.
+    retry_s: seconds until an excluded device is probed. open_s: time limit for opening a backend in seconds.
     """
 
     hang_factor: float = 8.0
@@ -47,21 +47,20 @@ class Patience:
     open_s: float = 300.0
 
     def batch_ms(self, expected_ms: float) -> float:
-        """The most milliseconds that a batch may take."""
+        """Return the time limit of a batch in milliseconds."""
         return self.hang_factor * expected_ms + 1000 * self.hang_s
 
     def answer_ms(self, expected_ms: float) -> float:
-        """The most milliseconds until what a batch was to evaluate is answered, by whatever device or with an
-        error: ten times what is expected and five seconds, unless told otherwise."""
+        """Return the time limit for answering a batch, by any device or with an error, in milliseconds. The
+        defaults give ten times the expected time plus five seconds."""
         return FOR_OTHERS * self.batch_ms(expected_ms)
 
 
 class Watchdog(Generic[W]):
-    """Watches pieces of work of type W, each named once.
+    """Watches pieces of work of type W, each identified by itself.
 
-    overdue: called with the lock held, from the watchdog's thread, for each piece of work that is not done at
-    its time. waits: counts how long the process waits for a processor. All methods are called with the lock
-    held.
+    overdue: called in the watchdog's thread, with the lock held, for each piece that is not done in time.
+    waits: measures how long the process waits for a processor. Call all methods with the lock held.
     """
 
     def __init__(
@@ -73,19 +72,19 @@ class Watchdog(Generic[W]):
         self._overdue = overdue
         self._new_waits = waits
         self._waits: ProcessorWaits | None = None
-        """Only while something is watched for longer than a tick: to read it takes a millisecond."""
+        """Exists only while something is watched for longer than a tick: reading it takes 1 ms."""
         self._ticked: set[W] = set()
-        """What was watched at the last look at the clock."""
+        """The work that was watched at the last tick."""
         self._news = threading.Condition(lock)
         self._due_ms: dict[W, float] = {}
         self._wakes_ms = float("inf")
         self._used = False
-        """Whether something was watched since the last look at the clock."""
+        """True if something was watched since the last tick."""
         self._thread: threading.Thread | None = None
         self._stopping = False
 
     def watch(self, work: W, due_ms: float) -> None:
-        """Begin to watch. due_ms: when it is given up, on the clock of now_ms."""
+        """Start watching. due_ms: deadline on the clock of now_ms."""
         self._due_ms[work] = due_ms
         self._used = True
         if self._thread is None:
@@ -95,15 +94,15 @@ class Watchdog(Generic[W]):
             self._news.notify()
 
     def done(self, work: W) -> bool:
-        """Stop to watch; False if it has been given up before."""
+        """Stop watching. Returns False if the work was given up before."""
         return self._due_ms.pop(work, None) is not None
 
     def __contains__(self, work: W) -> bool:
-        """Whether it is being watched: neither done nor given up."""
+        """Return True if it is watched: neither done nor given up."""
         return work in self._due_ms
 
     def stop(self) -> None:
-        """End the thread. What is watched then is never told to be overdue."""
+        """End the thread. Work that is watched then is never reported."""
         self._stopping = True
         self._news.notify()
 
@@ -113,7 +112,7 @@ class Watchdog(Generic[W]):
                 now = now_ms()
                 due_ms = min(self._due_ms.values(), default=float("inf"))
                 if due_ms > now:
-                    # Short work that follows short work must not wake this thread each time.
+                    # A sequence of short pieces must not wake this thread for each of them.
                     ticks = self._used or bool(self._due_ms)
                     self._used = False
                     self._wakes_ms = min(due_ms, now + TICK_MS) if ticks else float("inf")
@@ -124,11 +123,12 @@ class Watchdog(Generic[W]):
                     del self._due_ms[work]
                     try:
                         self._overdue(work)
-                    except Exception:  # the others must be watched whatever becomes of this one
+                    except Exception:  # the other work must still be watched
                         log.exception("overdue work could not be given up")
 
     def _allow_for_lost_time(self, late_ms: float) -> None:
-        """Give everything watched the time in which the process could not run. late_ms: of this thread."""
+        """Extend all deadlines by the time in which the process could not run. late_ms: delay of this
+        thread."""
         lost_ms = late_ms if late_ms > LATE_MS else 0.0
         if lost_ms:
             log.info("the process stood still for %.1f s", lost_ms / 1000)

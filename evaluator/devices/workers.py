@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The threads of the devices: running batches, and answering for them whatever a device does.
+"""The threads of the devices: they run batches and answer the requests, even if a device fails.
 
-What becomes of a batch and a device that fail is failover.py's. No exception ends a thread: what it had in
-flight is answered with an error.
+failover.py handles failed batches and devices. No exception ends a thread: its batch in flight is answered
+with an error.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from protocol.errors import DeviceFailed, RemoteError
 log = logging.getLogger("evaluator.workers")
 
 FAULT_PAUSE_S = 1.0
-"""Pause of a thread that could not choose a batch, for a fault of ours: it must not spin."""
+"""Pause after an exception while choosing a batch, so that the thread does not spin."""
 
 JOIN_S = 5.0
-"""How long a thread that has nothing in flight may take to end."""
+"""Time limit for a thread without a batch in flight to end."""
 
 HURRY_S = 0.05
-"""How often `stop` looks whether it is to hurry: a signal handler can set a flag, and take no lock."""
+"""Interval at which `stop` polls the flag of `hurry`: a signal handler must not take a lock."""
 
 Choice = tuple[Job | None, Runner | None, float | None]
-"""The next job for a device, with its runner; if there is none, when to look again."""
+"""The next job for a device and its runner; without a job, the time to check again."""
 
 
 class Workers:
     """The threads that run a dispatcher's networks.
 
-    lock: the dispatcher's, which guards everything here. networks: those served, its list. choose: takes the
-    next batch for a device off the queues; closed: notes that a request is answered; both are called with the
-    lock held. post: see Post. failover has what fails; patience, on_hung, on_moved: its own.
+    lock: the dispatcher's; guards everything here. networks: its list of served networks. choose: removes the
+    next batch for a device from the queues. closed: notes that a request is answered. Both are called with
+    the lock held. post: see Post. patience, on_hung, on_moved: for `failover`.
     """
 
     def __init__(
@@ -73,25 +73,26 @@ class Workers:
             on_hung=on_hung,
             on_moved=on_moved,
             start=self.start,
-            tell_all=self._tell_all,
+            notify_all=self._notify_all,
             end=self._end,
         )
         self.others = OtherPrograms()
-        """What keeps the machine busy besides: read with the lock held."""
+        """Load of other programs on this machine; read with the lock held."""
         self.idle = threading.Condition(lock)
-        """Waited on by who retires a network, measures on a device, or ends the threads."""
+        """Notified when work ends; for threads that retire a network, measure on a device, or end the
+        threads."""
         self._news: dict[Device, threading.Condition] = {}
-        """Waited on by each device's threads."""
+        """Wakes the threads of each device."""
         self._inside: dict[threading.Thread, Attempt | None] = {}
         self._batches = 0
-        """Running, neither ended nor given up."""
+        """Batches in flight that have not been given up."""
         self._stopping = False
         self._at_once = False
 
     # -- for the dispatcher ----------------------------------------------------------------------------
 
     def start(self, runner: Runner) -> None:
-        """Start the threads of a device not seen before. With the lock held."""
+        """Start the threads of a device, unless they run. With the lock held."""
         device = runner.device
         if device in self._news:
             return
@@ -104,36 +105,36 @@ class Workers:
             self._inside[thread] = None
             thread.start()
 
-    def tell(self, device: Device) -> None:
-        """Have a thread of a device look at the queues. With the lock held."""
+    def notify(self, device: Device) -> None:
+        """Wake a thread of a device to check the queues. With the lock held."""
         self._news[device].notify()
 
-    def tell_idle(self) -> None:
-        """Something was taken off a queue or ended: who waits for that looks again. With the lock held."""
+    def notify_idle(self) -> None:
+        """Notify waiters of `idle` that a request left a queue or a batch ended. With the lock held."""
         waited_for = any(network.closing for network in self._networks)
         if self._stopping or waited_for or any(device.reserved for device in self._news):
             self.idle.notify_all()
 
     def wait_until_idle(self, network: ServedNetwork) -> None:
-        """Until nothing of a network is queued or running, or `stop` is called. With the lock held."""
+        """Wait until a network has nothing queued or running, or `stop` is called. With the lock held."""
         self.idle.wait_for(lambda: self._stopping or network.idle)
 
     def stop(self) -> None:
-        """End the threads once the batches in flight are done or given up, or at once after `hurry`."""
+        """End the threads after the batches in flight are done or given up; after `hurry`, at once."""
         with self._lock:
             self._stopping = self.failover.stopping = True
-            self._tell_all()
+            self._notify_all()
             self.idle.notify_all()
             while self._batches and not self._at_once:
                 self.idle.wait(HURRY_S)
             self.failover.watchdog.stop()
-            # A call that hangs keeps its thread, and a probe takes its time: neither is waited for.
+            # Do not wait for hanging calls, which keep their threads, nor for probes, which take long.
             free = [thread for thread, attempt in self._inside.items() if attempt is None]
         for thread in free:
             thread.join(JOIN_S)
 
     def hurry(self) -> None:
-        """Have `stop` not wait for the batches in flight. Also from a signal handler."""
+        """Make `stop` not wait for the batches in flight. For signal handlers, too."""
         self._at_once = True
 
     # -- one thread ------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class Workers:
                 if attempt is None:
                     return
                 self._run(attempt)
-            except BaseException as fault:  # a thread that ends would leave its device without one
+            except BaseException as fault:  # without this thread the device would have none
                 log.exception("%s: a batch was not finished", device.name)
                 self._survive(device, attempt, fault)
 
@@ -163,18 +164,18 @@ class Workers:
                 )
                 self.failover.watchdog.done(attempt)
                 self._end(attempt)
-        except BaseException:  # what is left of it is the watchdog's
+        except BaseException:  # the watchdog handles the attempt when it is overdue
             log.exception("%s: a batch was not given up", device.name)
 
     def _next(self, device: Device) -> Attempt | None:
-        """Wait for something to do; None when the thread is to end."""
+        """Wait for a job and start it. Returns None if the thread should end."""
         news = self._news[device]
         while not self._stopping:
             job, runner, again_ms = self._look(device)
             if job is not None and runner is not None:
                 attempt = self._begin(job, runner)
                 if self._work_waits():
-                    news.notify()  # Another thread of this device may take the rest, now or when it is time.
+                    news.notify()  # another thread of this device may take the rest, now or later
                 return attempt
             device.looks_at_ms = again_ms
             news.wait(None if again_ms is None else max(0.0, again_ms - now_ms()) / 1000)
@@ -182,11 +183,11 @@ class Workers:
         return None
 
     def _work_waits(self) -> bool:
-        """Whether anything is queued, or to be tried again."""
+        """Return True if any request is queued or waits for a retry."""
         return any(network.scheduler.positions or network.retries for network in self._networks)
 
     def _look(self, device: Device) -> Choice:
-        """What a device is to do: what others failed on, a probe if it is left out, else from the queues."""
+        """Choose a device's next job: a retry, a probe if the device is excluded, or from the queues."""
         if device.reserved:
             return None, None, None
         now = now_ms()
@@ -221,7 +222,7 @@ class Workers:
         runner.in_flight.append(job.positions)
         job.began_share_ms = device.share_ms(now)
         ms = runner.model.drain_ms(max(1, job.positions))
-        # What runs already may have to end first.
+        # Running batches may have to end first.
         latest_ms = max(now, max(device.expected_end_ms, default=now))
         attempt = Attempt(job, runner, (now if runner.backend.side_by_side else latest_ms) + ms)
         device.expected_end_ms.append(attempt.expected_end_ms)
@@ -236,7 +237,7 @@ class Workers:
         return attempt
 
     def _end(self, attempt: Attempt) -> None:
-        """Note that a device is not busy with an attempt any more. With the lock held."""
+        """Note that a device is no longer busy with an attempt. With the lock held."""
         if not attempt.open:
             return
         attempt.open = False
@@ -248,7 +249,7 @@ class Workers:
         if not attempt.job.is_probe:
             self._batches -= 1
         attempt.job.network.close_left(attempt.runner)
-        self.tell_idle()
+        self.notify_idle()
 
     # -- one batch -------------------------------------------------------------------------------------
 
@@ -265,7 +266,7 @@ class Workers:
                 elapsed_ms = run_trial(runner, job.positions)
             else:
                 evaluation = evaluate_in_pieces(runner.backend, parts_of(job.segments))
-        except BaseException as error:  # whatever a device does, the service goes on
+        except BaseException as error:  # any failure of a device must leave the service running
             failure = error
         finished: list[tuple[Request, RemoteError | None]] = []
         with self._lock:
@@ -283,14 +284,14 @@ class Workers:
                 shared = given_up or self._shared(runner, start)
                 elapsed_ms = self._complete(attempt, evaluation, start, now_ms(), finished)
         self._post(finished)
-        # Nobody waits for the rest.
+        # No client waits for the remaining work.
         with self._lock:
             if elapsed_ms and not shared:
                 runner.learn(job.positions, elapsed_ms, disturbed=self.others.busy)
             self._end(attempt)
 
     def _tried(self, attempt: Attempt, start: float, failure: BaseException | None) -> bool:
-        """Note the end of a trial; returns whether it says nothing, as it did not have the device alone."""
+        """Note the end of a trial. Returns True if it is invalid because it shared the device."""
         job, runner, device = attempt.job, attempt.runner, attempt.runner.device
         if failure is not None:
             log.warning("%s: a trial of %d positions failed: %s", device.name, job.positions, failure)
@@ -300,8 +301,8 @@ class Workers:
         return failure is not None or not alone
 
     def _shared(self, runner: Runner, start: float) -> bool:
-        """Whether a batch that began at `start`, and has just ended, may have had only a part of the device.
-        With the lock held."""
+        """Return True if a batch that began at `start` and has just ended may have shared the device. With
+        the lock held."""
         device = runner.device
         last = [device.last_batch[0]] if device.last_batch is not None else []
         overlapped = len(device.expected_end_ms) > 1 or device.stuck > 0 or start < device.last_end_ms
@@ -315,7 +316,7 @@ class Workers:
         end: float,
         finished: list[tuple[Request, RemoteError | None]],
     ) -> float:
-        """Put the answers together; returns the milliseconds that the device spent on the batch alone."""
+        """Assemble the answers. Returns the device time of this batch alone, in milliseconds."""
         job, runner = attempt.job, attempt.runner
         runner.failures = 0
         elapsed = end - max(start, runner.device.last_end_ms)
@@ -328,12 +329,12 @@ class Workers:
             request.compute_ms += end - start
             request.largest_batch = max(request.largest_batch, job.positions)
         try:
-            # Another device may have answered it meanwhile.
+            # Another device may have answered it in the meantime.
             segments, job.answered = [] if job.answered else job.segments, True
             for request in distribute(segments, evaluation):
                 self._closed(request, job.network)
                 finished.append((request, None))
-        except Exception as fault:  # memory, most likely: those not put together are answered so
+        except Exception as fault:  # probably out of memory: the remaining requests get an error
             log.exception("%s: the answers of a batch could not be put together", runner.device.name)
             job.answered = False
             self.failover.fail(
@@ -345,18 +346,18 @@ class Workers:
             self._metrics.fallback_batches.add()
         return elapsed
 
-    def _tell_all(self) -> None:
+    def _notify_all(self) -> None:
         for news in self._news.values():
             news.notify_all()
 
 
 def _places(job: Job, runner: Runner) -> int:
-    """How many batches a job counts as: a trial runs as many as compute side by side."""
+    """Return how many batches a job counts as: a trial runs one per side-by-side slot."""
     return runner.backend.max_in_flight if job.is_trial and runner.backend.side_by_side else 1
 
 
 def _job_to_retry(network: ServedNetwork, runner: Runner) -> Job | None:
-    """A job that another device failed on and this one may take."""
+    """Return a job that failed on another device and may run on this one, or None."""
     if not network.retries or runner.running >= runner.backend.max_in_flight:
         return None
     for job in network.retries:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The element-wise functions of lc0 networks, in float. ACTIVATION_* are the values of the kernels'
-// ACTIVATION. NaN stays NaN, so that an overflow is seen in the result; fmax(NaN, 0) would hide it.
+// ACTIVATION. NaN stays NaN, so that an overflow shows in the result; fmax(NaN, 0) would hide it.
 #pragma once
 #include "portable.h"
 

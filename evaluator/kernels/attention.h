@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Attention of one head over the 64 squares, by one block: out = softmax(q k^T + bias) v.
 //
-// source: the q of the head, 64 rows `row_stride` apart; k and v lie `width` and 2 * width elements behind q.
+// source: the q of the head, 64 rows `row_stride` apart; k and v are `width` and 2 * width elements behind q.
 // bias (BIAS): [64 queries][64 keys]. out: 64 rows `width` apart. DEPTH: of a head, a multiple of 16. ROUND
 // (E4M3): out holds e4m3 numbers (e4m3.h), the results times round_scale.
 //
 // Four waves compute: each has 16 queries, whose 16 x 64 logits stay in its registers. All waves of the block
 // load. Shared memory: q, k, v [64][DEPTH + CHUNK] and the bias [64][64 + CHUNK], 24 KB in fp16 at depth 32.
-// SHARE_SPACE: for where that does not fit (float storage). Once the logits are computed, v takes the space
-// of k, and the softmax weights take that of q. SLICE: a divisor of DEPTH. If it is less than DEPTH, which
-// needs SHARE_SPACE, the depth is worked through in slices: for heads so deep that neither shared memory nor
-// registers hold them.
+// SHARE_SPACE: for when that does not fit (float storage). After the logits are computed, v replaces k, and
+// the softmax weights replace q. SLICE: a divisor of DEPTH. If it is less than DEPTH, which needs
+// SHARE_SPACE, the depth is processed in slices: for heads so deep that neither shared memory nor registers
+// hold them.
 #pragma once
 #include "matrix.h"
 #if ROUND == E4M3
@@ -18,8 +18,8 @@
 #endif
 
 constexpr float LOG2_E = 1.4426950408889634f;
-// The largest softmax weight of a row, before it is divided by their sum, is 2 to this power: in fp16 those
-// that count then stay clear of the subnormals, which the matrix unit of gfx90a takes as zero.
+// The largest softmax weight of a row, before division by their sum, is 2 to this power. In fp16 the
+// significant weights are then not subnormal; gfx90a's matrix unit flushes subnormals to zero.
 constexpr float LARGEST_EXPONENT = 14.0f;
 constexpr int HEAD_STRIDE = SLICE + CHUNK;
 constexpr int LOGITS_STRIDE = 64 + CHUNK;
@@ -45,7 +45,7 @@ DEVICE void wait_for_rows() {
   block_sync();
 }
 
-// The softmax weights of 16 rows of 64 logits, in place, but for a factor of each row: the reciprocal of
+// Computes the softmax weights of 16 rows of 64 logits in place, up to a factor per row: the reciprocal of
 // their sum, in `sum`.
 DEVICE void softmax_rows(Accumulator (&s)[4], float (&sum)[ROW_SLOTS]) {
   float largest[ROW_SLOTS];
@@ -77,7 +77,7 @@ template <int BLOCK_WAVES>
 DEVICE void attend(char* shared, const Element* source, int row_stride, int width, const Element* bias,
                    Element* out, float round_scale) {
   constexpr int LOADERS = BLOCK_WAVES * WAVE;
-  // The first query of the wave. Waves beyond the fourth repeat the work of the first, and write nothing.
+  // The first query of the wave. Waves beyond the fourth repeat the first one's work, and write nothing.
   const bool computes = BLOCK_WAVES == 4 || thread_index() < 4 * WAVE;
   const int first = computes ? thread_index() / WAVE * 16 : 0;
   Element* q = (Element*)shared;
@@ -159,7 +159,7 @@ DEVICE void attend(char* shared, const Element* source, int row_stride, int widt
         multiply(o[j], a, load_b_transposed(v + key * HEAD_STRIDE + j * 16, HEAD_STRIDE));
     }
 
-    // The result takes the space of q, or that of k where the softmax weights lie in that of q.
+    // The result replaces q, or k if the softmax weights have replaced q.
     block_sync();
     Element* result = SHARE_SPACE ? k : q;
 #pragma unroll

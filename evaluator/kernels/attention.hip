@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Multi-head attention over the 64 squares, one block per head and position; see attention.h.
 //
-// qkv: [positions * 64][row_stride], of which q, k, v side by side take 3 * heads * DEPTH, each head padded
-// with zeros to DEPTH (a multiple of 16); 1/sqrt(depth) is in the weights of q. bias (BIAS): the smolgen
-// logits [positions][heads][64 queries][64 keys]. out: [positions * 64][heads * DEPTH].
-// ROUND (E4M3): out holds e4m3 numbers (e4m3.h), the results times round_scale.
+// qkv: [positions * 64][row_stride], with q, k, v side by side in the first 3 * heads * DEPTH, each head
+// padded with zeros to DEPTH (a multiple of 16); 1/sqrt(depth) is in the weights of q. bias (BIAS): the
+// smolgen logits [positions][heads][64 queries][64 keys]. out: [positions * 64][heads * DEPTH]. ROUND (E4M3):
+// out holds e4m3 numbers (e4m3.h), the results times round_scale.
 //
 // Grid: (heads, positions), 4 waves. In fp16 at depth 32 nine blocks share a multiprocessor of 228 KB. The
-// kernel is bound by moving qkv, bias and out once (BT4, batch 256: 0.2 GB, 47 us at 4.3 TB/s), and it takes
+// kernel is bound by moving qkv, bias and out once (BT4, batch 256: 0.2 GB, 47 us at 4.3 TB/s), and needs
 // many blocks in flight to keep memory busy.
 #include "attention.h"
 

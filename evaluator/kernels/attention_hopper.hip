@@ -10,24 +10,24 @@
 //
 // FORMAT: a and weights hold pairs of e4m3 numbers as elements, k counts pairs (e4m3.h). Sums are multiplied
 // by query_scale and by `scale`. ROUND: out holds e4m3 numbers, the results times round_scale. Attention
-// itself is as without.
+// itself does not change.
 //
-// Four warpgroups. The first is the producer: one wave loads tiles (hopper_tiles.h), another the logits. Two
-// are consumers of tiles of 2 positions and 2 heads: a warpgroup has one position, with 32 columns each for
-// q, k and v of the one head, then of the other. It rounds its accumulators as soon as they are complete, and
-// stores them to shared memory while the first step of the next tile is multiplied. The fourth warpgroup
+// There are four warpgroups. The first is the producer: one wave loads tiles (hopper_tiles.h), another the
+// logits. Two are consumers of tiles of 2 positions and 2 heads: a warpgroup has one position, with 32
+// columns each for q, k and v of one head, then of the other. It rounds its accumulators as soon as they are
+// complete, and stores them to shared memory during the first step of the next tile. The fourth warpgroup
 // attends to them: it has the time of a whole tile for four heads, with two products by wgmma for each. That
 // is 4 % of the tile's own work, and nothing waits for its softmax. One instruction for all columns reads a
-// once for each step, where halves of them (hopper_halves.h) read it twice: 162 us, and 166 (256 positions,
+// once per step: 162 us. Halves of the columns (hopper_halves.h) would read it twice: 166 us (256 positions,
 // 32 heads, k = 1024).
 //
 // Shared memory: the stages, q, k and v of four heads, 12 KB each, and two boxes of logits, 8 KB each: 225 KB
-// with 4 stages. Grid: a multiple of the cluster, at most what is resident. A thread has 128 registers at the
-// start, then 32 in the producer, 176 in the consumers and still 128 in attention.
+// with 4 stages. Grid: a multiple of the cluster, at most the number of resident blocks. A thread has 128
+// registers at the start, then 32 in the producer, 176 in the consumers and still 128 in attention.
 //
 // Order of columns: a thread has columns 8 j + 2 q + e of a row's 32, and stores them as 8 q + 2 j + e, 16
-// bytes at a time. For q and k any order does that is the same for both. For v it makes column 8 j + 2 q + e
-// of the second product of attention the column 8 q + 2 j + e of the head: 16 bytes for a thread to store.
+// bytes at a time. For q and k any common order works. For v it makes column 8 j + 2 q + e of attention's
+// second product the column 8 q + 2 j + e of the head: 16 bytes per thread to store.
 #include "hopper_tiles.h"
 #include "matrix.h"
 
@@ -60,7 +60,7 @@ DEVICE void load(const TensorMap& a, const TensorMap& weights, const TileSchedul
   load_tiles(scheduler, a, shared, k_steps(k), load_b, [](const TileCoord&, int) {});
 }
 
-// By one thread.
+// Called by one thread.
 DEVICE void load_logits(const TensorMap& logits, const TileScheduler& scheduler, uint32 shared, int heads) {
   uint32 count = 0;
   for (int tile = scheduler.first; tile < scheduler.count; tile += scheduler.stride) {
@@ -78,8 +78,8 @@ DEVICE void load_logits(const TensorMap& logits, const TileScheduler& scheduler,
 
 // --- consumers ---
 
-// The bias of q for a thread's columns. That of k would change all logits of a query by the same, and that of
-// v is added to the result.
+// The bias of q for a thread's columns. The bias of k would add the same to all logits of a query, so it has
+// no effect. The bias of v is added to the result.
 struct QueryBiases {
   float2 pair[HEADS][4];
 };
@@ -96,12 +96,12 @@ DEVICE QueryBiases load_query_biases(const float* bias, int first, int heads) {
   return biases;
 }
 
-// E4M3: factors of the sums of q, and of those of k and v; of the results before they are rounded.
+// E4M3: factors of the sums of q, of those of k and v, and of the results before rounding.
 struct Scales {
   float queries, others, results;
 };
 
-// A thread's share of q, k and v of both heads in storage precision, as it goes to shared memory.
+// A thread's share of q, k and v of both heads in storage precision, in the order of shared memory.
 struct PackedHeads {
   Bits128 row[HEADS][3][2];
 };
@@ -130,7 +130,7 @@ DEVICE PackedHeads pack_heads(const float (&c)[BLOCK_N / 2], const QueryBiases& 
         }
   return packed;
 }
-// Stores them to the slots of both heads, each once attention has read what was there before.
+// Stores them to the slots of both heads, each once attention has read the previous content.
 DEVICE void store_heads(const PackedHeads& packed, uint32 shared, int warpgroup, uint32 phase) {
   const int lane = thread_index() % WAVE, row = thread_index() % WARPGROUP / WAVE * 16 + lane / 4;
   const uint32 to = shared + SLOTS_OFFSET + row * 64 + (lane % 4 ^ row / 2 % 4) * 16;
@@ -196,7 +196,7 @@ DEVICE void multiply(const float* bias, const TileScheduler& scheduler, uint32 s
 
 // --- attention, by the fourth warpgroup ---
 
-// The logits of a wave's 16 queries, as wgmma holds its accumulators. Part c of row r lies at c ^ r % 8.
+// The logits of a wave's 16 queries, in the layout of wgmma's accumulators. Part c of row r is at c ^ r % 8.
 DEVICE void read_logits(float (&s)[32], uint32 logits) {
   const int lane = thread_index() % WAVE, row = thread_index() % WARPGROUP / WAVE * 16 + lane % 16;
 #pragma unroll
@@ -239,8 +239,8 @@ DEVICE void attend(const float* bias, Element* out, const TileScheduler& schedul
       wgmma_commit();
       wgmma_wait<0>();
 #if LOGITS
-      // The logits are released only here, not once ldmatrix has been issued: the TMA writes a box beyond the
-      // last position, all zeros, at once, and has been seen to overtake ldmatrix.
+      // The logits are released only here, not right after issuing ldmatrix: the TMA writes a box beyond the
+      // last position (all zeros) at once, and has been seen to overtake ldmatrix.
       barrier_arrive_if(shared + LOGITS_EMPTY + 8 * stage, lane == 0);
 #endif
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Bulk copies from device to shared memory by the TMA (cp.async.bulk, sm_90 and newer). A row takes one
-// instruction, and, unlike the copies of portable.h, does not stand in the queue in which the loads of the
-// same multiprocessor wait for their data.
+// instruction. Unlike the copies of portable.h, it does not wait in the load queue of the multiprocessor.
 //
-// An mbarrier in shared memory counts the bytes that arrive. It is used in rounds: one thread says with
-// bulk_expect how many bytes will come, any threads start copies with bulk_copy, and the threads that need
-// the bytes wait with bulk_wait. The caller keeps the parity of the round, which is 0 at first.
+// An mbarrier in shared memory counts the arriving bytes. It is used in rounds. One thread announces the
+// number of bytes with bulk_expect, any threads start copies with bulk_copy, and the threads that need the
+// bytes wait with bulk_wait. The caller tracks the parity of the round, initially 0.
 #pragma once
 #include "portable.h"
 
@@ -16,7 +15,7 @@ DEVICE void bulk_init(uint64* barrier, uint32 arrivals = 1) {
                : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-// By all threads, followed by a block_sync, before the TMA writes where the block itself has written.
+// Called by all threads, followed by a block_sync, before the TMA overwrites data that the block has written.
 DEVICE void bulk_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -25,7 +24,7 @@ DEVICE void bulk_expect(uint64* barrier, uint32 bytes) {
                "r"(bytes)
                : "memory");
 }
-// bytes and both addresses are multiples of 16.
+// bytes and both addresses must be multiples of 16.
 DEVICE void bulk_copy(uint64* barrier, void* to, const void* from, uint32 bytes) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -33,7 +32,7 @@ DEVICE void bulk_copy(uint64* barrier, void* to, const void* from, uint32 bytes)
       "l"(from), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
-// The same copy into all blocks of the cluster, each at the same place; their barriers count the bytes.
+// The same copy into all blocks of the cluster, to the same address in each; their barriers count the bytes.
 DEVICE void bulk_copy_to_cluster(uint64* barrier, void* to, const void* from, uint32 bytes, uint32 blocks) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -53,7 +52,7 @@ DEVICE void bulk_arrive_in_cluster(uint64* barrier, uint32 blocks) {
         "r"(block)
         : "memory");
 }
-// By all threads of all blocks of the cluster.
+// Called by all threads of all blocks of the cluster.
 DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
 }

@@ -2,12 +2,12 @@
 // Numbers of 8 bits (e4m3, at most 448), for targets with a matrix unit for them: sm_89 and newer, gfx942,
 // gfx1200 and gfx1201. evaluator/network/e4m3.py defines the rounding.
 //
-// They lie in pairs where elements of 16 bits would, k of them as k / 2 elements, so that everything that
-// moves elements moves them. The units take fragments of the same bytes as for 16 bits: a lane's bytes along
-// k stand for the same places in a and b, which is all that a sum along k needs.
+// They are stored in pairs as 16-bit elements, k of them as k / 2 elements, so that code for elements can
+// move them. Fragments have the same bytes as for 16 bits: a lane's bytes along k have the same positions in
+// a and b, which suffices for a sum along k.
 //
-// gfx942 has a variant of e4m3 whose codes mean half as much. The host allows for that: scales of what is
-// rounded are halved, those of sums are four times as large, and E4M3_LARGEST is the same code.
+// gfx942 has a variant of e4m3 whose codes have half the value. The host compensates: scales before rounding
+// are halved, those of sums are four times as large, and E4M3_LARGEST is the same code.
 #pragma once
 #include "portable.h"
 
@@ -17,7 +17,7 @@
 #define E4M3_LARGEST 448.0f
 #endif
 
-// Rounds four numbers; larger ones become the largest.
+// Rounds four numbers; larger ones saturate.
 #if defined(__CUDACC__)
 DEVICE uint32 e4m3_pair(float low, float high) {
   uint16 pair;
@@ -37,7 +37,7 @@ DEVICE uint32 e4m3_quad(float a, float b, float c, float d) {
 }
 #endif
 
-// Eight numbers, scaled and rounded.
+// Scales and rounds eight numbers.
 DEVICE Bits64 e4m3_chunk(const float* x, float scale) {
   return {{e4m3_quad(x[0] * scale, x[1] * scale, x[2] * scale, x[3] * scale),
            e4m3_quad(x[4] * scale, x[5] * scale, x[6] * scale, x[7] * scale)}};

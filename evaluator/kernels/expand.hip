@@ -2,13 +2,12 @@
 // Expands packed positions into tokens. A position is 904 bytes: 112 plane masks, the value of plane 109 as a
 // float, four zero bytes.
 //
-// tokens: [positions * 64][STRIDE] elements, one row per square: the 112 planes, of which plane 109 is
-// divided by RULE50_DIVISOR, then zeros, or (APPENDED) the APPENDED elements of that square's row of `extra`
-// [positions * 64][APPENDED]. pieces (PIECES):
-// [positions][768], the first 12 planes as square * 12 + plane.
+// tokens: [positions * 64][STRIDE] elements, one row per square: the 112 planes, with plane 109 divided by
+// RULE50_DIVISOR, then zeros, or (APPENDED) the APPENDED elements of that square's row of `extra` [positions
+// * 64][APPENDED]. pieces (PIECES): [positions][768], the first 12 planes as square * 12 + plane.
 //
-// Grid: (positions, parts), 256 threads; the parts share the squares. A block reads the masks into shared
-// memory once, with a gap after every 8, so that lanes whose chunks of planes lie side by side hit different
+// Grid: (positions, parts), 256 threads; the parts divide the squares. A block reads the masks into shared
+// memory once, with a gap after every 8, so that lanes with neighbouring chunks of planes access different
 // banks.
 #include "portable.h"
 

@@ -2,41 +2,41 @@
 // Matrix product with a fused epilogue:
 //   out[m][n] = activation(sum over k of a[m][k] b[n][k] + bias + residual)
 //
-// a: activations, row stride lda. b: weights [n][k], as the network file has them. n and k are multiples of
-// CHUNK. CONVOLUTION: a 3x3 convolution with zero padding as an implicit product: a is [m][channels] with m =
-// position * 64 + square, k = tap * channels + channel, and the loads pick up the neighbours. bias: float
-// [n], or [64][n] by square (BIAS_BY_SQUARE), or null. RESIDUAL: an element matrix like out. SPLIT: split-K:
-// block z sums only split_steps of the steps along k and leaves float partial sums [z][m][n], which `rows`
-// adds up, to occupy the chip when m and n are small.
+// a: activations, row stride lda. b: weights [n][k], as in the network file. n and k are multiples of CHUNK.
+// CONVOLUTION: a 3x3 convolution with zero padding as an implicit product: a is [m][channels] with m =
+// position * 64 + square, k = tap * channels + channel, and the loads read the neighbours. bias: float [n],
+// or [64][n] by square (BIAS_BY_SQUARE), or null. RESIDUAL: an element matrix like out. SPLIT: split-K: block
+// z sums only split_steps of the steps along k and writes float partial sums [z][m][n], which `rows` adds up,
+// to occupy the chip when m and n are small.
 //
 // WARPS_K: sliced-K: groups of waves share the steps of 16 along k and add up their accumulators at the end.
-// With few rows one group of waves has too little to do in a step to hide its latency.
+// With few rows one group of waves has too little work per step to hide its latency.
 //
-// PACKED: the bits of a weight, 8 or 4, where b holds codes and `scales` their factors (packed.h); 0 where b
-// holds elements. Codes are copied to shared memory as they are.
+// PACKED: the bits of a weight, 8 or 4, if b holds codes and `scales` their factors (packed.h); 0 if b holds
+// elements. Codes are copied to shared memory unchanged.
 //
 // FORMAT: a and b hold pairs of e4m3 numbers as elements, k counts pairs (e4m3.h). Sums are multiplied by
-// `scale`, those of the first `first_columns` columns by `first_scale`. ROUND: out holds e4m3 numbers, n of a
-// row and ldo from row to row, which are the results times round_scale.
+// `scale`, those of the first `first_columns` columns by `first_scale`. ROUND: out holds e4m3 numbers, the
+// results times round_scale, n per row and with row stride ldo.
 //
 // SEGMENT: row m of a is a whole board: the SEGMENT elements from column `channels` on of each of its 64
 // rows.
 //
 // Grid: (n / BLOCK_N, m / BLOCK_M, splits). WARPS_M x WARPS_N waves each own a (BLOCK_M / WARPS_M) x (BLOCK_N
 // / WARPS_N) part of the tile. K advances by BLOCK_K through STAGES buffers in shared memory, filled by
-// asynchronous copies where the hardware has them (three tiles ahead hide the latency of HBM), else one tile
-// ahead through registers. A row in shared memory is padded by one chunk, so that 8 rows fall into different
+// asynchronous copies if the hardware has them (three tiles ahead hide the latency of HBM), else one tile
+// ahead through registers. A row in shared memory is padded by one chunk, so that 8 rows are in different
 // banks; on AMD's matrix units its chunks are swizzled instead (swizzled.h).
 //
-// WHOLE_STEPS: k is a multiple of BLOCK_K (and there is no CONVOLUTION and no SEGMENT), so that the threads
-// without asynchronous copies work out once where their chunks lie.
+// WHOLE_STEPS: k is a multiple of BLOCK_K (without CONVOLUTION and SEGMENT), so that threads without
+// asynchronous copies compute the addresses of their chunks once.
 //
 // DIRECT: b holds fragments of MFMA, which waves load into registers without shared memory
 // (swizzled_products.h); k is a multiple of twice BLOCK_K.
 //
-// INPUT_NORM, RESIDUAL_NORM, ROW_SUMS: layer norms that the product before has left to this one, or this one
-// leaves to the next (row_norms.h), where k is not split. norm_columns: float [n], the sums of each column's
-// weights, or gammas. The first two want BIAS; with ROW_SUMS n is a multiple of BLOCK_N.
+// INPUT_NORM, RESIDUAL_NORM, ROW_SUMS: layer norms that the product before has left to this one, or that this
+// one leaves to the next (row_norms.h); k must not be split. norm_columns: float [n], the sums of each
+// column's weights, or gammas. The first two need BIAS; with ROW_SUMS n is a multiple of BLOCK_N.
 #include "activation.h"
 #include "matrix.h"
 #include "row_norms.h"
@@ -59,7 +59,7 @@
 #else
 #define SWIZZLED 0
 #endif
-// Where there is no matrix unit (the CPU fibers of the tests), fragments are only another order of b.
+// Without a matrix unit (the tests' CPU fibers), fragments are only another order of b.
 #define FRAGMENTS (DIRECT && SWIZZLED)
 #if DIRECT && !SWIZZLED
 #undef WHOLE_STEPS
@@ -78,7 +78,7 @@ constexpr int TILE_B_BYTES = FRAGMENTS ? 0 : BLOCK_N * STRIDE_B;
 constexpr int CHUNKS_B = FRAGMENTS ? 1 : (BLOCK_N * ROW_CHUNKS_B + THREADS - 1) / THREADS;
 #if PACKED == 4
 constexpr int ROW_CHUNKS_SCALES = BLOCK_N / CHUNK;
-constexpr int CHUNKS_SCALES = BLOCK_K / PACKED_GROUP * ROW_CHUNKS_SCALES;  // at most one for each thread
+constexpr int CHUNKS_SCALES = BLOCK_K / PACKED_GROUP * ROW_CHUNKS_SCALES;  // at most one per thread
 constexpr int TILE_SCALES_BYTES = 16 * CHUNKS_SCALES;
 static_assert(CHUNKS_SCALES <= THREADS, "a thread copies one chunk of scales");
 #else
@@ -89,7 +89,7 @@ constexpr int TILES_M = BLOCK_M / WARPS_M / 16;
 constexpr int TILES_N = BLOCK_N / WARPS_N / 16;
 constexpr int OUT_STRIDE = BLOCK_N + CHUNK;
 
-// Of what the product leaves: a part of a row's columns.
+// A part of a row's columns, for the sums that the product leaves.
 constexpr int PART_COLUMNS = BLOCK_N / WARPS_N;
 static_assert(!NORMED || THREADS >= BLOCK_M, "a thread has one row's norm");
 
@@ -140,7 +140,7 @@ KERNEL(gemm, THREADS)
  float scale, float first_scale, int first_columns, float round_scale, const RowSums* norm_parts,
  const float* norm_columns, float per_column, float epsilon, RowSums* row_sums) {
 #if defined(WAVEFRONT_CPU)
-  // A target with a matrix unit is given what its swizzled tiles need, which these are not.
+  // With a matrix unit, the host allocates memory for swizzled tiles, which these are not.
   constexpr int SUMS_BYTES = (WARPS_K - 1) * BLOCK_M * BLOCK_N * 4;
   constexpr int OUT_BYTES = BLOCK_M * OUT_STRIDE * (int)sizeof(Element), LOADED = STAGES * STAGE_BYTES;
   constexpr int ENDS = OUT_BYTES + (NORMED ? BLOCK_M * (int)sizeof(RowNorm) : 0);
@@ -167,7 +167,7 @@ KERNEL(gemm, THREADS)
 #endif
   start_kernel();
 #if ASYNC_COPY
-  // Weights depend on no other kernel: loads of the first tiles begin before the previous kernel has ended.
+  // Weights do not depend on other kernels, so the first tiles load before the previous kernel has ended.
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; stage++)
     if (stage < steps) load_tile_b(problem, shared + stage * STAGE_BYTES, n0, (first + stage) * BLOCK_K);
@@ -200,11 +200,11 @@ KERNEL(gemm, THREADS)
   }
 #if FRAGMENTS
 #if NORMED
-  // Here a SIMD may have no other wave to hide their latency at the end.
+  // Load the norms early: a SIMD may have no other wave to hide their latency at the end.
   const RowNorm norm = row_norm(norm_parts, m0 + thread_index() % BLOCK_M, m, per_column, epsilon);
 #endif
-  // Two turns at once, of an even number, so that fragments need not be moved from those fetched to those in
-  // use. The last fetches its own again.
+  // An even number of steps, two at a time, so that fragments need not be moved between registers. The last
+  // step fetches its own fragments again.
   Fragments fragments[2];
   fetch_fragments(problem, fragments[0], n0, warp_n, 0);
   for (int step = 0; step < steps; step += 2) {
@@ -230,7 +230,7 @@ KERNEL(gemm, THREADS)
   block_sync();
 
 #if WARPS_K > 1
-  // The waves of all groups along k but the first pass their accumulators through shared memory to the first.
+  // All groups along k but the first pass their accumulators to the first through shared memory.
   constexpr int SUMS = TILES_M * TILES_N * ACCUMULATORS * WAVE;
   float* sums = (float*)shared + wave % (WARPS_M * WARPS_N) * SUMS + lane_index();
 #pragma unroll
@@ -252,7 +252,7 @@ KERNEL(gemm, THREADS)
   block_sync();
 #endif
 
-#if NORMED && !FRAGMENTS  // before, there are no registers to spare
+#if NORMED && !FRAGMENTS  // earlier there are no free registers
   const RowNorm norm = row_norm(norm_parts, m0 + thread_index() % BLOCK_M, m, per_column, epsilon);
 #elif !NORMED
   const RowNorm norm = {0.0f, 0.0f};
@@ -268,7 +268,7 @@ KERNEL(gemm, THREADS)
   if (thread_index() < BLOCK_M) norms[thread_index()] = norm;
   block_sync();
 #endif
-  // The tile goes through shared memory so that its rows are read and written in whole chunks.
+  // The tile goes through shared memory so that its rows are accessed in whole chunks.
 #if RESIDUAL
   for (int index = thread_index(); index < BLOCK_M * (BLOCK_N / CHUNK); index += THREADS) {
     int row = index / (BLOCK_N / CHUNK), column = index % (BLOCK_N / CHUNK) * CHUNK;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The product of gemm.hip for some hundred rows on sm_90a, by wgmma:
 //   out[m][n] = activation(sum over k of a[m][k] b[n][k] + bias + residual)
-// A tile for each processor would be too small to be multiplied fast, and larger ones too few. So SPLITS
-// blocks of a cluster share the steps along k of one tile, and add their sums up in each other's shared
-// memory; and CLUSTER_M blocks whose tiles lie below each other bring each other the weights, which all of
-// them need (multicast). CPU fibers and other targets cannot run it.
+// One tile per processor would be too small to be fast, and larger tiles too few. So SPLITS blocks of a
+// cluster share the steps along k of one tile, and add up their sums in each other's shared memory. And
+// CLUSTER_M blocks with tiles below each other load the common weights for each other (multicast). CPU fibers
+// and other targets cannot run it.
 //
-// a: [m][k] and b: weights [n][k] come as tensor maps (boxes of BLOCK_M x 64 and BLOCK_N x 64, 128-byte
-// swizzle, the order of b's rows as in gemm_hopper.hip); k is a multiple of 8, n one of 32. bias: float [n].
-// residual, out: rows of ldo elements; they may be the same.
+// a: [m][k] and b: weights [n][k] are tensor maps (boxes of BLOCK_M x 64 and BLOCK_N x 64, 128-byte swizzle,
+// the order of b's rows as in gemm_hopper.hip); k is a multiple of 8, n one of 32. bias: float [n]. residual,
+// out: rows of ldo elements; they may be the same.
 //
 // INPUT_NORM, RESIDUAL_NORM, ROW_SUMS: as in gemm.hip (row_norms.h). A part of a row's columns is 32 of them.
 //
-// Waves: four for each 64 rows of the tile, then one that loads. Weights are asked for before the previous
-// kernel has ended. Grid: the clusters of all tiles, columns first.
+// Waves: four for each 64 rows of the tile, then one that loads. Weights load before the previous kernel has
+// ended. Grid: the clusters of all tiles, columns first.
 #include "activation.h"
 #include "hopper.h"
 #include "row_norms.h"
@@ -25,11 +25,11 @@ constexpr int THREADS = CONSUMERS + WAVE;
 constexpr int CLUSTER = CLUSTER_M * SPLITS;
 constexpr int TILE_A_BYTES = BLOCK_M * BLOCK_K * 2, TILE_B_BYTES = BLOCK_N * BLOCK_K * 2;
 constexpr int STAGE_BYTES = TILE_A_BYTES + TILE_B_BYTES;
-// A unit is 8 columns in one row, which a thread has of each 32 columns in two rows. Of all blocks that
-// share a tile each finishes OWN_UNITS.
+// A unit is 8 columns in one row; a thread has one in each of two rows for each 32 columns. Each block that
+// shares a tile finishes OWN_UNITS.
 constexpr int UNITS = BLOCK_N / PART_COLUMNS * 2, OWN_UNITS = UNITS / SPLITS;
 static_assert(BLOCK_M % 64 == 0 && UNITS % SPLITS == 0, "");
-// Offsets in shared memory, in bytes. The sums lie where the stages were.
+// Offsets in shared memory, in bytes. The sums replace the stages.
 constexpr int SUMS_BYTES = SPLITS > 1 ? BLOCK_M* BLOCK_N * 4 : 0;
 constexpr int FULL_BARRIERS = STAGES * STAGE_BYTES > SUMS_BYTES ? STAGES* STAGE_BYTES : SUMS_BYTES;
 constexpr int EMPTY_BARRIERS = FULL_BARRIERS + 8 * STAGES;
@@ -46,8 +46,8 @@ struct Problem {
   RowSums* row_sums;
 };
 
-// A block's place: its tile's first row and column, its row and its share of k in the cluster, and the steps
-// of BLOCK_K along k that are its own.
+// A block's tile (first row and column), its row and its split in the cluster, and its own range of steps of
+// BLOCK_K along k.
 struct Place {
   int m0, n0, cluster_row, split, first_step, steps;
 };
@@ -80,7 +80,7 @@ DEVICE void load(const TensorMap& a, const TensorMap& b, uint32 shared, const Pl
     barrier_arrive_expect(full(step), STAGE_BYTES);
     if constexpr (CLUSTER_M == 1)
       tma_load_5d(to, b, full(step), x, z);
-    else if (step % CLUSTER_M == place.cluster_row)  // the blocks take turns
+    else if (step % CLUSTER_M == place.cluster_row)  // the blocks alternate
       tma_load_5d(to, b, full(step), x, z, multicast_mask);
   };
   const int at_once = place.steps < STAGES ? place.steps : STAGES;
@@ -96,7 +96,7 @@ DEVICE void load(const TensorMap& a, const TensorMap& b, uint32 shared, const Pl
 
 // --- consumers: a warpgroup for each 64 rows ---
 
-// Tells every block that loads into this one that this wave needs a stage no more.
+// Tells every block that loads into this one that this wave no longer needs a stage.
 DEVICE void release(uint32 shared, const Place& place, int stage) {
   const int lane = thread_index() % WAVE;
   const uint32 barrier = shared + EMPTY_BARRIERS + 8 * stage;
@@ -127,13 +127,13 @@ DEVICE void multiply(float (&c)[BLOCK_N / 2], uint32 shared, const Place& place)
   wgmma_wait<0>();
 }
 
-// The 8 columns of a unit, of a thread's own accumulators.
+// The 8 columns of a unit, from a thread's own accumulators.
 DEVICE void gather(float (&x)[8], const float (&c)[BLOCK_N / 2], int unit) {
 #pragma unroll
   for (int i = 0; i < 8; i++) x[i] = c[16 * (unit / 2) + i / 2 * 4 + 2 * (unit % 2) + i % 2];
 }
 
-// Where a unit's halves lie among a block's sums.
+// The offset of a unit's half in a block's sums.
 DEVICE int sums_at(int unit, int half) {
   return ((2 * unit + half) * CONSUMERS + thread_index()) * 16;
 }
@@ -174,7 +174,7 @@ DEVICE float quad_sum(float x) {
 }
 
 #if NORMED
-// The norm of a row, of which the four threads of a quad add up a quarter of the parts each.
+// The norm of a row; each of the four threads of a quad adds up a quarter of the parts.
 DEVICE RowNorm norm_of(const Problem& problem, int row) {
   row = row < problem.m ? row : problem.m - 1;
   constexpr int OWN_PARTS = (NORM_PARTS + 3) / 4;
@@ -196,13 +196,12 @@ DEVICE RowNorm norm_of(const Problem& problem, int row) {
 }
 #endif
 
-// What the end of a tile needs besides the sums, fetched before they are there. norms: of a thread's two
-// rows.
+// Operands of a tile's epilogue, fetched before the sums are ready. norms: of a thread's two rows.
 struct Fetched {
   Bits128 residual[OWN_UNITS];
   RowNorm norms[2];
 };
-// A thread's first row in out, of two that are 8 apart, and its first column; the first of its units.
+// A thread's first row in out (the other is 8 below), its first column, and its first unit.
 struct OutputTile {
   int row, column, first_unit;
 };
@@ -283,7 +282,7 @@ DEVICE void consume(const Problem& problem, char* memory, uint32 shared, const P
   fetch(fetched, problem, tile);
   float c[BLOCK_N / 2];
   multiply(c, shared, place);
-  named_barrier_sync(1, CONSUMERS);  // the vectors are there, and nobody reads the stages any more
+  named_barrier_sync(1, CONSUMERS);  // the vectors are stored, and the stages are no longer read
   const float* own_vectors = vectors + lane % 4 * 8;
   if constexpr (SPLITS == 1) {
 #pragma unroll
@@ -333,8 +332,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
   } else {
     if (thread_index() == CONSUMERS) load(a, b, shared, place);
     __syncwarp();
-    if constexpr (SPLITS > 1) cluster_sync();  // beside that of the consumers
+    if constexpr (SPLITS > 1) cluster_sync();  // paired with the consumers' one
   }
-  // A block must not end while others of its cluster may still reach into its shared memory.
+  // A block must not end while others of its cluster may still access its shared memory.
   if constexpr (CLUSTER > 1) cluster_sync();
 }

@@ -3,36 +3,36 @@
 // that the library lacks: out[m][n] = activation(sum over k of a[m][k] b[n][k] + bias + residual), and
 // (NORMALISE) the layer norm of each row, with gammas and betas. CPU fibers and other targets cannot run it.
 //
-// a: [m][k] and b: weights [n][k] come as tensor maps (boxes of BLOCK_M x 64 and BLOCK_N x 64, 128-byte
-// swizzle); k is a multiple of 8 and above 192, n a multiple of 32. bias, gammas, betas: float [n]. residual,
-// out: rows of ldo elements; they may be the same.
+// a: [m][k] and b: weights [n][k] are tensor maps (boxes of BLOCK_M x 64 and BLOCK_N x 64, 128-byte swizzle);
+// k is a multiple of 8 and above 192, n a multiple of 32. bias, gammas, betas: float [n]. residual, out: rows
+// of ldo elements; they may be the same.
 //
 // FORMAT: a and b hold pairs of e4m3 numbers as elements, k counts pairs (e4m3.h). Sums are multiplied by
-// `scale`, those of the first `first_columns` columns, a multiple of 8, by `first_scale`. (The unit adds them
-// up with some 14 bits, while the numbers have 4.) ROUND: the results times round_scale go to `rounded` as
-// e4m3 numbers, rows of ldo. KEEP: they go to out.
+// `scale`, those of the first `first_columns` columns, a multiple of 8, by `first_scale`. (The unit
+// accumulates with about 14 bits; the numbers have 4.) ROUND: the results times round_scale go to `rounded`
+// as e4m3 numbers, rows of ldo. KEEP: they also go to out.
 //
-// Three warpgroups: the first is the producer (hopper_tiles.h), the others are the consumers, which multiply
-// a tile in halves (hopper_halves.h) to hide its epilogue. That takes a fifth of the time of the tile's
-// products (k = 1024, mish).
+// There are three warpgroups: the first is the producer (hopper_tiles.h), the others are the consumers, which
+// multiply a tile in halves (hopper_halves.h) to hide its epilogue. The epilogue takes a fifth of the time of
+// the tile's products (k = 1024, mish).
 //
 // A cluster of CLUSTER_M x CLUSTER_N blocks works on neighbouring tiles: a tile of a is multicast to a row of
 // blocks, one of b to a column. NORMALISE: CLUSTER_N * BLOCK_N is n, so that a cluster owns whole rows; its
-// blocks exchange the mean and the squared deviations of their part of each row. Or ROW_BLOCKS neighbouring
-// blocks of several clusters do, via global memory: an H200 holds 30 clusters of 4 blocks, but 33 times 4
-// blocks (n 1024: 75 and 68 us). They wait for each other, which ends even beside another such kernel: blocks
-// start in their order, so that of each kernel at most one group is there in part, and whole groups end.
+// blocks exchange mean and squared deviations of their part of each row. Or ROW_BLOCKS neighbouring blocks of
+// several clusters do so via global memory: an H200 holds 30 clusters of 4 blocks, but 33 times 4 blocks (n
+// 1024: 75 and 68 us). Waiting for each other ends even next to another such kernel: blocks start in order,
+// so at most one group of each kernel is partially resident, and complete groups end.
 //
-// The order of b's rows in shared memory is such that a thread's accumulators are 8 neighbouring columns, 16
-// bytes to load and store: row 32 J + 8 j + 2 q + e of the tile holds column 32 J + 8 q + 2 j + e. The tensor
-// map does that at no cost (plan/products/tensor_maps.py).
+// The order of b's rows in shared memory gives each thread accumulators of 8 neighbouring columns, 16 bytes
+// to load and store: row 32 J + 8 j + 2 q + e of the tile holds column 32 J + 8 q + 2 j + e. The tensor map
+// does that at no cost (plan/products/tensor_maps.py).
 //
-// Grid: a multiple of the cluster, at most what is resident. A thread has 168 registers at the start, then 40
-// in the producer and 232 in the consumers.
+// Grid: a multiple of the cluster, at most the number of resident blocks. A thread has 168 registers at the
+// start, then 40 in the producer and 232 in the consumers.
 //
-// Barriers of the pipeline have no release at cluster scope: it costs a fence of all memory, stores included.
-// With one in `barrier_wait` and `barrier_arrive_in_cluster_if` this ran at 547 TFLOP/s instead of 640 (n
-// 3072, k 1024).
+// Barriers of the pipeline have no release at cluster scope, which would need a fence of all memory, stores
+// included. With one in `barrier_wait` and `barrier_arrive_in_cluster_if` this ran at 547 TFLOP/s instead of
+// 640 (n 3072, k 1024).
 #include "activation.h"
 #include "hopper_halves.h"
 
@@ -41,7 +41,7 @@ constexpr bool VIA_GLOBAL = NORMALISE && ROW_BLOCKS > CLUSTER_N;
 constexpr int VECTORS = NORMALISE ? 3 : 1;         // bias; gammas, betas
 constexpr int VECTOR_BUFFERS = NORMALISE ? 1 : 2;  // with a norm every tile of a block has the same columns
 constexpr int VECTOR_FLOATS = VECTORS * BLOCK_N;
-// Offsets in shared memory, in bytes. There are two exchange buffers for each consumer warpgroup.
+// Offsets in shared memory, in bytes. There are two exchange buffers per consumer warpgroup.
 constexpr int EXCHANGE_BARRIERS = PIPELINE_END;
 // [2 warpgroups][VECTOR_BUFFERS][VECTOR_FLOATS] floats
 constexpr int COLUMN_VECTORS = EXCHANGE_BARRIERS + 8 * 4;
@@ -58,7 +58,7 @@ DEVICE void load(const TensorMap& a, const TensorMap& b, const Element* residual
   };
   load_tiles(make_tile_scheduler(m, n), a, shared, steps, load_b, [&](const TileCoord& coord, int step) {
 #if RESIDUAL
-    // The residual comes into the L2 cache a little with each step, and the epilogue reads it from there.
+    // Each step prefetches a part of the residual into the L2 cache, where the epilogue reads it.
     __syncwarp();
     constexpr int LINE = 64, LINES = BLOCK_N / LINE;
     for (int index = step * WAVE + thread_index() % WAVE; index < BLOCK_M * LINES; index += steps * WAVE) {
@@ -71,7 +71,7 @@ DEVICE void load(const TensorMap& a, const TensorMap& b, const Element* residual
 
 // --- epilogue of half a tile: HALF_N columns, of which a thread has 8 of each 32, in two rows ---
 
-// Arguments of the epilogue. A row group is the warpgroups, of ROW_BLOCKS blocks, that have the same 64 rows.
+// Arguments of the epilogue. A row group is the warpgroups of ROW_BLOCKS blocks that have the same 64 rows.
 struct Epilogue {
   const float* bias;
   const Element* residual;
@@ -88,7 +88,7 @@ struct Epilogue {
   uint32* counters;    // VIA_GLOBAL: [row groups][arrived, left], 0 between launches
 };
 
-// A thread's place in half a tile: its first row (the other is 8 below) and its first column in out, the
+// A thread's place in half a tile: its first row (the other is 8 below) and first column in out, and the
 // column vectors from that column on, in shared memory.
 struct OutputTile {
   int row, column;
@@ -123,7 +123,7 @@ DEVICE void scatter(float (&c)[HALF_N / 2], const float (&x)[8], int J, int half
 struct Residuals {
   Bits128 chunk[HALF_N / 32][2];
 };
-// Of `count` times 32 columns, from 32 * first on; so are the columns below.
+// Residuals of `count` times 32 columns, from 32 * first on; the columns below are counted in the same way.
 DEVICE void load_residuals(Residuals& to, const Epilogue& epilogue, const OutputTile& tile, int first,
                            int count) {
 #if RESIDUAL
@@ -187,7 +187,7 @@ DEVICE void epilogue_columns(const float (&c)[HALF_N / 2], const Epilogue& epilo
     }
 }
 
-// With a norm: what comes before it for some columns, back into the accumulators, with the sums of both rows.
+// With a norm: the epilogue before it for some columns, kept in the accumulators, and the sums of both rows.
 DEVICE void epilogue_before_norm(float (&c)[HALF_N / 2], float (&sums)[2], const Epilogue& epilogue,
                                  const OutputTile& tile, const Residuals& residuals, int first, int count) {
 #pragma unroll
@@ -229,21 +229,21 @@ DEVICE void epilogue_norm(const float (&c)[HALF_N / 2], const Epilogue& epilogue
   }
 }
 
-// --- exchange of row statistics between the blocks that have columns of the same rows ---
+// --- exchange of row statistics between blocks with columns of the same rows ---
 
-// A thread's side of the exchange of one tile. Consecutive tiles use two buffers in turns.
+// A thread's side of the exchange for one tile. Consecutive tiles alternate between two buffers.
 struct Exchange {
   char* memory;
   uint32 shared;
   int local_row, column_block;
-  int round;           // the tile's number among the block's
+  int round;           // index of the tile among the block's
   int buffer;          // 2 * warpgroup + round % 2
   float2* statistics;  // VIA_GLOBAL: of the row group
   uint32* counters;    // VIA_GLOBAL: of the row group
 };
 
 // Sends each row's mean over HALF_N columns and its squared deviations to all blocks of the cluster, or
-// (VIA_GLOBAL) to memory. sums: of the columns of this thread. part: which HALF_N columns of the row.
+// (VIA_GLOBAL) to memory. sums: of this thread's columns. part: index of the HALF_N columns in the row.
 DEVICE void send_statistics(const float (&c)[HALF_N / 2], const float (&sums)[2], const Exchange& exchange,
                             int part) {
   const int buffer = exchange.buffer;
@@ -273,7 +273,7 @@ DEVICE void send_statistics(const float (&c)[HALF_N / 2], const float (&sums)[2]
   }
 }
 
-// Waits until all blocks have sent theirs.
+// Waits for the statistics of all blocks.
 DEVICE void wait_for_statistics(const Exchange& exchange) {
   if constexpr (VIA_GLOBAL) {
     const int warpgroup = exchange.buffer / 2;
@@ -288,7 +288,7 @@ DEVICE void wait_for_statistics(const Exchange& exchange) {
   }
 }
 
-// Puts the statistics of the parts of each row together (Chan, Golub and LeVeque 1979).
+// Combines the statistics of the parts of each row (Chan, Golub and LeVeque 1979).
 DEVICE void receive_statistics(RowNorms& norms, const Exchange& exchange, float epsilon) {
   constexpr int PARTS = VIA_GLOBAL ? 2 * ROW_BLOCKS : 2 * CLUSTER_N;
   const int buffer = exchange.buffer;
@@ -320,8 +320,7 @@ DEVICE void receive_statistics(RowNorms& norms, const Exchange& exchange, float 
 
 // --- consumers ---
 
-// Bias, gammas and betas of a tile's columns: loaded early into registers, stored to shared memory
-// late.
+// Bias, gammas and betas of a tile's columns: loaded early into registers, stored late to shared memory.
 struct ColumnVectors {
   float value[VECTORS][BLOCK_N / WARPGROUP];
 };
@@ -346,15 +345,15 @@ DEVICE void store_column_vectors(float* to, const ColumnVectors& vectors) {
       to[v * BLOCK_N + thread_index() % WARPGROUP + i * WARPGROUP] = vectors.value[v][i];
 }
 
-// One tile of a consumer: accumulators of both halves of its columns, and what its epilogue needs.
+// One tile of a consumer: accumulators of both halves of its columns, and operands of its epilogue.
 struct Tile {
   float low[HALF_N / 2], high[HALF_N / 2];
   Residuals residuals;
   RowNorms norms;
 };
 
-// The epilogue of the lower half while the last OVERLAP steps of the upper one are multiplied, and, with a
-// norm, what of the upper half's comes before it. Releases the stages `acquired` by those steps.
+// The lower half's epilogue, during the last OVERLAP steps of the upper half, and, with a norm, the part of
+// the upper half's before the norm. Releases the stages `acquired` by those steps.
 DEVICE void epilogue_lower(Tile& tile, const OutputTile& lower, const OutputTile& upper,
                            const Epilogue& epilogue, const Consumer& consumer,
                            const PipelineState (&acquired)[OVERLAP]) {
@@ -388,7 +387,7 @@ DEVICE void epilogue_lower_norm(Tile& tile, const OutputTile& lower, const Outpu
   receive_statistics(tile.norms, exchange, epilogue.epsilon);
   epilogue_norm(tile.low, epilogue, lower, tile.norms);
 }
-// What is left of the upper half's epilogue, while the next tile's first steps are multiplied.
+// The rest of the upper half's epilogue, during the next tile's first steps.
 DEVICE void epilogue_upper(const Tile& tile, const OutputTile& upper, const Epilogue& epilogue) {
   if constexpr (NORMALISE)
     epilogue_norm(tile.high, epilogue, upper, tile.norms);
@@ -424,7 +423,7 @@ DEVICE void multiply(const Epilogue& epilogue, char* memory, uint32 shared, int 
     load_residuals(tile.residuals, epilogue, lower, 0, HALF_N / 32);
     PipelineState last[OVERLAP];
     mma_tail(tile.low, tile.high, acquired[OVERLAP - 1], last, read, consumer);
-    named_barrier_sync(1 + warpgroup, WARPGROUP);  // the column vectors are there
+    named_barrier_sync(1 + warpgroup, WARPGROUP);  // the column vectors are stored
     wgmma_wait<OVERLAP>();
     const int buffer = 2 * warpgroup + round % 2;
     const int column_block = VIA_GLOBAL ? coord.n0 / BLOCK_N : scheduler.cluster_column;
@@ -452,8 +451,8 @@ DEVICE void multiply(const Epilogue& epilogue, char* memory, uint32 shared, int 
   }
 }
 
-// Of the 168 that each thread is launched with. With a residual but no norm, 232 registers are one too few
-// for a consumer; with a norm, 24 are too few for the producer of a cluster.
+// Each thread is launched with 168 registers. With a residual but no norm, 232 are one too few for a
+// consumer; with a norm, 24 are too few for the producer of a cluster.
 constexpr int PRODUCER_REGISTERS = RESIDUAL && !NORMALISE ? 24 : 40;
 constexpr int CONSUMER_REGISTERS = RESIDUAL && !NORMALISE ? 240 : 232;
 

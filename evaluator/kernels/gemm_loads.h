@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What gemm.hip multiplies, and how its tiles come from memory: by asynchronous copies, or through registers.
+// The operands of gemm.hip, and the loads of its tiles: by asynchronous copies, or through registers.
 #pragma once
 #include "matrix.h"
 #if SWIZZLED
@@ -13,7 +13,7 @@ struct Problem {
   int m, n, k, lda, channels;
 };
 
-// Where the chunk (row, k) of a lies in memory; null where it is zero.
+// The address of chunk (row, k) of a; null if it is zero.
 DEVICE const Element* source_a(const Problem& p, int row, int k) {
   if (row >= p.m || k >= p.k) return nullptr;
 #if CONVOLUTION
@@ -38,7 +38,7 @@ DEVICE const char* source_b(const Problem& p, int row, int k) {
 }
 
 #if PACKED == 4
-// Scales are stored [k / PACKED_GROUP][n].
+// Scales are stored as [k / PACKED_GROUP][n].
 DEVICE const Element* source_scales(const Problem& p, int n0, int k0) {
   int column = n0 + thread_index() % ROW_CHUNKS_SCALES * CHUNK;
   int group = k0 / PACKED_GROUP + thread_index() / ROW_CHUNKS_SCALES;
@@ -84,8 +84,8 @@ DEVICE Bits128 read_or_zero(const void* from) {
   return from ? read_global(from) : Bits128{{0, 0, 0, 0}};
 }
 #if WHOLE_STEPS
-// Where a thread's chunks of a step lie, in bytes behind the block's first rows. What rows beyond the last
-// give is never written anywhere: they repeat the last.
+// Offsets of a thread's chunks of a step, in bytes from the block's first rows. Rows beyond the last repeat
+// the last; their results are never written.
 struct Places {
   uint32 a[CHUNKS_A], b[CHUNKS_B];
   const char *rows_a, *rows_b;

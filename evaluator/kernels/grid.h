@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Synchronisation between the blocks of one launch. All of them must be resident at once (a cooperative
-// launch): resident blocks would never end if they waited for one that has not begun.
+// launch): otherwise resident blocks would wait forever for one that has not begun.
 //
-// Counters in device memory count the finished tiles of each phase of the work. `signal` makes everything
-// that the block has written visible and counts one tile; `await` returns once a phase is complete, and what
-// was written before those signals can be read. Counters are zero before and after a launch.
+// Counters in device memory count the finished tiles of each phase of the work. `signal` makes all writes of
+// the block visible and counts one tile. `await` returns once a phase is complete, and data written before
+// those signals can be read. Counters are zero before and after a launch.
 #pragma once
 #include "portable.h"
 
@@ -21,7 +21,7 @@ DEVICE uint32 counter_read(const uint32* counter) {
 }
 
 #elif defined(__CUDACC__)
-// A barrier of the block and the fence of one thread order what all threads of the block have written.
+// A barrier of the block and the fence of one thread order the writes of all threads of the block.
 DEVICE void grid_release() {}
 DEVICE void grid_acquire() {}
 DEVICE uint32 counter_add(uint32* counter) {
@@ -65,14 +65,14 @@ DEVICE void wave_sync() {
 }
 #endif
 
-// Called by the whole block when it has written a tile of a phase.
+// Called by the whole block after it has written a tile of a phase.
 DEVICE void signal(uint32* phase) {
   grid_release();
   block_sync();
   if (thread_index() == 0) counter_add(phase);
 }
 
-// Called by one thread: waits until all tiles of a phase are written. block_sync and grid_acquire follow.
+// Called by one thread: waits until all tiles of a phase are written. Then call block_sync and grid_acquire.
 DEVICE void await(const uint32* phase, int tiles) {
   while (counter_read(phase) < (uint32)tiles) grid_pause();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The instructions that only NVIDIA's sm_90a has, as functions: the tensor memory accelerator (TMA), barriers
-// in shared memory that count its bytes (mbarrier), clusters of blocks that reach into each other's shared
-// memory, and wgmma, the matrix instruction of a warpgroup (four waves, 128 threads). The names in the
-// comments are those of the PTX ISA manual, 8.0 and newer.
+// in shared memory that count its bytes (mbarrier), clusters of blocks with access to each other's shared
+// memory, and wgmma, the matrix instruction of a warpgroup (four waves, 128 threads). Names in the comments
+// are those of the PTX ISA manual, 8.0 and newer.
 #pragma once
 #include "e4m3.h"
 
@@ -15,11 +15,11 @@
 DEVICE void barrier_init(uint32 barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// Makes initialised barriers known to the other blocks of the cluster and to the TMA.
+// Makes initialised barriers visible to the other blocks of the cluster and to the TMA.
 DEVICE void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-// Arrives once, and adds `bytes` that the TMA must bring before the phase is complete.
+// Arrives once, and adds `bytes` that the TMA must transfer before the phase is complete.
 DEVICE void barrier_arrive_expect(uint32 barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
@@ -35,7 +35,7 @@ DEVICE void barrier_wait(uint32 barrier, uint32 phase) {
       "r"(phase)
       : "memory");
 }
-// Arrives at the same barrier of another block of the cluster, in the threads where `valid`.
+// Arrives at the same barrier of another block of the cluster, in threads with `valid`.
 DEVICE void barrier_arrive_in_cluster_if(uint32 barrier, uint32 block, bool valid) {
   asm volatile(
       "{\n"
@@ -48,7 +48,7 @@ DEVICE void barrier_arrive_in_cluster_if(uint32 barrier, uint32 block, bool vali
       "r"(block), "r"((int)valid)
       : "memory");
 }
-// Arrives at a barrier of this block, in the threads where `valid`.
+// Arrives at a barrier of this block, in threads with `valid`.
 DEVICE void barrier_arrive_if(uint32 barrier, bool valid) {
   asm volatile(
       "{\n"
@@ -59,7 +59,7 @@ DEVICE void barrier_arrive_if(uint32 barrier, bool valid) {
       "r"((int)valid)
       : "memory");
 }
-// Makes what this thread has stored to shared memory visible to wgmma and the TMA (the async proxy).
+// Makes this thread's stores to shared memory visible to wgmma and the TMA (the async proxy).
 DEVICE void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -76,7 +76,7 @@ DEVICE void store_pair_in_cluster(uint32 to, uint32 barrier, uint32 block, float
       : "memory");
 }
 
-// 16 bytes at the same address of another block's shared memory.
+// Loads 16 bytes from the same address of another block's shared memory.
 DEVICE float4 load_in_cluster(uint32 from, uint32 block) {
   float4 x;
   asm volatile(
@@ -112,7 +112,7 @@ DEVICE float2 load_from_l2(const float2* from) {
   asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "l"(from) : "memory");
   return pair;
 }
-// Arrives once; other blocks then see what this thread and those it has synchronised with have written.
+// Arrives once; other blocks then see the writes of this thread and of those it has synchronised with.
 DEVICE void arrive_in_global(uint32* arrivals) {
   asm volatile("fence.acq_rel.gpu;\nred.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(arrivals) : "memory");
 }
@@ -122,8 +122,8 @@ DEVICE void wait_in_global(const uint32* arrivals, uint32 count) {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrivals) : "memory");
   } while (seen < count);
 }
-// Counts the blocks that need the arrivals no more, in the word behind them. The last of `blocks` sets both
-// counters to 0 for the next launch.
+// Counts the blocks that no longer need the arrivals, in the word behind them. The last of `blocks` resets
+// both counters to 0 for the next launch.
 DEVICE void leave_in_global(uint32* arrivals, uint32 blocks) {
   if (atomicInc(arrivals + 1, blocks - 1) == blocks - 1) *arrivals = 0;
 }
@@ -139,9 +139,9 @@ struct alignas(64) TensorMap {
 DEVICE void tma_prefetch_descriptor(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// Loads a box of two dimensions, its first element at (x, y), into shared memory; `barrier` counts its bytes.
-// With a multicast_mask (a bit for each block of the cluster) all those blocks get it, each at the same
-// address and counted by its own barrier.
+// Loads a two-dimensional box, whose first element is at (x, y), into shared memory; `barrier` counts its
+// bytes. With a multicast_mask (a bit for each block of the cluster) all those blocks get it, at the same
+// address and counted by their own barriers.
 DEVICE void tma_load_2d(uint32 to, const TensorMap& map, uint32 barrier, int x, int y) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
@@ -186,14 +186,14 @@ DEVICE void tma_load_5d(uint32 to, const TensorMap& map, uint32 barrier, int x, 
       "l"(&map), "r"(barrier), "r"(x), "r"(z), "h"((uint16)multicast_mask), "r"(0)
       : "memory");
 }
-// Brings the 128 bytes around an address into the L2 cache. The TMA is slow with many small pieces.
+// Loads the 128 bytes around an address into the L2 cache. The TMA is slow with many small pieces.
 DEVICE void prefetch_to_l2(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
 
-// --- 16 or 8 bytes of global memory, or nothing ---
-// Predicated and without a branch: where accumulators of a wgmma are used in diverging code, the compiler
-// waits for that wgmma at once.
+// --- predicated loads and stores of 16 or 8 bytes of global memory ---
+// They have no branch: if accumulators of a wgmma are used in diverging code, the compiler waits for that
+// wgmma at once.
 
 DEVICE Bits128 load_if(const void* from, bool valid) {
   Bits128 bits;
@@ -242,14 +242,14 @@ DEVICE void store_shared(uint32 to, const float* four) {
                "f"(four[3])
                : "memory");
 }
-// Two floats that do not change while the kernel runs.
+// Two floats that are constant while the kernel runs.
 DEVICE float2 load_constant_pair(const float* from) {
   float2 pair;
   asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "l"(from));
   return pair;
 }
 
-// --- registers of a warpgroup, and barriers of some threads of a block ---
+// --- registers of a warpgroup, and barriers for some threads of a block ---
 
 template <int REGISTERS>
 DEVICE void warpgroup_reg_dealloc() {
@@ -264,16 +264,15 @@ DEVICE void named_barrier_sync(int barrier, int threads) {
 }
 
 // --- wgmma: c [64][N] += a [64][16] b [N][16]^T by a warpgroup, both operands from shared memory ---
-// c: N / 2 floats per thread; thread 32 w + 4 g + q holds for each 8 columns j its columns 2 q and 2 q + 1 in
+// c: N / 2 floats per thread. For each 8 columns j, thread 32 w + 4 g + q holds columns 2 q and 2 q + 1 in
 // row 16 w + g (c[4 j], c[4 j + 1]) and in row 16 w + g + 8 (c[4 j + 2], c[4 j + 3]).
 
 // Matrix descriptor of rows of 128 bytes in the TMA's 128-byte swizzle; 8 rows are 1024 bytes.
 DEVICE uint64 matrix_descriptor(uint32 address) {
   return (uint64)(address >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
-// Matrix descriptor of rows of 64 bytes in the 64-byte swizzle: 16-byte part c of row r lies at part
-// c ^ r / 2 % 4. 8 rows are 512 bytes, and the first begins at a multiple of that. A row is one of [N][k], or
-// of [k][N] for b transposed.
+// Matrix descriptor of rows of 64 bytes in the 64-byte swizzle: 16-byte part c of row r is at part c ^ r / 2
+// % 4. 8 rows are 512 bytes, aligned to 512. A row is one of [N][k], or of [k][N] for b transposed.
 DEVICE uint64 matrix_descriptor_64b(uint32 address) {
   return (uint64)(address >> 4 & 0x3fff) | 32ull << 16 | 32ull << 32 | 2ull << 62;
 }
@@ -293,7 +292,7 @@ DEVICE void wgmma_wait() {
 #else
 #define WGMMA_TYPES "f32.f16.f16"
 #endif
-// Lists of an instruction's operands, "%0, %1, " and so on, and of what they stand for: floats.
+// Lists of an instruction's operands, "%0, %1, " and so on, and of their values, floats.
 #define OPERAND(number) "%" #number ", "
 #define FIVE(tens, a, b, c, d, e) \
   OPERAND(tens##a) OPERAND(tens##b) OPERAND(tens##c) OPERAND(tens##d) OPERAND(tens##e)
@@ -313,8 +312,8 @@ DEVICE void wgmma_wait() {
 #define WGMMA(flag, n, sums, a, b) WGMMA_BY(WGMMA_OF, ", 1, 1, 0, 0", flag, n, sums, a, b)
 #define WGMMA_E4M3(flag, n, sums, a, b) WGMMA_BY(WGMMA_E4M3_OF, ", 1, 1", flag, n, sums, a, b)
 
-// accumulate: whether to add to what c holds; else the product replaces it. OF: if E4M3, an element of a
-// and b is a pair of such numbers (e4m3.h), which makes it 32 along k in the same bytes.
+// accumulate: add to c instead of replacing it. OF: if E4M3, an element of a and b is a pair of e4m3 numbers
+// (e4m3.h), so the same bytes are 32 along k.
 template <int N, int OF = 0>
 DEVICE void wgmma(float (&c)[N / 2], uint64 a, uint64 b, bool accumulate) {
 #define WGMMA_INTO(of, flag, n, sums, x, y, ...) \
@@ -332,8 +331,8 @@ DEVICE void wgmma(float (&c)[N / 2], uint64 a, uint64 b, bool accumulate) {
   if constexpr (N == 192 && OF == 0) WGMMA_192(WGMMA);
   if constexpr (N == 192 && OF == E4M3) WGMMA_192(WGMMA_E4M3);
 }
-// c [64][32] += a [64][16] b [16][32] with a in registers and b transposed. Each wave holds 16 rows of a,
-// laid out as mma.sync has them.
+// c [64][32] += a [64][16] b [16][32] with a in registers and b transposed. Each wave holds 16 rows of a in
+// the layout of mma.sync.
 DEVICE void wgmma_from_registers(float (&c)[16], const uint32 (&a)[4], uint64 b, bool accumulate) {
   asm volatile(
       "{\n" SET_PREDICATE(21) WGMMA_OF(32) " {" TEN() "%10, %11, %12, %13, %14, %15}, "

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Multiplies a tile in halves of its columns, so that the matrix unit does not wait for the epilogue: the
+// Multiplies a tile in halves of its columns, so that the matrix unit does not wait for the epilogue. The
 // last OVERLAP steps are done first for the lower half, then for the upper one, during which the lower half's
-// epilogue runs. The upper half's runs during the first OVERLAP steps of the next tile's lower half.
+// epilogue runs. The upper half's epilogue runs during the first OVERLAP steps of the next tile's lower half.
 #pragma once
 #include "hopper_tiles.h"
 
 constexpr int HALF_N = BLOCK_N / 2;
-constexpr int OVERLAP = 2;  // with 3 everything was slower: too few stages are left to load into
+constexpr int OVERLAP = 2;  // with 3 everything was slower: too few stages remain for loading
 
 // One step for half of the columns: the lower (upper = 0) or the upper ones.
 DEVICE void mma_half(float (&c)[HALF_N / 2], const Consumer& consumer, PipelineState state, int upper,
@@ -34,8 +34,8 @@ DEVICE void mma_whole(float (&low)[HALF_N / 2], float (&high)[HALF_N / 2], const
 
 // `read`, below, is the stage to multiply next.
 
-// The first OVERLAP steps of a tile for the lower half of the columns, and then for the upper one. The stages
-// `acquired` by the first are released by the second, but for the last, which is still being read.
+// The first OVERLAP steps of a tile for the lower half of the columns, and then for the upper one. The second
+// function releases the stages `acquired` by the first, except the last, which is still being read.
 DEVICE void mma_head_lower(float (&low)[HALF_N / 2], PipelineState (&acquired)[OVERLAP], PipelineState& read,
                            const Consumer& consumer) {
 #pragma unroll
@@ -65,8 +65,8 @@ DEVICE void mma_mainloop(float (&low)[HALF_N / 2], float (&high)[HALF_N / 2], Pi
     in_use = read;
   }
 }
-// Issues the last OVERLAP steps, the lower half's before the upper's. On return all steps before them are
-// done, and the stages `acquired` are still to be released.
+// Issues the last OVERLAP steps, the lower half's before the upper's. On return all earlier steps are done,
+// and the stages `acquired` must still be released.
 DEVICE void mma_tail(float (&low)[HALF_N / 2], float (&high)[HALF_N / 2], const PipelineState& in_use,
                      PipelineState (&acquired)[OVERLAP], PipelineState& read, const Consumer& consumer) {
 #pragma unroll

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What the products on sm_90a have in common: the tile scheduler of a grid of clusters, and the pipeline of
-// stages in shared memory through which the tiles of both operands come. A kernel that includes this is
+// Common parts of the products on sm_90a: the tile scheduler of a grid of clusters, and the pipeline of
+// stages in shared memory through which the tiles of both operands are loaded. A kernel that includes this is
 // compiled for a BLOCK_N, STAGES, CLUSTER_M and CLUSTER_N.
 //
-// One producer thread has the TMA fill the STAGES. Two consumer warpgroups multiply, 64 x BLOCK_N each, with
-// all accumulators in registers. Blocks are persistent: each takes tile after tile, columns first, so that a
-// row of tiles is read from memory once. A cluster of CLUSTER_M x CLUSTER_N blocks works on neighbouring
-// tiles: a tile of a is multicast to a row of blocks, one of b to a column, and the blocks take turns in
-// loading.
+// One producer thread makes the TMA fill the STAGES. Two consumer warpgroups multiply, 64 x BLOCK_N each,
+// with all accumulators in registers. Blocks are persistent: each takes tile after tile, columns first, so
+// that a row of tiles is read from memory once. A cluster of CLUSTER_M x CLUSTER_N blocks works on
+// neighbouring tiles. A tile of a is multicast to a row of blocks, one of b to a column, and the blocks
+// alternate in loading.
 #pragma once
 #include "hopper.h"
 
@@ -17,7 +17,7 @@ constexpr int TILE_A_BYTES = BLOCK_M * BLOCK_K * 2, TILE_B_BYTES = BLOCK_N * BLO
 constexpr int STAGE_BYTES = TILE_A_BYTES + TILE_B_BYTES;
 constexpr int CLUSTER = CLUSTER_M * CLUSTER_N;
 constexpr int CONSUMER_WAVES = 8;
-// Offsets in shared memory, in bytes: the stages, then a full and an empty barrier of each.
+// Offsets in shared memory, in bytes: the stages, then a full and an empty barrier for each.
 constexpr int FULL_BARRIERS = STAGES * STAGE_BYTES, EMPTY_BARRIERS = FULL_BARRIERS + 8 * STAGES;
 constexpr int PIPELINE_END = EMPTY_BARRIERS + 8 * STAGES;
 
@@ -27,7 +27,7 @@ struct TileCoord {
 };
 
 // Clusters take tiles of CLUSTER_M * BLOCK_M rows and CLUSTER_N * BLOCK_N columns: `first`, first + stride
-// and so on, of `count` in all, of which tiles_n lie side by side.
+// and so on, of `count` in all, with tiles_n side by side.
 struct TileScheduler {
   int tiles_n, count, first, stride;
   uint32 cluster_row, cluster_column;  // of this block in its cluster
@@ -48,7 +48,7 @@ DEVICE TileCoord tile_coord(const TileScheduler& scheduler, int tile) {
   return {(tile / scheduler.tiles_n * CLUSTER_M + (int)scheduler.cluster_row) * BLOCK_M,
           (tile % scheduler.tiles_n * CLUSTER_N + (int)scheduler.cluster_column) * BLOCK_N};
 }
-// The steps of BLOCK_K along k.
+// Number of steps of BLOCK_K along k.
 DEVICE int k_steps(int k) {
   return (k + BLOCK_K - 1) / BLOCK_K;
 }
@@ -63,7 +63,7 @@ DEVICE PipelineState next_state(PipelineState state) {
                                    : PipelineState{state.stage + 1, state.phase};
 }
 
-// By one thread, before the pipeline is used.
+// Called by one thread before the pipeline is used.
 DEVICE void init_pipeline(uint32 shared) {
   for (int stage = 0; stage < STAGES; stage++) {
     barrier_init(shared + FULL_BARRIERS + 8 * stage, 1);
@@ -73,9 +73,9 @@ DEVICE void init_pipeline(uint32 shared) {
 
 // --- producer: one wave, of which one thread loads ---
 
-// For every step of every tile of this block: waits for an empty stage, and has both tiles loaded into it.
-// load_b(to, full_barrier, x, n0): loads the tile of b at column x; with one more argument, a multicast_mask,
-// for these blocks of the cluster. on_step(coord, step): what the whole wave does besides at each step.
+// For every step of every tile of this block: waits for an empty stage, and loads both tiles into it.
+// load_b(to, full_barrier, x, n0): loads the tile of b at column x; a further argument is a multicast_mask of
+// blocks of the cluster. on_step(coord, step): additional work of the whole wave at each step.
 template <class LoadB, class OnStep>
 DEVICE void load_tiles(const TileScheduler& scheduler, const TensorMap& a, uint32 shared, int steps,
                        const LoadB& load_b, const OnStep& on_step) {
@@ -120,7 +120,7 @@ DEVICE Consumer make_consumer(uint32 shared, const TileScheduler& scheduler) {
 DEVICE void consumer_wait(const Consumer& consumer, PipelineState state) {
   barrier_wait(consumer.shared + FULL_BARRIERS + 8 * state.stage, state.phase);
 }
-// Tells every block that loads into this one that this wave needs a stage no more.
+// Tells every block that loads into this one that this wave no longer needs a stage.
 DEVICE void consumer_release(const Consumer& consumer, PipelineState state) {
   const int lane = thread_index() % WAVE;
   const uint32 row = lane / CLUSTER_N, column = lane % CLUSTER_N;
@@ -129,8 +129,8 @@ DEVICE void consumer_release(const Consumer& consumer, PipelineState state) {
   barrier_arrive_in_cluster_if(consumer.shared + EMPTY_BARRIERS + 8 * state.stage, loads ? lane : 0, loads);
 }
 
-// Matrix descriptors of the warpgroup's rows of a and of the tile of b in a stage. They count 16 bytes: 16 of
-// k are 2, a row is 8.
+// Matrix descriptors of the warpgroup's rows of a and of the tile of b in a stage, in units of 16 bytes: 16
+// of k are 2, a row is 8.
 struct Descriptors {
   uint64 a, b;
 };

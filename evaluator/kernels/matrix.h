@@ -5,13 +5,13 @@
 //
 // c[row][column] += sum over k of a[row][k] b[column][k], accumulated in float. Fragments of a and b come
 // from shared memory, where each row is 16-byte aligned; load_accumulator and store_accumulator move c from
-// and to such a tile of elements. Which elements of c a lane holds depends on the unit: element i is at
-// (accumulator_row(i), accumulator_column(i)). The elements of a lane lie in ROW_SLOTS rows; element i is in
-// that of row_slot(i), and row_sum and row_max combine a row over the lanes that share it.
+// and to such a tile of elements. The elements of c in a lane depend on the unit: element i is at
+// (accumulator_row(i), accumulator_column(i)). A lane's elements are in ROW_SLOTS rows, element i in that of
+// row_slot(i). row_sum and row_max combine a row over the lanes that share it.
 #pragma once
 #include "portable.h"
 
-// MATRIX_GENERIC: the host knows of no matrix unit on the target, so none is used. MATRIX_LIKE_GFX942: MFMA.
+// MATRIX_GENERIC: the host knows no matrix unit of the target, so none is used. MATRIX_LIKE_GFX942: MFMA.
 #if defined(ELEMENT_FP32) || defined(MATRIX_GENERIC)
 #define MATRIX_FMA 1
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -26,8 +26,8 @@
 #define MATRIX_FMA 1
 #endif
 
-// Goes before a loop over products along k. One product in plain arithmetic is so much work that several at
-// once only cost registers.
+// Precedes a loop over products along k. One product in plain arithmetic is so much work that unrolling only
+// costs registers.
 #if defined(MATRIX_FMA)
 #define UNROLL_PRODUCTS _Pragma("unroll 1")
 #undef BLOCKS_PER_MULTIPROCESSOR
@@ -39,7 +39,7 @@
 DEVICE int lane_index() {
   return thread_index() % WAVE;
 }
-// The same for all lanes, as AMD's compilers would not know.
+// Uniform over all lanes, which AMD's compilers cannot infer.
 DEVICE int wave_index() {
 #if defined(__AMDGCN__)
   return __builtin_amdgcn_readfirstlane(thread_index() / WAVE);
@@ -100,7 +100,7 @@ DEVICE FragmentB load_b(const Element* tile, int stride) {
   load_matrices(b.word, tile + (lane % 8 + 8 * (lane / 16)) * stride + 8 * (lane / 8 % 2));
   return b;
 }
-// The same from a tile stored [k][column].
+// The same for a tile stored as [k][column].
 DEVICE FragmentB load_b_transposed(const Element* tile, int stride) {
   FragmentB b;
   int lane = lane_index();
@@ -219,7 +219,7 @@ DEVICE void multiply(Accumulator& c, const FragmentA& a, const FragmentB& b) {
     c.value[i] = sum;
   }
 #if defined(__AMDGCN__)
-  __builtin_amdgcn_sched_barrier(0);  // one product at a time: interleaved ones spill (bf16 on gfx1030)
+  __builtin_amdgcn_sched_barrier(0);  // no interleaved products: they spill (bf16 on gfx1030)
 #endif
 }
 
@@ -301,7 +301,7 @@ DEVICE int accumulator_column(int) {
 DEVICE constexpr int row_slot(int i) {
   return i;
 }
-// The vector types are aligned to 32 bytes, rows in shared memory to 16 (to 8 for the four elements of MFMA).
+// The vector types are aligned to 32 bytes, rows in shared memory to 16 (to 8 for MFMA's four elements).
 DEVICE Operand load_lanes(const Element* tile, int stride) {
   typedef Operand Unaligned __attribute__((aligned(K_SPAN == 4 ? 8 : 16)));
   return *(const Unaligned*)(tile + (lane_index() % 16) * stride + first_k());
@@ -365,7 +365,7 @@ DEVICE void clear(Accumulator& c) {
 }
 
 #if FORMAT == E4M3
-// The same product where elements are pairs of e4m3 numbers (e4m3.h): 32 along k.
+// The same product for elements that are pairs of e4m3 numbers (e4m3.h): 32 along k.
 #if defined(MATRIX_MMA_SYNC)
 DEVICE void multiply_pairs(Accumulator& c, const FragmentA& a, const FragmentB& b) {
 #pragma unroll
@@ -388,7 +388,7 @@ DEVICE void multiply_pairs(Accumulator& c, const FragmentA& a, const FragmentB& 
   sums = __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(__builtin_bit_cast(long, a.lanes),
                                                     __builtin_bit_cast(long, b.lanes), sums, 0, 0, 0);
 #else
-  // The unit takes 16 along k at once: the lower half of the bytes of each lane, then the upper one.
+  // The unit takes 16 along k per instruction: the lower half of each lane's bytes, then the upper one.
   typedef int Words2 __attribute__((ext_vector_type(2)));
   typedef int Words4 __attribute__((ext_vector_type(4)));
   const Words4 x = __builtin_bit_cast(Words4, a.lanes), y = __builtin_bit_cast(Words4, b.lanes);

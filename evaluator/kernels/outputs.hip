@@ -4,13 +4,13 @@
 // wdl: float [positions][3], probabilities: with WDL the softmax of three outputs, else
 // ((1 + v) / 2, 0, (1 - v) / 2) of one output v in -1..1. moves_left: float [positions], plies; 0 without
 // that head (MOVES_LEFT). value: [positions][VALUE_STRIDE] elements, moves: [positions][MOVES_STRIDE], the
-// hidden layers of the heads, VALUE_WIDTH and MOVES_WIDTH of them used; weights: float [outputs][width];
+// hidden layers of the heads, with VALUE_WIDTH and MOVES_WIDTH used. weights: float [outputs][width].
 // biases: float [outputs]. Grid: (positions), 2 waves.
 #include "activation.h"
 
 constexpr int THREADS = 2 * WAVE;
 
-// Dot product of a row with weights; every lane of the wave gets it.
+// Dot product of a row with weights; every lane of the wave gets the result.
 DEVICE float product(const Element* row, const float* weights, int width) {
   float sum = 0.0f;
   for (int i = thread_index() % WAVE; i < width; i += WAVE) sum += to_float(row[i]) * weights[i];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Dequantises weights of 8 or 4 bits (PACKED) into fragments of the matrix unit.
 //
-// A weight is (code - ZERO_POINT) * scale. Codes lie in quads: the four that one lane needs together. They
-// are neighbours along k, but k, k + 1, k + 8 and k + 9 for mma.sync (evaluator/gpu packs them so).
-//   8 bits: one byte for a code; one float scale for a row, which the epilogue of the product applies.
-//   4 bits: two bytes for a quad, c0 | c2 << 4 and c1 | c3 << 4; one scale, an element, for PACKED_GROUP
+// A weight is (code - ZERO_POINT) * scale. Codes are stored in quads: the four that one lane needs together.
+// They are neighbours along k, but k, k + 1, k + 8 and k + 9 for mma.sync (packed so by evaluator/gpu).   8
+// bits: one byte per code; one float scale per row, applied by the product's epilogue.
+//   4 bits: two bytes per quad, c0 | c2 << 4 and c1 | c3 << 4; one scale, an element, for PACKED_GROUP
 //     codes along k of a row, applied here.
 // fp16 numbers are made without a conversion: 0x6400 | code is 1024 + code in fp16.
 #pragma once
@@ -19,7 +19,7 @@ typedef uint16 Quad;
 #endif
 constexpr int PACKED_GROUP = 32;
 
-// Several quads, which are read at once.
+// Several quads, read by one load.
 template <int COUNT>
 struct alignas(COUNT * sizeof(Quad)) Quads {
   Quad quad[COUNT];
@@ -79,7 +79,7 @@ DEVICE uint32 multiply_pair(uint32 a, uint32 b) {
 }
 #endif
 
-// Makes four weights, as two pairs of fp16 numbers. scale: the same fp16 number twice.
+// Converts four codes into two pairs of fp16 weights. scale: the same fp16 number twice.
 DEVICE void dequantise(Quad quad, uint32 scale, uint32* pair) {
   constexpr uint32 OFFSET = (0x6400 + ZERO_POINT) * 0x10001u;
 #if PACKED == 8

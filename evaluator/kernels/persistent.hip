@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// All encoders of a network in one persistent kernel, for a few positions: steps are separated by counters in
-// memory instead of by the ends of kernels.
+// All encoders of a network in one persistent kernel, for a few positions. Counters in memory separate the
+// steps, instead of kernel boundaries.
 //
-// A layer is a few phases, each cut into tiles, which the blocks take in turns. A tile waits until the phases
-// that it depends on are complete, and is counted when it is done (grid.h). A block prefetches the weights of
-// its next tile to shared memory as soon as it has multiplied by those of the current one: they depend on
-// nothing, and at one position reading them is most of the work (BT4: 22 MB a layer, 5 us at 4.3 TB/s).
+// A layer has a few phases, each divided into tiles, which the blocks take cyclically. A tile waits until the
+// phases that it depends on are complete, and is counted when it is done (grid.h). A block prefetches the
+// weights of its next tile to shared memory as soon as it has multiplied by the current ones: they depend on
+// nothing, and at one position reading them is most of the work (BT4: 22 MB per layer, 5 us at 4.3 TB/s).
 //
 // All shapes are compiled in. With eight waves on a multiprocessor nothing hides the latency of an
-// instruction: each took 7 cycles, and a version that read the shapes of its phases from memory spent 800
+// instruction: each took 7 cycles. A version that read the shapes of its phases from memory spent 800
 // instructions of every wave, 3 us, on a tile.
 //
 //   phase      tiles, BT4  computes
@@ -17,23 +17,23 @@
 //   DENSE2     128         s2 = act(norm(act(sum of parts + b1)) W2^T + b) and its statistics
 //   GENERATE   128         logits = norm(s2) Wg^T
 //   ATTENTION  32          mixed = attention of one head
-//     With LOGITS_IN_ATTENTION in place of both:
+//     With LOGITS_IN_ATTENTION, instead of both:
 //   ATTENTION  128         mixed = attention of 8 heads for two queries (persistent_logits.h)
 //   OUTPUT     128         z = mixed Wo^T + b + norm(y)
 //   FFN1       128         hidden = act(norm(z) Wf^T + b)
 //   FFN2       128         y = hidden Wh^T + b + norm(z)
 //
-// The norm of y is the second norm of the previous layer; the first layer has none. No phase computes a norm
-// alone: products normalise their inputs, or correct their sums instead (persistent_tile.h). After the last
+// The norm of y is the second norm of the previous layer; the first layer has none. No phase computes only a
+// norm: products normalise their inputs, or correct their sums instead (persistent_tile.h). After the last
 // layer the rows are normalised and stored to x. TAIL: FFN1 and FFN2 of the embedding come before the layers.
 //
-// Options of the plan: LOGITS_IN_ATTENTION; PAIRS, blocks come in clusters of two that share the weights that
-// they read. Rows of weights are then a chunk apart in memory as in shared memory, so that one copy brings
-// those of a tile.
+// Options of the plan: LOGITS_IN_ATTENTION; PAIRS, clusters of two blocks that share the weights that they
+// read. Rows of weights are then a chunk apart in memory as in shared memory, so that one copy loads those of
+// a tile.
 //
-// Grid: at most one block for each multiprocessor, launched cooperatively. 8 waves. Shared memory: B_BYTES of
-// weights and A_BYTES of inputs for each wave (on sm_90 16 + 11 KB, which holds all weights of a tile at
-// once), `CommonShared`, and the table of the layers' weights.
+// Grid: at most one block per multiprocessor, launched cooperatively. 8 waves. Shared memory: B_BYTES of
+// weights and A_BYTES of inputs per wave (on sm_90 16 + 11 KB, which holds all weights of a tile at once),
+// `CommonShared`, and the table of the layers' weights.
 #include "attention.h"
 #include "persistent_product.h"
 #include "persistent_rows.h"
@@ -70,7 +70,7 @@ using Output = Product<ROWS, WIDTH, MODEL, OUTPUT_M, OUTPUT_N, ACTIVATION_NONE, 
 using Ffn1 = Product<ROWS, HIDDEN, WIDTH, FFN1_M, FFN1_N, FFN_ACTIVATION, OF_INPUTS>;
 using Ffn2 = Product<ROWS, WIDTH, HIDDEN, FFN2_M, FFN2_N, ACTIVATION_NONE, OF_RESIDUAL>;
 
-// The weights of a layer, as evaluator/gpu writes them. With TAIL the first layer has ffn1 and ffn2 only:
+// The weights of a layer, in the layout of evaluator/gpu. With TAIL the first layer has only ffn1 and ffn2:
 // those of the embedding, whose phases are the second half of an encoder's.
 struct Dense {
   const Element* weights;
@@ -82,7 +82,7 @@ struct Epsilon {
 };
 struct alignas(16) Layer {
   Dense ffn1, ffn2, qkv, output;
-  // The sum of each row of weights into which the gammas of a norm are multiplied.
+  // The sum of each row of weights that include the gammas of a norm.
   const float *ffn1_sums, *qkv_sums;
   Norm norm1, input_norm;
 #if BIAS
@@ -99,7 +99,7 @@ struct alignas(16) Layer {
 
 // --- phases and tiles ---
 
-// Waits until one or two phases are complete; null for one that was complete before the launch.
+// Waits until one or two phases are complete; null for a phase that was complete before the launch.
 DEVICE void wait_for_phases(const uint32* phase, int tiles, const uint32* other = nullptr,
                             int other_tiles = 0) {
   if (thread_index() == 0) {
@@ -110,8 +110,8 @@ DEVICE void wait_for_phases(const uint32* phase, int tiles, const uint32* other 
   grid_acquire();
 }
 
-// Whether the weights of a product may be prefetched during the epilogue of another: not if its norms would
-// go where the sums lie.
+// True if the weights of a product may be prefetched during the epilogue of another: not if its norms would
+// overwrite the sums.
 template <class P>
 constexpr bool PREFETCHES_EARLY = P::BULK || P::GROUP_ROWS == 0;
 
@@ -121,8 +121,8 @@ DEVICE void prefetch_first(Block& block, const Operands& o, int tile, int from =
   if (tile < P::TILES) prefetch<P>(block, o, tile, from);
 }
 // Runs the block's tiles of the product P: `tile`, whose weights have been prefetched, and every `blocks`-th
-// from there. after: the phase of `tiles` tiles that they wait for; null if it is complete. make_inputs:
-// makes the inputs in shared memory (INPUTS_MADE). next: prefetches the first weights of the next product, Q.
+// from there. after: phase of `tiles` tiles to wait for; null if complete. make_inputs: makes the inputs in
+// shared memory (INPUTS_MADE). next: prefetches the first weights of the next product, Q.
 template <class P, class Q, bool INPUTS_MADE = false, class MakeInputs, class Next>
 DEVICE void run_tiles(Block& block, const Operands& o, int tile, int blocks, const uint32* after, int tiles,
                       uint32* done, MakeInputs make_inputs, Next next) {
@@ -145,10 +145,10 @@ DEVICE void run_tiles(Block& block, const Operands& o, int tile, int blocks, con
   }
 }
 
-// layers: their number, including the TAIL. input: the embedded board [ROWS][WIDTH]; x: the result,
-// normalised with the end_ values. The other buffers are as in the table above; statistics: of s2; row_norms0
-// and row_norms1: mean and scale of each row of y and of z. counters: [layers][PHASES] and one more, 0 before
-// and after a launch.
+// layers: their number, including the TAIL. input: the embedded board [ROWS][WIDTH]. x: the result,
+// normalised with the end_ values. The other buffers are those of the table above. statistics: of s2.
+// row_norms0 and row_norms1: mean and scale of each row of y and of z. counters: [layers][PHASES] and one
+// more, 0 before and after a launch.
 #if PAIRS
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1) persistent
 #else
@@ -175,7 +175,7 @@ KERNEL(persistent, ALONE(THREADS))
     ((Bits128*)table)[i] = ((const Bits128*)weights)[i];
   block_sync();
   if (PAIRS) cluster_sync();
-  // The last blocks squeeze, so that the others begin with q, k and v at once.
+  // The last blocks squeeze, so that the others start with q, k and v at once.
   const int block_index = block_x(), index_from_end = blocks - 1 - block_index;
   auto nothing = [] {};
 #if BIAS
@@ -327,5 +327,5 @@ KERNEL(persistent, ALONE(THREADS))
   block_sync();
   if (*last)
     for (int i = thread_index(); i < layers * PHASES + 1; i += THREADS) counters[i] = 0;
-  if (PAIRS) cluster_sync();  // neither ends while the other may still reach into its shared memory
+  if (PAIRS) cluster_sync();  // neither may end while the other still accesses its shared memory
 }

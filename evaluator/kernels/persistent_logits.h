@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Smolgen's logits and attention in one phase for persistent.hip (LOGITS_IN_ATTENTION), instead of two.
 //
-// A tile is QUERIES queries and HEADS_OF_TILE heads of one position. It computes the logits of these by
-// itself, which takes the QUERIES * 64 rows of the weights that belong to its queries, and attends with them.
-// So the logits never leave the block, and all blocks attend, not one for each head; the price is that
-// blocks with other heads of the same queries read the same weights (BT4: 64 KB a block, which are on their
-// way while the phase before ends), and blocks with other queries the same keys and values (64 KB).
+// A tile is QUERIES queries and HEADS_OF_TILE heads of one position. It computes their logits itself, from
+// the QUERIES * 64 rows of the weights that belong to its queries, and then attends. So the logits never
+// leave the block, and all blocks attend, not one per head. The price: blocks with other heads of the same
+// queries read the same weights (BT4: 64 KB per block, loaded while the phase before ends), and blocks with
+// other queries the same keys and values (64 KB).
 //
-// Shared memory: in the weights' space those of the logits, gammas and betas of the heads' vectors, and the
+// Shared memory: in the weights' space the logits' weights, gammas and betas of the heads' vectors, and the
 // vectors; in the inputs' space keys, values, queries and logits of all heads of the tile.
 #pragma once
 #include "persistent_product.h"
@@ -26,18 +26,18 @@ static_assert((2 * KEYS_ELEMENTS + QUERIES_ELEMENTS) * (int)sizeof(Element) +
                       HEADS_OF_TILE * QUERIES * LOGITS_OF_HEAD * 4 <=
                   WAVES * A_BYTES,
               "");
-// The softmax weights of a head take the space of its keys where they go through shared memory.
+// If the softmax weights of a head go through shared memory, they replace its keys.
 constexpr int SHARES_STRIDE = 64 + CHUNK;
 static_assert(ACCUMULATOR_IS_A || 16 * SHARES_STRIDE <= 64 * KEYS_STRIDE, "");
 
-// What run_tiles asks of a product whose weights come next.
+// The properties that run_tiles needs of a product whose weights come next.
 struct LogitsTile {
   static constexpr bool BULK = BULK_COPY;
   static constexpr int GROUP_ROWS = 0, TILES = POSITIONS * QUERY_GROUPS * HEAD_GROUPS;
 };
 struct LogitsOperands {
   const Element* weights;  // [4096][VECTOR_STRIDE]
-  const Element* norms;    // gammas and betas in turns, a chunk of each
+  const Element* norms;    // gammas and betas in alternating chunks
   const Element* vectors;  // [POSITIONS][HEADS][GENERATED]
   const float* statistics;
   float epsilon;
@@ -79,7 +79,7 @@ DEVICE void prefetch_logits(Block& block, const LogitsOperands& o, int tile, int
   }
 }
 
-// Keys, values and queries of the tile's heads.
+// Loads keys, values and queries of the tile's heads.
 DEVICE void load_heads(Block& block, const LogitsOperands& o, int position, int tile) {
   constexpr int ROW_CHUNKS = DEPTH / CHUNK, MODEL_WIDTH = HEADS * DEPTH;
   Element* keys = inputs_space(block, 0);
@@ -105,8 +105,8 @@ DEVICE void load_heads(Block& block, const LogitsOperands& o, int position, int 
   commit_loads();
 }
 
-// The heads' vectors, normalised. Gammas and betas have arrived. P: by whose shape the statistics are
-// combined.
+// Makes the heads' normalised vectors, after gammas and betas have arrived. P: the product whose shape
+// determines how statistics are combined.
 template <class P>
 DEVICE void make_vectors(Block& block, const LogitsOperands& o, int position, int tile) {
   Operands statistics = {};
@@ -130,7 +130,7 @@ DEVICE void make_vectors(Block& block, const LogitsOperands& o, int position, in
   }
 }
 
-// logits[head][query][key] of the tile, to shared memory.
+// Writes logits[head][query][key] of the tile to shared memory.
 DEVICE void make_logits(Block& block, float* logits) {
   const Element* slice = weights_space(block, 0);
   const Element* vectors = slice + SLICE_OF_WEIGHTS + VECTOR_NORMS;
@@ -149,8 +149,8 @@ DEVICE void make_logits(Block& block, float* logits) {
   }
 }
 
-// out = softmax(q k^T + logits) v of one head of the tile, by one wave; as `attend` of attention.h. Rows
-// beyond QUERIES are computed from whatever lies there, and not stored.
+// out = softmax(q k^T + logits) v of one head of the tile, by one wave, like `attend` of attention.h. Rows
+// beyond QUERIES are computed from arbitrary data, and not stored.
 DEVICE void attend_head(Block& block, const float* logits, int head, Element* out) {
   Element* keys = inputs_space(block, 0) + head * 64 * KEYS_STRIDE;
   const Element* values = keys + KEYS_ELEMENTS;
@@ -202,8 +202,8 @@ DEVICE void attend_head(Block& block, const float* logits, int head, Element* ou
             to_element(o[j].value[e] * sum[row_slot(e)]);
 }
 
-// One tile, whose `prefetch_logits` has run. Queries, keys, values and vectors are complete. next: prefetches
-// the next weights.
+// Runs one tile after its `prefetch_logits`. Queries, keys, values and vectors must be complete. next:
+// prefetches the next weights.
 template <class P, class Next>
 DEVICE void attend_with_logits(Block& block, const LogitsOperands& o, int tile, Next next) {
   const int position = tile / (QUERY_GROUPS * HEAD_GROUPS), wave = thread_index() / WAVE;
@@ -220,7 +220,7 @@ DEVICE void attend_with_logits(Block& block, const LogitsOperands& o, int tile, 
   block_sync();
   make_logits(block, logits);
   wait_for_loads<0>();
-  bulk_fence();  // the next weights may be copied to where the vectors have been written
+  bulk_fence();  // the next weights may be copied over the vectors
   block_sync();
   // The waves without a head of their own prefetch, if there are any.
   next(HEADS_OF_TILE < WAVES ? HEADS_OF_TILE : 0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Layer norms of the inputs of a product: of vectors of several rows, by statistics that the previous product
-// has left, and of single rows, by statistics that the product itself computes; see persistent_tile.h.
+// Layer norms of a product's inputs: of vectors of several rows, by statistics from the previous product, and
+// of single rows, by statistics that the product computes itself; see persistent_tile.h.
 #pragma once
 #include "persistent_tile.h"
 
-// Mean and scale of the vectors that the rows from m0 on belong to, combined from those of their parts.
+// Combines mean and scale of the vectors of the rows from m0 on, from those of their parts.
 template <class P>
 DEVICE void combine_statistics(Block& block, const Operands& o, int m0) {
   constexpr int LENGTH = P::GROUP_ROWS * P::K;
@@ -36,7 +36,7 @@ DEVICE void combine_statistics(Block& block, const Operands& o, int m0) {
   wave_sync();
 }
 
-// Normalises the only chunk of inputs of this wave, in shared memory.
+// Normalises this wave's only chunk of inputs, in shared memory.
 template <class P>
 DEVICE void normalise_inputs(Block& block, int m0) {
   constexpr int ROW_CHUNKS = P::KC / CHUNK, STEP = WAVE / ROW_CHUNKS;
@@ -63,8 +63,8 @@ DEVICE void normalise_inputs(Block& block, int m0) {
   wave_sync();
 }
 
-// Sums and sums of squares of the rows of a tile's inputs, for OF_INPUTS; else nothing. Each wave has those
-// of its slice of k, and stores them behind each row of its accumulators.
+// Sums and sums of squares of the rows of a tile's inputs, for OF_INPUTS; otherwise empty. Each wave has
+// those of its slice of k, and stores them behind each row of its accumulators.
 template <class P>
 struct RowSums {
   static constexpr int ROWS_16 = P::ROW_NORM == OF_INPUTS ? P::BM / 16 : 0;
@@ -82,7 +82,7 @@ DEVICE void begin_row_sums(RowSums<P>& rows, Block& block) {
     }
   }
 }
-// Adds up the 16 rows of `fragment`, which begin at `tile`.
+// Adds the 16 rows of `fragment`, which begin at `tile`, to the sums.
 template <class P>
 DEVICE void add_row_sums(RowSums<P>& rows, int i, const FragmentA& fragment, const Element* tile) {
   if constexpr (P::ROW_NORM == OF_INPUTS) {
@@ -102,7 +102,7 @@ DEVICE void store_row_sums(const RowSums<P>& rows, float* to) {
         pair[1] = rows.squares[i].value[e];
       }
 }
-// Mean and scale of a row. from: the row's sums of the first wave. epsilon: negative where there is no norm.
+// Computes mean and scale of a row. from: the row's sums of the first wave. epsilon: negative without a norm.
 template <class P>
 DEVICE void read_row_sums(const float* from, float epsilon, float& mean, float& scale) {
   float sum = 0.0f, squares = 0.0f;

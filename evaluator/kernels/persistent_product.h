@@ -2,11 +2,11 @@
 // A small matrix product by one block, whose weights are prefetched before its inputs exist; see
 // persistent.hip.
 //
-// Sliced-K: each of the eight waves takes every eighth chunk of KC, with shared memory and asynchronous
-// copies of its own, so that no barrier is needed before the accumulators are added up in the epilogue. The
-// whole shape is known to the compiler, so that a copy is one instruction. Where there is a TMA it brings the
-// weights, a row at a time. Without it the loads of a multiprocessor return in the order in which they were
-// issued, so that the first poll of a counter waits for weights from memory.
+// Sliced-K: each of the eight waves takes every eighth chunk of KC, with its own shared memory and
+// asynchronous copies, so that no barrier is needed before the accumulators are added up in the epilogue. The
+// compiler knows the whole shape, so a copy is one instruction. If there is a TMA, it loads the weights, a
+// row at a time. Without it the loads of a multiprocessor return in order of issue, so that the first poll of
+// a counter waits for weights from memory.
 #pragma once
 #include "persistent_norms.h"
 #include "persistent_tile.h"
@@ -41,15 +41,15 @@ DEVICE void load_inputs(Block& block, const Element* a, int m0, int round) {
         return (P::EXACT_M || m0 + row < P::M) && (P::EXACT_K || k0 + column < P::K);
       });
 }
-// Whether this wave has a chunk of k in a round.
+// True if this wave has a chunk of k in a round.
 template <class P>
 DEVICE bool has_chunk(int round) {
   return P::CHUNKS % WAVES == 0 || thread_index() / WAVE + round * WAVES < P::CHUNKS;
 }
 
-// By one thread: brings this block's half of a tile's weights to both blocks of the pair, as soon as both
-// have multiplied by what was there. Each comes here once for each such tile, and signals nothing that the
-// other may wait for until it has.
+// Called by one thread: loads this block's half of a tile's weights into both blocks of the pair, as soon as
+// both have multiplied by the previous ones. Each block calls this once for each such tile, and before that
+// signals nothing that the other may wait for.
 template <class P>
 DEVICE void share_weights(Block& block, const Element* weights, int rank) {
 #if PAIRS
@@ -62,13 +62,13 @@ DEVICE void share_weights(Block& block, const Element* weights, int rank) {
 #endif
 }
 
-// Starts loading what a tile needs and no other tile makes. The TMA is used by the waves from `from` on: to
-// issue one copy takes a wave some 0.1 us.
+// Starts loading the data of a tile that does not depend on other tiles. The TMA is used by the waves from
+// `from` on: issuing one copy takes a wave about 0.1 us.
 template <class P>
 DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
   const int wave = thread_index() / WAVE, m0 = tile_row<P>(tile), n0 = tile_column<P>(tile);
 #if PAIRS
-  if (P::PAIRED) block.free_parity ^= 1;  // by all threads, as another one copies each time
+  if (P::PAIRED) block.free_parity ^= 1;  // by all threads, because another one copies each time
 #endif
   block.vector_buffer ^= 1;
   ColumnVectors& vectors = common_shared(block).vectors[block.vector_buffer];
@@ -129,7 +129,7 @@ DEVICE void prefetch(Block& block, const Operands& o, int tile, int from) {
   commit_loads();
 }
 
-// One tile, whose `prefetch` has run. All that it reads of other blocks is complete. INPUTS_MADE: its inputs
+// Runs one tile after its `prefetch`. Its inputs from other blocks must be complete. INPUTS_MADE: its inputs
 // are in shared memory already. next: prefetches the next weights as soon as the space of these is free.
 template <class P, bool INPUTS_MADE = false, class Next>
 DEVICE void multiply_tile(Block& block, const Operands& o, int tile, Next next) {
@@ -203,7 +203,7 @@ DEVICE void multiply_tile(Block& block, const Operands& o, int tile, Next next) 
     commit_loads();
   }
 
-  // Each wave stores its accumulators where its inputs were; then every thread adds up a chunk.
+  // Each wave stores its accumulators over its inputs; then every thread adds up a chunk.
   wave_sync();
   if (has_chunk<P>(0)) {
     float* sums = (float*)inputs_space(block, wave);
@@ -218,7 +218,7 @@ DEVICE void multiply_tile(Block& block, const Operands& o, int tile, Next next) 
     store_row_sums<P>(row_sums, sums);
   }
   block_sync();
-  // Few waves have a part in the epilogue; the others, if they are enough, prefetch the next weights.
+  // Few waves take part in the epilogue; the others, if they are enough, prefetch the next weights.
   constexpr int EPILOGUE_WAVES = (P::BM * P::BN / CHUNK + WAVE - 1) / WAVE;
   next(2 * EPILOGUE_WAVES <= WAVES ? EPILOGUE_WAVES : 0);
   float x[CHUNK], other[CHUNK];

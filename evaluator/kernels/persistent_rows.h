@@ -5,7 +5,7 @@
 
 constexpr int NORM_CHUNKS = (WIDTH + CHUNK * WAVE - 1) / (CHUNK * WAVE);
 
-// As evaluator/gpu writes it. epsilon: negative where there is no norm.
+// In the layout of evaluator/gpu. epsilon: negative without a norm.
 struct Norm {
   const float* gammas;
   const float* betas;

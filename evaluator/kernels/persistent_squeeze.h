@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The first half of smolgen for persistent.hip: compress, which takes each square by itself, and dense1,
-// which takes all squares together.
+// The first half of smolgen for persistent.hip: compress, which works on single squares, and dense1, which
+// works on all squares together.
 //
-// A tile of `squeeze` is four squares: their norm, compress, and the part of dense1 that takes these squares,
-// whose sums are stored as a row of `parts`. Each tile of dense2 then adds up the 16 rows of a position and
-// applies activation and norm by itself: 16 KB to read (BT4) instead of another phase. The matrix unit
-// computes both products, each with a vector where 16 could be; the rows beyond are computed from whatever
-// lies there, and not used.
+// A tile of `squeeze` is four squares: their norm, compress, and the part of dense1 for these squares, whose
+// sums are stored as a row of `parts`. Each tile of dense2 then adds the 16 rows of a position and applies
+// activation and norm itself, which reads 16 KB (BT4) instead of needing another phase. The matrix unit
+// computes both products, each with one vector instead of 16; the other rows are computed from arbitrary
+// data, and not used.
 //
-// Shared memory: in the inputs' space the weights of dense1, as the host has laid them out; in the weights'
-// space those of compress, gammas and betas, the four rows, the sums of each wave, and the compressed values.
+// Shared memory: in the inputs' space the weights of dense1, in the host's layout; in the weights' space
+// those of compress, gammas and betas, the four rows, the sums of each wave, and the compressed values.
 #pragma once
 #include "persistent_product.h"
 #include "persistent_rows.h"
@@ -19,7 +19,7 @@ constexpr int SQUEEZED = SQUARES * COMPRESSED;
 constexpr int ROW_STRIDE = WIDTH + CHUNK;
 constexpr int SLICE_STRIDE = SQUEEZED + CHUNK, SLICE_ELEMENTS = DENSE1_WIDTH * SLICE_STRIDE;
 constexpr int COMPRESS_TILES = (COMPRESSED + 15) / 16;
-// In bytes. What is stored after the four rows may lie where rows beyond them are read.
+// In bytes. Reads of rows beyond the four may see the data stored after them.
 constexpr int NORM_BYTES = 2 * WIDTH * 4, SLICE_BYTES = SLICE_ELEMENTS * (int)sizeof(Element);
 constexpr int ROWS_BYTES = 16 * ROW_STRIDE * (int)sizeof(Element);
 constexpr int SUMS_BYTES = SQUARES * ROW_STRIDE * (int)sizeof(Element) + (4 * WAVES + 2) * SQUEEZED;
@@ -70,7 +70,7 @@ DEVICE void prefetch_squeeze(Block& block, const Norm& norm, const Element* comp
   }
 }
 
-// One tile, whose `prefetch_squeeze` has run and whose squares are complete. epsilon: of the norm. parts:
+// Runs one tile after its `prefetch_squeeze`, when its squares are complete. epsilon: of the norm. parts:
 // [tiles][DENSE1_WIDTH].
 DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile, float* parts) {
   const Element* compress = weights_space(block, 0);
@@ -78,7 +78,7 @@ DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile,
   const float* vectors = (const float*)(compress + COMPRESS_ELEMENTS);
   Element* rows = (Element*)(vectors + 2 * WIDTH);
   float* sums = (float*)(rows + SQUARES * ROW_STRIDE);
-  Element* squeezed = (Element*)(sums + WAVES * SQUEEZED);  // 16-byte aligned, as all that lies before
+  Element* squeezed = (Element*)(sums + WAVES * SQUEEZED);  // 16-byte aligned, like everything before it
   const int wave = thread_index() / WAVE;
 
   static_assert(SQUARES <= WAVES, "");
@@ -104,7 +104,7 @@ DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile,
     for (int j = 0; j < COMPRESS_TILES; j++)
       multiply(c[j], fragment, load_b(compress + j * 16 * ROW_STRIDE + k, ROW_STRIDE));
   }
-  // Sums may be stored where other waves still read unused rows.
+  // Sums may overwrite unused rows that other waves still read.
 #pragma unroll
   for (int j = 0; j < COMPRESS_TILES; j++)
 #pragma unroll
@@ -120,7 +120,7 @@ DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile,
     for (int i = 0; i < WAVES; i++) sum += sums[i * SQUEEZED + at];
     squeezed[at] = to_element(sum);
   }
-  bulk_fence();  // the next weights may be copied to where rows and sums have been written
+  bulk_fence();  // the next weights may be copied over rows and sums
   block_sync();
   for (int first = wave * 16; first < DENSE1_WIDTH; first += WAVES * 16) {
     Accumulator outputs;
@@ -137,8 +137,8 @@ DEVICE void squeeze(Block& block, const Element* board, float epsilon, int tile,
   }
 }
 
-// The inputs of dense2, whose product P is. Each of its tiles makes them of the parts by itself, and each
-// wave its own chunk of k. A lane has PER_LANE columns.
+// The inputs of dense2, whose product is P. Each of its tiles makes them from the parts itself, and each wave
+// its own chunk of k. A lane has PER_LANE columns.
 template <class P>
 struct SqueezedVectors {
   static constexpr int PER_LANE = (P::KC + WAVE - 1) / WAVE;
@@ -152,7 +152,7 @@ template <class P>
 DEVICE bool squeezed_inside(int i) {
   return (P::KC % WAVE == 0 || thread_index() % WAVE + i * WAVE < P::KC) && squeezed_column<P>(i) < P::K;
 }
-// bias: float; norms: gammas and betas in turns, a chunk of each. Loaded before the parts are complete.
+// bias: float. norms: gammas and betas in alternating chunks. Loaded before the parts are complete.
 template <class P>
 DEVICE void load_squeezed_vectors(SqueezedVectors<P>& own, const float* bias, const Element* norms) {
 #pragma unroll

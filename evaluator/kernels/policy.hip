@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The policy logits of the legal moves only: about 35 a position, where the whole head has 4288 entries.
+// The policy logits of the legal moves only: about 35 per position, instead of the head's 4288 entries.
 //
 // move_offsets: [positions + 1]; moves: policy indices; logits: float, in the order of the moves. source: int
 // [1858], where each policy entry is computed (see each kernel). Grid: (positions), 8 waves.
@@ -11,8 +11,8 @@ constexpr int FIRST_PROMOTION = 64 * 64;
 #if ATTENTION_POLICY
 // The logit of a move is q[from] . k[to], with 1/sqrt(DEPTH) in the weights of q; source = from * 64 + to. A
 // promotion, source = 4096 + 24 * from-file + 3 * to-file + piece, adds promotion[piece] . k[to]; the host
-// has summed the two offsets of lc0. qk: [positions * 64][2 * DEPTH], q then k. One wave per move, whose
-// lanes share DEPTH.
+// has added up lc0's two offsets. qk: [positions * 64][2 * DEPTH], q then k. One wave per move; its lanes
+// divide DEPTH.
 KERNEL(policy, THREADS)
 (const Element* qk, const float* promotion, const int* source, const uint32* move_offsets,
  const uint16* moves, float* logits) {
@@ -50,7 +50,7 @@ KERNEL(policy, THREADS)
   }
 }
 #else
-// For a head that computes every entry. source: where an entry lies among the ENTRIES elements of a position.
+// For a head that computes every entry. source: index of an entry among the ENTRIES elements of a position.
 KERNEL(policy, THREADS)
 (const Element* entries, const float*, const int* source, const uint32* move_offsets, const uint16* moves,
  float* logits) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The few things that the kernels need from a compiler, once for each that compiles them:
+// The compiler-dependent functions of the kernels, for each supported compiler:
 //   NVRTC (NVIDIA),
 //   hipRTC or clang (AMD; no ROCm header is needed),
 //   C++ compilers, for CPU fibers (tests/hip_runtime).
 //
 // A block is one-dimensional; its threads run in waves (warps) of WAVE lanes. A KERNEL(name, ALONE(threads))
-// may use all registers, as one block of it fills a multiprocessor. Elements are stored as ELEMENT_FP16,
+// may use all registers, because one block of it fills a multiprocessor. Elements are stored as ELEMENT_FP16,
 // ELEMENT_BF16 or ELEMENT_FP32 (the host defines one); arithmetic is float.
 #pragma once
 
@@ -13,13 +13,13 @@ typedef unsigned short uint16;
 typedef unsigned int uint32;
 typedef unsigned long long uint64;
 
-// The format of 8 bits (e4m3.h): a kernel's FORMAT is that of the operands of its product, ROUND that of its
-// results; 0 stands for elements.
+// The 8-bit format (e4m3.h): a kernel's FORMAT is that of its product's operands, ROUND that of its results;
+// 0 means elements.
 #define E4M3 1
 
-// For NVIDIA only: the blocks that a multiprocessor is to hold, 0 for the compiler's choice. ptxas likes to
-// spill a register or two so that one block more fits. A kernel redefines this before KERNEL to let ptxas use
-// the registers that so many blocks leave.
+// For NVIDIA only: the number of blocks that a multiprocessor should hold, 0 for the compiler's choice. ptxas
+// tends to spill a register or two for one more block. A kernel redefines this before KERNEL to let ptxas use
+// the registers that this many blocks leave.
 #define BLOCKS_PER_MULTIPROCESSOR 0
 
 #if defined(WAVEFRONT_CPU)
@@ -94,7 +94,7 @@ DEVICE int block_z() {
   return __builtin_amdgcn_workgroup_id_z();
 }
 DEVICE void block_sync() {
-  // The threads of a block share only LDS here, so only LDS is fenced and no cache is invalidated.
+  // The threads of a block share only LDS here, so only LDS is fenced, and no cache is invalidated.
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
@@ -138,7 +138,7 @@ DEVICE float wave_sum(float value) {
   return value;
 }
 
-// --- elements as they are stored ---
+// --- stored elements ---
 
 #if defined(ELEMENT_FP32)
 typedef float Element;
@@ -168,7 +168,7 @@ DEVICE Element to_element(float x) {
   } u;
   u.value = x;
   Element result;
-  // Round to nearest, ties to even; NaN stays NaN because its payload's upper half is kept non-zero.
+  // Round to nearest, ties to even. NaN stays NaN because its payload's upper half is not zero.
   result.bits = x != x ? (uint16)0x7fc0 : (uint16)((u.bits + 0x7fff + ((u.bits >> 16) & 1)) >> 16);
   return result;
 }
@@ -210,8 +210,8 @@ DEVICE Element to_element(float x) {
 #endif
 #endif
 
-// 16 bytes, a chunk: what one thread moves at once. Elements are read and written through this type, so AMD
-// and CPU compilers get -fno-strict-aliasing.
+// 16 bytes, a chunk: the unit that one thread moves. Elements are accessed through this type, so AMD and CPU
+// compilers get -fno-strict-aliasing.
 constexpr int CHUNK = 16 / (int)sizeof(Element);
 struct alignas(16) Bits128 {
   uint32 word[4];
@@ -220,8 +220,8 @@ struct alignas(8) Bits64 {
   uint32 word[2];
 };
 
-// Reads 16 bytes of device memory. AMD's compilers forget which memory a pointer that can be null points to,
-// and would read it by a flat load, which also occupies and waits for the LDS.
+// Reads 16 bytes of device memory. AMD's compilers lose the address space of a pointer that can be null, and
+// would use a flat load, which also occupies and waits for the LDS.
 DEVICE Bits128 read_global(const void* from) {
 #if defined(__AMDGCN__)
   typedef uint32 Words __attribute__((ext_vector_type(4)));
@@ -231,8 +231,8 @@ DEVICE Bits128 read_global(const void* from) {
 #endif
 }
 
-// The same `offset` bytes behind `base`, which is the same for all threads. AMD's instructions add the two;
-// but where they see a loop around it, AMD's compilers widen the offset outside and add it themselves.
+// The same at `offset` bytes behind `base`, which is uniform over all threads. AMD's instructions add the
+// two; but in a loop AMD's compilers would widen the offset outside of it and add it themselves.
 DEVICE Bits128 read_global(const char* base, uint32& offset) {
 #if defined(__AMDGCN__)
   typedef uint32 Words __attribute__((ext_vector_type(4)));
@@ -281,7 +281,7 @@ DEVICE void write_chunk(Element* to, const float* from) {
 DEVICE uint32 shared_address(const void* pointer) {
   return (uint32)__cvta_generic_to_shared(pointer);
 }
-// Copies 16 bytes, or writes zeros where !valid. The L2 cache fetches 128, as the neighbours are wanted soon.
+// Copies 16 bytes, or zeros if !valid. The L2 cache fetches 128, because the neighbours are needed soon.
 DEVICE void copy_async(void* shared, const void* global, bool valid) {
   int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
@@ -299,10 +299,10 @@ DEVICE void copy_wait() {
 #define ASYNC_COPY 0
 #endif
 
-// --- programmatic dependent launch; nothing where the hardware has no such thing ---
-// Every kernel begins with start_kernel, after which the next kernel of the stream may occupy what this one
-// leaves free. All that depends on the previous kernel, which is all but the weights, comes after
-// wait_for_previous_kernel: it returns when that kernel has ended and its results can be seen.
+// --- programmatic dependent launch; no effect on hardware without it ---
+// Every kernel begins with start_kernel, after which the next kernel of the stream may use free resources.
+// All work that depends on the previous kernel (everything but the weights) comes after
+// wait_for_previous_kernel, which returns when that kernel has ended and its results are visible.
 
 DEVICE void start_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

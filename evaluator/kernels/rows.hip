@@ -3,20 +3,20 @@
 //   x = activation(input + bias + residual)     input is an element matrix, or (SPLIT) partial sums of `gemm`
 //   x = (x - mean) / sqrt(variance + epsilon) * gammas + betas            NORMALISE, biased variance
 //   x = x * multiply[square] + add[square]      GATE
-// All in float. The row stays in registers, so mean and variance are two exact passes that cost no memory.
-// PART: if not 0, the row consists of parts of PART elements; only the first PART_USED of each are normalised
-// over.
+// All in float. The row stays in registers, so mean and variance are two exact passes without memory
+// accesses. PART: if not 0, the row consists of parts of PART elements, of which only the first PART_USED
+// count for the norm.
 //
 // input, residual, out: [rows][stride] elements, partials [splits][rows][stride]; stride is WIDTH rounded up
 // to a whole chunk. gammas, betas, bias: float [stride]; multiply, add: float [64][stride] by row % 64. All
-// are zero behind WIDTH, which makes the padding of out zero (or an activation of zero).
-// ROUND: the result also goes to `rounded` in 8 bits, [rows][WIDTH] with WIDTH a multiple of 16: times
-// round_scale as e4m3 numbers (e4m3.h). KEEP: it goes to out.
+// are zero behind WIDTH, which makes the padding of out zero (or an activation of zero). ROUND: the result
+// also goes to `rounded` in 8 bits, [rows][WIDTH] with WIDTH a multiple of 16: times round_scale as e4m3
+// numbers (e4m3.h). KEEP: it goes to out.
 //
-// LANES threads own a row (a wave, or the whole block for wide rows); a block works on ROWS of them at once,
+// LANES threads own a row (a wave, or the whole block for wide rows); a block processes ROWS of them at once,
 // PASSES times. With several passes the next row is loaded while this one is reduced: with one row per thread
-// memory was idle during the reductions (1024 wide, 16384 rows: 24 us where the bytes take 16).
-// Grid: (rows / (ROWS * PASSES)).
+// memory was idle during the reductions (1024 wide, 16384 rows: 24 us where the bytes take 16). Grid: (rows /
+// (ROWS * PASSES)).
 #include "activation.h"
 #if ROUND == E4M3
 #include "e4m3.h"
@@ -32,7 +32,7 @@ DEVICE float row_total(float value, float* scratch) {
   value = wave_sum(value);
   if constexpr (WAVES > 1) {
     int wave = thread_index() / WAVE, first = thread_index() / LANES * WAVES;
-    block_sync();  // what came before may still be read from scratch
+    block_sync();  // scratch may still be read
     if (thread_index() % WAVE == 0) scratch[wave] = value;
     block_sync();
     value = scratch[first];
@@ -46,7 +46,7 @@ DEVICE int column_of(int c) {
   return (thread_index() % LANES + c * LANES) * CHUNK;
 }
 
-// How many elements of a row count for its mean and variance, and whether a column is one of them.
+// The number of elements of a row that count for mean and variance, and whether a column is one of them.
 constexpr int COUNTED = PART ? WIDTH / PART * PART_USED : WIDTH;
 DEVICE bool counts(int column) {
   if constexpr (PART > 0) return column < WIDTH && column % PART < PART_USED;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Tiles in the LDS for AMD's matrix units, and the fragments that lanes read from them.
 //
-// A tile is [rows][BLOCK_K] of 16-bit elements without padding. The chunks of a row are exchanged among each
-// other (swizzled) by the row's number, so that the 8 lanes that the LDS serves in one cycle find theirs in
-// different banks: neighbouring chunks when a tile is written, and when fragments are read the same chunk of
-// 8 rows, or on CDNA one of four rows and its neighbour of four others (AMD, Composable Kernel,
-// "Understanding AMD GPU LDS and bank conflicts").
+// A tile is [rows][BLOCK_K] of 16-bit elements without padding. The chunks of a row are permuted (swizzled)
+// by the row's number, so that the 8 lanes that the LDS serves in one cycle access different banks. Writes
+// access neighbouring chunks. Reads of fragments access the same chunk of 8 rows, or on CDNA one chunk of
+// four rows and its neighbour of four others (AMD, Composable Kernel, "Understanding AMD GPU LDS and bank
+// conflicts").
 //
 // A lane reads whole chunks. On MFMA a chunk is the operands of two products of 16 along k: of 32 along k the
-// first takes the lower half of each chunk, the second the upper one. The order of k is free, as it is the
-// same for a and b.
+// first takes the lower half of each chunk, the second the upper one. The order of k is free, because it is
+// the same for a and b.
 //
-// Products are computed transposed, as b a^T: element e of an accumulator is then in the row lane % 16 and
-// in the column FIRST_COLUMN + e. For gfx11, where a lane holds every second column, b's rows are read in
-// such an order that it comes out so, too.
+// Products are computed transposed, as b a^T: element e of an accumulator is then in row lane % 16 and column
+// FIRST_COLUMN + e. On gfx11, where a lane holds every second column, b's rows are read in an order with the
+// same result.
 #pragma once
 #include "matrix.h"
 
@@ -21,7 +21,7 @@ constexpr int ROW_BYTES = BLOCK_K * (int)sizeof(Element);
 static_assert(CHUNK == 8 && ROW_BYTES >= 64, "a fragment is whole chunks");
 
 #if defined(MATRIX_MFMA)
-constexpr int SPAN = 32;  // along k, of a fragment
+constexpr int SPAN = 32;  // length of a fragment along k
 #else
 constexpr int SPAN = 16;
 #endif
@@ -33,19 +33,19 @@ typedef Words8 Span;
 typedef Words4 Span;
 #endif
 
-// Where a chunk of a row lies, in bytes.
+// The byte offset of a chunk of a row.
 DEVICE int swizzled(int row, int chunk) {
   const int upper = row / 4 % 2 ^ row / 8 % 2;
   const int exchanged = ROW_BYTES >= 128 ? row % 4 + 4 * upper : row / 2 % 2 + 2 * upper;
   return row * ROW_BYTES + (chunk ^ exchanged) * 16;
 }
 
-// The first of the columns of which a lane holds ACCUMULATORS, one after the other.
+// The first of the ACCUMULATORS consecutive columns of a lane.
 DEVICE int first_column() {
   return ACCUMULATORS * (lane_index() / 16);
 }
 
-// The fragment with SPAN elements from k on of the 16 rows of `tile`. row: of the lane.
+// The fragment with SPAN elements from k on, of the 16 rows of `tile`. row: the lane's.
 DEVICE Span load_span(const char* tile, int row, int k) {
   const int first = k / CHUNK;
 #if defined(MATRIX_WMMA_GFX11)  // all 16 elements

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What is done with the sums of a block's tile on AMD's matrix units (swizzled.h), from where a lane holds
-// ACCUMULATORS neighbouring columns of a row to whole chunks in memory.
+// The epilogue of a block's tile on AMD's matrix units (swizzled.h): from lanes with ACCUMULATORS
+// neighbouring columns of a row to whole chunks in memory.
 #pragma once
 #include "activation.h"
 #include "row_norms.h"
@@ -9,7 +9,7 @@
 #include "e4m3.h"
 #endif
 
-// As the arguments of the kernel.
+// See the arguments of the kernel.
 struct Results {
   const float* bias;
   const Element* residual;
@@ -25,8 +25,8 @@ struct Results {
 typedef float Columns __attribute__((ext_vector_type(ACCUMULATORS), aligned(16)));
 typedef uint32 ColumnPairs __attribute__((ext_vector_type(ACCUMULATORS / 2)));
 
-// Into how many parts the tile is cut that go through shared memory, one after the other. Each has as many of
-// every wave's rows, and takes no more space than the loop did, where that can be.
+// Number of parts of the tile that go through shared memory, one after the other. Each has equally many rows
+// of every wave and, if possible, needs no more space than the loop did.
 constexpr int parts_of_tile(int parts) {
   return TILES_M % (2 * parts) == 0 &&
                  BLOCK_M / parts * OUT_STRIDE * (int)sizeof(Element) > STAGES * STAGE_BYTES
@@ -37,13 +37,13 @@ constexpr int PARTS = parts_of_tile(1);
 constexpr int PART_TILES = TILES_M / PARTS;
 constexpr int PART_CHUNKS = BLOCK_M / PARTS * (BLOCK_N / CHUNK);
 
-// The row of the block's tile that is the given row of a part of it.
+// The row in the block's tile of a row of a part.
 DEVICE int row_of_part(int part, int row) {
   constexpr int OF_WAVE = PART_TILES * 16;
   return PARTS == 1 ? row : row / OF_WAVE * (TILES_M * 16) + part * OF_WAVE + row % OF_WAVE;
 }
 
-// Moves a part between shared memory and device memory: move(chunk there, number of its first element here).
+// Moves a part between shared memory and device memory: move(chunk there, index of its first element here).
 template <typename Move>
 DEVICE void each_chunk(const Results& r, Element* tiles, int part, int m0, int n0, Move move) {
 #pragma unroll
@@ -79,7 +79,7 @@ DEVICE void write_columns(Element* to, Columns x) {
   *(ColumnPairs*)to = pairs;
 }
 
-// Leaves the sums of a row's columns in this wave, of which a lane has its share.
+// Writes the sums of a row's columns in this wave, of which each lane has a share.
 DEVICE void write_row_sums(RowSums share, bool writes, int row, int part, const Results& r) {
 #pragma unroll
   for (int mask = 16; mask < WAVE; mask *= 2)
@@ -87,14 +87,14 @@ DEVICE void write_row_sums(RowSums share, bool writes, int row, int part, const 
   if (writes && lane_index() < 16 && row < r.m) r.row_sums[(uint64)part * r.m + row] = share;
 }
 
-// Where a wave's columns begin in the tile and in the matrix, and which part of a row they are.
+// The start of a wave's columns in the tile and in the matrix, and their part of a row.
 struct Place {
   int warp_m, first, m0, n0, part;
 };
 
-// One part of the tile, and those behind it. writes: whether the wave has sums; all waves move what goes
-// through shared memory. norms: of the block's rows. (A template, as a loop over parts would be unrolled too
-// late for the sums to stay in registers.)
+// Writes one part of the tile and those behind it. writes: true if the wave has sums; all waves move data
+// through shared memory. norms: of the block's rows. (A template, because a loop over parts would be unrolled
+// too late for the sums to stay in registers.)
 template <int PART>
 DEVICE void write_parts(const Accumulator (&c)[TILES_M][TILES_N], Element* tiles, const RowNorm* norms,
                         bool writes, const Place& at, const Results& r) {
@@ -174,7 +174,7 @@ DEVICE void write_parts(const Accumulator (&c)[TILES_M][TILES_N], Element* tiles
   if constexpr (PART + 1 < PARTS) write_parts<PART + 1>(c, tiles, norms, writes, at, r);
 }
 
-// norm: of the row of the block that has the thread's number.
+// Writes a block's tile. norm: of the block's row with the thread's number.
 DEVICE void write_tile(const Accumulator (&c)[TILES_M][TILES_N], char* shared, int warp_m, int warp_n,
                        bool writes, int m0, int n0, RowNorm norm, const Results& r) {
   RowNorm* norms = (RowNorm*)(shared + BLOCK_M / PARTS * OUT_STRIDE * sizeof(Element));

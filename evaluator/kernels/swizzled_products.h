@@ -3,7 +3,7 @@
 #pragma once
 #include "gemm_loads.h"
 
-// Those of SPAN elements from k on, of all rows of a wave and the fragments of b.
+// Multiplies SPAN elements from k on: all rows of a wave by the fragments of b.
 DEVICE void multiply_rows(Accumulator (&c)[TILES_M][TILES_N], const char* tile, int warp_m,
                           const Span (&b)[TILES_N], int k) {
   tile += warp_m * TILES_M * 16 * ROW_BYTES;
@@ -21,7 +21,7 @@ struct Fragments {
   Span span[BLOCK_K / SPAN][TILES_N];
 };
 
-// What a wave wants of b in a step, in the order of its lanes: [n / 16][k / SPAN][WAVE] fragments.
+// Loads a wave's fragments of b for a step, [n / 16][k / SPAN][WAVE], in the order of its lanes.
 DEVICE void fetch_fragments(const Problem& p, Fragments& fragments, int n0, int warp_n, int k0) {
   constexpr int BYTES = WAVE * sizeof(Span);
   const int last = (p.n - 1) / 16;

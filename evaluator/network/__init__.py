@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""lc0 network files -> NetworkSpec, plain dataclasses of arrays that every backend reads."""
+"""Reading and writing of lc0 network files: NetworkSpec, plain dataclasses of arrays for every backend."""
 
 from evaluator.network.errors import NetworkError
 from evaluator.network.loader import (

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The elementwise and row-wise functions of a network, in numpy: activations, layer norm, softmax.
+"""Element-wise and row-wise functions of a network in numpy: activations, layer norm, softmax.
 
-Sums that lose digits (layer norm, softmax) are taken in float64; the result has the dtype of what is given.
+Sums that lose digits (layer norm, softmax) use float64; the result has the dtype of the input.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from evaluator.network.spec import Activation, LayerNorm
 
 Array = NDArray[Any]
-"""float32 or float64; one forward pass uses one of them throughout."""
+"""float32 or float64; a forward pass uses one of them throughout."""
 
 _SELU_ALPHA, _SELU_SCALE = 1.67326324, 1.05070098
 
 
 def layer_norm(layer: LayerNorm, x: Array) -> Array:
-    """Over the last axis, biased variance."""
+    """Normalise over the last axis with biased variance."""
     exact = x.astype(np.float64)
     centred = exact - exact.mean(axis=-1, keepdims=True)
     variance = (centred**2).mean(axis=-1, keepdims=True)
@@ -29,7 +29,7 @@ def layer_norm(layer: LayerNorm, x: Array) -> Array:
 
 
 def softmax(x: Array) -> Array:
-    """Over the last axis."""
+    """Return the softmax over the last axis."""
     exact = x.astype(np.float64)
     powers = np.exp(exact - exact.max(axis=-1, keepdims=True))
     result: Array = (powers / powers.sum(axis=-1, keepdims=True)).astype(x.dtype)
@@ -37,7 +37,7 @@ def softmax(x: Array) -> Array:
 
 
 def activate(activation: Activation, x: Array) -> Array:
-    """Any shape, element by element."""
+    """Apply an activation element-wise to any shape."""
     match activation:
         case Activation.NONE:
             return x
@@ -62,5 +62,5 @@ def activate(activation: Activation, x: Array) -> Array:
 
 
 def scalar(value: float, x: Array) -> Any:
-    """A Python float of x's dtype, so that float32 stays float32."""
+    """Return a Python float as a scalar of x's dtype, so that float32 stays float32."""
     return x.dtype.type(value)

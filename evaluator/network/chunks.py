@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Work on large arrays block by block, on all cores: numpy does not hold the interpreter's lock meanwhile."""
+"""Parallel work on blocks of large arrays, on all cores: numpy releases the GIL meanwhile."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _BLOCK = 1 << 17
-"""Values of a block: what a core's cache holds. A large network has 2 * 10^8 of them."""
+"""Values per block, to fit a core's cache. A large network has 2 * 10^8 values."""
 
 
 def by_blocks(count: int, work: Callable[[slice], T]) -> list[T]:
-    """What `work` returns for the slices that `count` values fall into, in their order."""
+    """Call `work` for the blocks of `count` values and return the results in order."""
     blocks = [slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK)]
     if len(blocks) < 2:
         return [work(block) for block in blocks]

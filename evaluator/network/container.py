@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a file on disk to a parsed `Net` message: gzip, size limits, magic, version.
+"""Reads a file into a parsed `Net` message: gzip, size limits, magic, version.
 
-Nothing here trusts the file; unpack.py bounds what it may grow to.
+The file is untrusted; unpack.py limits its decompressed size.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from evaluator.network.schema import MAGIC, Message, WeightsEncoding, new_messag
 from evaluator.network.unpack import unpack
 
 READER_VERSION = (0, 33, 0)
-"""The newest lc0 whose networks this loader understands."""
+"""The newest lc0 version whose networks this loader supports."""
 
-_ANY_READER = (97, 98, 99)  # a version that lc0 accepts whatever its own
+_ANY_READER = (97, 98, 99)  # a minimum version that every lc0 accepts
 
 MAX_BYTES = 2**31 - 1
-"""protobuf cannot hold more."""
+"""Maximum size of a protobuf message."""
 
 _DIGEST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Most bytes of a network after decompression: `base + ratio * file size`, and never above `maximum`."""
+    """Limit of a network's bytes after decompression: `base + ratio * file size`, and at most `maximum`."""
 
     base: int = 64 << 20
     ratio: int = 24
@@ -41,10 +41,10 @@ class Limits:
 
 
 def read_container(path: Path, limits: Limits | None = None) -> tuple[Message, Future[str], int]:
-    """The `Net` message of a file, the SHA-256 of the file in hexadecimal, and its size in bytes.
+    """Return the `Net` message of a file, the file's SHA-256 in hexadecimal, and its size in bytes.
 
-    The hash is computed beside everything else. Raises NetworkError, as the hash may, for everything that can
-    be wrong with a file as a whole.
+    The hash is computed concurrently. Raises NetworkError for any fault of the file as a whole; so does the
+    future.
     """
     limits = limits or Limits()
     try:
@@ -85,7 +85,7 @@ def _size(path: Path, maximum: int) -> int:
 
 
 def _digest(path: Path) -> str:
-    """Of the file, read in pieces that are worth handing the interpreter's lock over for."""
+    """Return the hash of the file, read in pieces large enough to be worth releasing the GIL."""
     digest, piece = hashlib.sha256(), memoryview(bytearray(_DIGEST_BYTES))
     try:
         with path.open("rb", buffering=0) as file:

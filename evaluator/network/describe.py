@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a network is, counted: layers, parameters, floating-point operations per position."""
+"""Statistics of a network: layers, parameters, floating-point operations per position."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from protocol.batch import PLANES
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """parameters: weights used, smolgen's shared matrix once. flop: of the matrix products and convolutions
-    of one position, a multiplication and an addition counting two; element-wise work is left out."""
+    """parameters: number of weights, with smolgen's shared matrix counted once. flop: of the matrix products
+    and convolutions of one position; a multiply-add counts two. Element-wise work is excluded."""
 
     parameters: int
     flop: int
@@ -47,7 +47,7 @@ def cost_of(network: NetworkSpec) -> Cost:
 
 
 def describe(network: NetworkSpec) -> dict[str, Any]:
-    """Everything worth knowing, ready for JSON; nested by topic, keys in reading order."""
+    """Return a JSON-compatible description, nested by topic, with keys in reading order."""
     info = network.info
     cost = cost_of(network)
     return {
@@ -129,7 +129,7 @@ def _body(body: ResidualTower | AttentionBody) -> int:
     if isinstance(body, ResidualTower):
         return _tower(body)
     total = _dense(body.embedding, 64)
-    if body.position is InputEmbedding.PE_MAP:  # its position part is constant
+    if body.position is InputEmbedding.PE_MAP:  # the position part is constant
         total = 64 * len(body.embedding.biases) * PLANES
     if body.tower is not None:
         total += _tower(body.tower)

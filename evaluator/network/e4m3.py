@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers of 8 bits: e4m3, a sign, four bits of exponent and three of mantissa, as the Open Compute Project
-defines it ("OFP8"), with at most 448.
+"""The 8-bit number format e4m3: a sign, four exponent and three mantissa bits; maximum 448.
 
-This is the one definition of how the gpu backend rounds with precision=fp8; the kernels do the same.
-Scales are powers of two, so that scaling itself rounds nothing.
+Defined by the Open Compute Project ("OFP8"). This module defines the rounding of the gpu backend with
+precision=fp8; the kernels do the same. Scales are powers of two, so scaling does not round.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ _MANTISSA_BITS = 3
 
 
 def nearest(values: NDArray[Any]) -> NDArray[Any]:
-    """float32 or float64 of any shape -> the nearest e4m3 numbers in the same type, ties to even; what is
-    larger than 448 becomes 448."""
+    """Round float32 or float64 of any shape to the nearest e4m3 numbers in the same type, ties to even;
+    saturates at 448."""
     clipped = np.clip(values, -LARGEST, LARGEST)
     unsigned = np.dtype(f"u{clipped.itemsize}").type
     dropped = np.finfo(clipped.dtype).nmant - _MANTISSA_BITS
@@ -38,7 +37,7 @@ def nearest(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def codes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """e4m3 numbers -> their bits; both zeros become 0, as gfx942's variant of e4m3 takes 0x80 for NaN."""
+    """Return the bits of e4m3 numbers; both zeros become 0, because gfx942's variant reads 0x80 as NaN."""
     magnitudes = np.abs(values).astype(np.float32)
     bits = magnitudes.view(np.uint32)
     exponents = (bits >> np.uint32(23)).astype(np.int32) - 127
@@ -50,7 +49,7 @@ def codes(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def decoded(bits: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The numbers that codes stand for. The codes of NaN, which nothing here makes, are not looked for."""
+    """Return the numbers of codes. NaN codes, which this module never makes, are not supported."""
     exponents, mantissas = (bits >> 3 & 15).astype(np.int32), (bits & 7).astype(np.float32)
     normal = np.ldexp(1 + mantissas / 8, exponents - 7)
     magnitudes = np.where(exponents > 0, normal, mantissas * _STEP_OF_SUBNORMALS)
@@ -58,24 +57,24 @@ def decoded(bits: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def scale_for(largest: float) -> float:
-    """The largest power of two that takes a magnitude to at most 448; 1 for 0."""
+    """Return the largest power of two that scales a magnitude to at most 448; 1 for 0."""
     return 2.0 ** float(np.floor(np.log2(LARGEST / largest))) if largest > 0 else 1.0
 
 
 def rounded_matrix(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The nearest that e4m3 can express with one scale for the whole matrix."""
+    """Round a matrix to e4m3 with one scale for the whole matrix."""
     scale = np.float32(scale_for(float(np.abs(weights).max(initial=0.0))))
     return (nearest(weights * scale) / scale).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class E4m3Inputs:
-    """How the inputs of a layer are rounded: to e4m3, after a multiplication by `scale`, a power of two."""
+    """Rounding of a layer's inputs to e4m3 after multiplication by `scale`, a power of two."""
 
     scale: float
 
     def rounded(self, x: NDArray[Any]) -> NDArray[Any]:
-        """x as the layer takes it, in the same type."""
+        """Return the rounded input in the same type."""
         scale = x.dtype.type(self.scale)
         result: NDArray[Any] = nearest(x * scale) / scale
         return result

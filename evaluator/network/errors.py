@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one exception that reading, choosing or writing a network raises."""
+"""The exception for reading, selecting heads in, or writing a network."""
 
 from __future__ import annotations
 
 
 class NetworkError(Exception):
-    """A network file cannot be used. The message names the file's field at fault and what to do about it."""
+    """A network file is unusable. The message names the field at fault and the remedy."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading arrays of known shape out of a message, with errors that name the field in full."""
+"""Reads arrays of known shape from a message, with errors that contain the field's full name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCH_NORM_EPSILON = 1e-5
 class Fields:
     """A message and its path in the file, e.g. `weights.encoder[3].mha`.
 
-    encodings collects the names of the weight encodings met; children share it.
+    encodings: collects the names of the weight encodings; shared with children.
     """
 
     def __init__(self, message: Message, path: str, encodings: set[str] | None = None) -> None:
@@ -31,7 +31,7 @@ class Fields:
         return f"{self.path}.{field}"
 
     def has(self, field: str) -> bool:
-        """Is the field present, and, if it is a Layer, does it hold values?"""
+        """Return True if the field is present and, if it is a Layer, has values."""
         if not self.message.HasField(field):
             return False
         value = getattr(self.message, field)
@@ -49,7 +49,7 @@ class Fields:
         ]
 
     def values(self, field: str) -> FloatArray:
-        """A Layer of unknown length, flat; NetworkError if it is missing or empty."""
+        """Return a Layer of any length, flat. Raises NetworkError if it is missing or empty."""
         if not self.has(field):
             raise NetworkError(f"{self.name(field)}: missing")
         layer = getattr(self.message, field)
@@ -57,7 +57,7 @@ class Fields:
         return decode_layer(layer, self.name(field))
 
     def array(self, field: str, *shape: int) -> FloatArray:
-        """A Layer of a known shape; NetworkError if it has another number of values."""
+        """Return a Layer of a known shape. Raises NetworkError for another number of values."""
         values = self.values(field)
         if len(values) != math.prod(shape):
             dimensions = " x ".join(map(str, shape))
@@ -68,7 +68,7 @@ class Fields:
         return values.reshape(shape)
 
     def dense(self, prefix: str, inputs: int, activation: Activation = Activation.NONE) -> Dense:
-        """`{prefix}_w` [out, inputs] and `{prefix}_b` [out]; out is whatever the biases have."""
+        """Return `{prefix}_w` [out, inputs] and `{prefix}_b` [out]; out is the number of biases."""
         biases = self.values(f"{prefix}_b")
         return Dense(self.array(f"{prefix}_w", len(biases), inputs), biases, activation)
 
@@ -76,7 +76,7 @@ class Fields:
         return LayerNorm(self.array(f"{prefix}_gammas", width), self.array(f"{prefix}_betas", width), epsilon)
 
     def convolution(self, inputs: int, kernel: int, activation: Activation = Activation.NONE) -> ConvBlock:
-        """This ConvBlock message, batch norm folded in.
+        """Return this ConvBlock message with the batch norm folded in.
 
         y = gamma (w x + b - mean) / sqrt(variance + 1e-5) + beta; the file's `bn_stddivs` is the variance.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a file's format header says, after the repairs that older files need."""
+"""The format header of a file, after repairs for older files."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _ACTIVATIONS = {
 
 
 def activation_number(activation: Activation) -> int:
-    """The number of an activation in `ffn_activation` and `smolgen_activation`."""
+    """Return the number of an activation in `ffn_activation` and `smolgen_activation`."""
     return next(number for number, known in _ACTIVATIONS.items() if known is activation)
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`Net.format.network_format`, repaired and checked; activations resolved ("default" is gone)."""
+    """`Net.format.network_format`, repaired and checked, with "default" activations resolved."""
 
     input: InputFormat
     structure: Structure
@@ -60,7 +60,7 @@ class Header:
 
 
 def read_header(net: Message) -> Header:
-    """Repair and check the header of a parsed file; changes net's header in place. Raises NetworkError."""
+    """Repair and check the header of a parsed file; modifies net's header. Raises NetworkError."""
     if not net.HasField("weights"):
         if net.HasField("onnx_model"):
             raise NetworkError(
@@ -96,7 +96,7 @@ def read_header(net: Message) -> Header:
 
 
 def _repair(net: Message) -> list[str]:
-    """Bring the header of an older file up to date in place; what was changed, in words."""
+    """Update the header of an older file in place. Returns the changes in words."""
     repairs: list[str] = []
     weights = net.weights
     if not net.format.HasField("network_format"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Policy, value and moves-left heads out of a file, and the choice among several by the name users know."""
+"""Reads the policy, value and moves-left heads of a file, and selects heads by their user-visible names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from protocol.batch import POLICY_SIZE
 
 _Head = TypeVar("_Head")
 
-# The name users know -> the field in the file.
+# User-visible name -> field in the file.
 POLICY_HEAD_FIELDS = {
     "vanilla": "vanilla",
     "optimistic": "optimistic_st",
@@ -47,7 +47,7 @@ class Chosen(Generic[_Head]):
 
 
 def read_policy(weights: Fields, header: Header, width: int, wanted: str | None) -> Chosen[PolicyHead]:
-    """width: channels of the body's output."""
+    """Read a policy head. width: channels of the body's output."""
     source, name, names = _choose(weights, "policy_heads", POLICY_HEAD_FIELDS, "policy", wanted)
     head: PolicyHead
     match header.policy:
@@ -98,9 +98,9 @@ def read_moves_left(weights: Fields, header: Header, width: int) -> MovesLeftHea
 def _choose(
     weights: Fields, container: str, known: dict[str, str], kind: str, wanted: str | None
 ) -> tuple[Fields, str, tuple[str, ...]]:
-    """The message that holds the wanted head, its name, and all names.
+    """Return the message of the wanted head, its name, and all names.
 
-    Files with one head keep it in Weights.
+    Files with one head have it in Weights.
     """
     default = next(iter(known))
     if weights.has(container):
@@ -117,14 +117,15 @@ def _choose(
 
 
 def _embedding(source: Fields, convolution: str, dense: str, header: Header, width: int) -> ConvBlock | Dense:
-    """What squeezes the body's channels before the flattening: per square, or a 1x1 convolution."""
+    """Return the layer that reduces the body's channels before flattening: per square, or a 1x1
+    convolution."""
     if header.attention_body:
         return source.dense(dense, width, header.activation)
     return source.child(convolution).convolution(width, 1, header.activation)
 
 
 def _attention_policy(weights: Fields, source: Fields, header: Header, width: int) -> AttentionPolicyHead:
-    # Policies were put on ResNet bodies with selu, whatever the body's activation.
+    # Policies on ResNet bodies use selu, whatever the body's activation.
     activation = header.activation if header.attention_body else Activation.SELU
     shared = weights.child("policy_heads") if weights.has("policy_heads") else source
     embedding = (source if source.has("ip_pol_w") else shared).dense("ip_pol", width, activation)

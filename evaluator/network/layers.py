@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Encoder layers out of a file: attention, smolgen, feed-forward. Used by bodies and by policy heads."""
+"""Reads encoder layers of a file: attention, smolgen, feed-forward. Used for bodies and policy heads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMOLGEN_EPSILON = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class EncoderOptions:
-    """What the layers of one stack have in common. width: E; headcount_name: the field that gave heads."""
+    """Common properties of a stack of layers. width: E. headcount_name: field with the number of heads."""
 
     width: int
     heads: int
@@ -33,7 +33,7 @@ class EncoderOptions:
 
 
 def read_encoders(weights: Fields, layers: list[Fields], options: EncoderOptions) -> tuple[EncoderLayer, ...]:
-    """weights: the file's Weights, which hold the smolgen matrix that all layers share."""
+    """Read a stack of layers. weights: the file's Weights, with the smolgen matrix shared by all layers."""
     if not layers:
         return ()
     if options.heads < 1:
@@ -43,7 +43,7 @@ def read_encoders(weights: Fields, layers: list[Fields], options: EncoderOptions
         values = weights.values("smolgen_w")
         if len(values) % 4096:
             raise NetworkError(f"weights.smolgen_w: {len(values)} values, expected a multiple of 4096")
-        shared = values.reshape(4096, -1)  # one object for all layers
+        shared = values.reshape(4096, -1)  # one array for all layers
     return tuple(_encoder(layer, options, shared) for layer in layers)
 
 

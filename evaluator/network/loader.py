@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An lc0 network file -> NetworkSpec."""
+"""Loads an lc0 network file as a NetworkSpec."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ from protocol.host.folders import expanded
 _NETWORKS = Path(__file__).resolve().parents[1] / "networks"
 
 SHIPPED_NETWORKS = {name: _NETWORKS / f"{name}.pb.gz" for name in ("wavefront-cpu", "wavefront-gpu")}
-"""The files of the networks that come with the program, by the names that may stand for them."""
+"""The files of the included networks by name."""
 
 SHIPPED_NETWORK = SHIPPED_NETWORKS["wavefront-cpu"]
-"""The network that processors compute when the user names none."""
+"""Default network on CPUs."""
 
 SHIPPED_GPU_NETWORK = SHIPPED_NETWORKS["wavefront-gpu"]
-"""The larger one that GPUs compute then."""
+"""Default network on GPUs, which is larger."""
 
 
 def network_file(network: str | PathLike[str]) -> Path:
-    """The file of a network as settings name it: a path, or the name of a shipped one (`wavefront-cpu`,
-    `wavefront-gpu`; `shipped` is the former). A file that has such a name goes first."""
+    """Return the file of a network named in settings: a path, or the name of an included network
+    (`wavefront-cpu`, `wavefront-gpu`; `shipped` means the former). An existing file of that name takes
+    precedence."""
     path = expanded(network)
     if path.is_file():
         return path
@@ -60,14 +61,14 @@ def load_network(
     value_head: str | None = None,
     limits: Limits | None = None,
 ) -> NetworkSpec:
-    """Read an lc0 network file (gzip or plain protobuf), or a shipped network by its name (`network_file`).
+    """Read an lc0 network file (gzip or plain protobuf), or an included network by name (`network_file`).
 
-    policy_head: vanilla, optimistic, soft or opponent; value_head: winner, q or st. None takes vanilla and
-    winner, or the first head in the file where those are missing. limits: how far the file may unpack.
+    policy_head: vanilla, optimistic, soft or opponent (default: vanilla). value_head: winner, q or st
+    (default: winner). If the default head is missing, the file's first head is used. limits: of the
+    decompressed size.
 
-    Raises NetworkError, whose message starts with the path and names the field at fault, for a file that is
-    missing, damaged, truncated, oversized, inconsistent or not supported, and for a head that is not in the
-    file.
+    Raises NetworkError for a file that is missing, damaged, truncated, oversized, inconsistent or
+    unsupported, and for a missing head. The message starts with the path and names the field at fault.
     """
     path = network_file(path)
     try:
@@ -221,9 +222,9 @@ def _attention_body(weights: Fields, header: Header) -> AttentionBody:
 
 
 def _position_part(weights: Fields, header: Header) -> tuple[InputEmbedding, int]:
-    """The position part of a token and the embedding's inputs.
+    """Return the position part of a token and the embedding's number of inputs.
 
-    A header that says NONE comes from writers that did not know the field: then the embedding's width tells.
+    Old writers did not know the field and leave NONE; then the embedding's width decides.
     """
     position = header.embedding
     if position is InputEmbedding.NONE:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""lc0's policy vector: where heads compute each of its 1858 entries.
+"""Index tables of lc0's policy vector: where heads compute each of its 1858 entries.
 
-Everything is derived from the moves that the entries mean (protocol.policy); nothing is read from a file.
+Derived from the entries' moves (protocol.policy); no file is read.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from protocol.batch import POLICY_SIZE
 from protocol.policy import PROMOTIONS, policy_moves, reaches, square_name
 
 CONVOLUTION_PLANES = 73
-"""Planes of a convolutional policy that mean something: 56 queen moves, 8 knight moves, 9 promotions."""
+"""Used planes of a convolutional policy: 56 queen moves, 8 knight moves, 9 promotions."""
 
-# Order of the convolutional planes: seven distances in each direction, clockwise from north (rank step, file
+# Order of the convolutional planes: seven distances per direction, clockwise from north (rank step, file
 # step).
 _DIRECTIONS = ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1))
 _KNIGHT = ((2, 1), (1, 2), (-1, 2), (-2, 1), (-2, -1), (-1, -2), (1, -2), (2, -1))
@@ -30,8 +30,8 @@ def _index_of_move() -> dict[str, int]:
 
 @cache
 def attention_map() -> NDArray[np.int16]:
-    """int16 [64 * 64 + 8 * 24]: the policy index of each entry of an attention policy, or -1. Entries are
-    from*64 + to, then promotions as 24*from_file + 3*to_file + (0 queen, 1 rook, 2 bishop)."""
+    """Return the policy index of each entry of an attention policy, or -1: int16 [64 * 64 + 8 * 24]. Entries
+    are from*64 + to, then promotions as 24*from_file + 3*to_file + (0 queen, 1 rook, 2 bishop)."""
     index = _index_of_move()
     names = [square_name(square) for square in range(64)]
     plain = [index.get(names[a] + names[b], -1) for a in range(64) for b in range(64)]
@@ -46,8 +46,8 @@ def attention_map() -> NDArray[np.int16]:
 
 @cache
 def convolution_map() -> NDArray[np.int16]:
-    """int16 [73 * 64]: the policy index of each element plane*64 + from-square of a convolutional policy, or
-    -1."""
+    """Return the policy index of each element plane*64 + from-square of a convolutional policy, or -1: int16
+    [73 * 64]."""
     index = _index_of_move()
     steps = [(dr * n, df * n, "") for dr, df in _DIRECTIONS for n in range(1, 8)]
     steps += [(dr, df, "") for dr, df in _KNIGHT]
@@ -63,7 +63,7 @@ def convolution_map() -> NDArray[np.int16]:
 
 
 def source_of_policy(table: NDArray[np.int16]) -> NDArray[np.int32]:
-    """int32 [1858]: the inverse of a map above, i.e. where a head computes each policy entry."""
+    """Return the inverse of a map above: where a head computes each policy entry, int32 [1858]."""
     source = np.full(POLICY_SIZE, -1, dtype=np.int32)
     used = np.flatnonzero(table >= 0)
     source[table[used]] = used
@@ -73,8 +73,8 @@ def source_of_policy(table: NDArray[np.int16]) -> NDArray[np.int32]:
 
 @cache
 def position_encoding() -> NDArray[np.float32]:
-    """float32 [64, 64]: the position part of a PE_MAP token; -1 for the own square, 1 where a queen or knight
-    there could go on an empty board, else 0."""
+    """Return the position part of PE_MAP tokens, float32 [64, 64]: -1 for the own square, 1 where a queen or
+    knight could go from there on an empty board, else 0."""
     return np.array(
         [[-1.0 if a == b else float(reaches(a, b)) for b in range(64)] for a in range(64)], dtype=np.float32
     )

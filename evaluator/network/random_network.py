@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Networks of any shape with random weights: to test every layer and to measure speed without the real files.
+"""Networks of any shape with random weights, for testing every layer and benchmarks without real files.
 
-The weights are scaled so that activations keep their size through the layers and outputs look like those of a
-trained network in magnitude; what they say about chess is nonsense.
+The weights are scaled so that activations keep their magnitude through the layers, and outputs have the
+magnitude of a trained network's. Their chess content is meaningless.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from protocol.batch import PLANES, POLICY_SIZE
 
 @dataclass(frozen=True, slots=True)
 class NetworkShape:
-    """What to make. blocks: residual blocks; layers: encoders, 0 for a residual network.
+    """The shape of a network. blocks: residual blocks. layers: encoders; 0 for a residual network.
 
     width: filters of the tower and embedding of the body. model: width of q, k and v, None for width.
     smolgen: (hidden, dense1, gen). dense_embedding: C' of PE_DENSE, 0 for PE_MAP. se: width of the squeeze, 0
@@ -132,11 +132,11 @@ SHAPES = {
         multihead=True,
     ),
 }
-"""By name: two tiny ones that have every usual layer, and the sizes of networks in use."""
+"""Shapes by name: two tiny ones with every usual layer, and the sizes of networks in use."""
 
 
 def random_network(shape: NetworkShape | str, seed: int = 0) -> NetworkSpec:
-    """A network of a shape, or of a name in SHAPES. Equal arguments give equal weights.
+    """Return a network of a shape, or of a name in SHAPES. Equal arguments give equal weights.
 
     Raises NetworkError for an unknown name.
     """
@@ -213,7 +213,7 @@ class _Maker:
             # Small second convolutions keep the skip connection from growing with depth.
             second = self.convolution(width, width, 3, gain=0.5)
             blocks.append(ResidualBlock(self.convolution(width, width, 3, act), second, se, act))
-        # Few input bits are set, hence the larger gain.
+        # The large gain compensates for the few input bits that are set.
         return ResidualTower(self.convolution(PLANES, width, 3, act, gain=2.0), tuple(blocks))
 
     def attention_body(self) -> AttentionBody:

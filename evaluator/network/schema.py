@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lc0 network file as protobuf messages, built at import from one compact table.
+"""The lc0 network format as protobuf messages, built at import from one compact table.
 
-No protoc: generated modules are tied to the protobuf release that made them, a descriptor built at run time
-works with all of 5 to 7. Field numbers are facts of the format (proto2, so presence is known). Two
-simplifications that leave the bytes as they are: enumerations are declared int32, because proto2 hides values
-it does not know and we want to name them in an error; strings are declared bytes, because old files hold
-invalid UTF-8.
+Generated modules of protoc are tied to a protobuf release; a descriptor built at run time works with releases
+5 to 7. Field numbers are those of the format (proto2, so presence is known). Two simplifications leave the
+bytes unchanged. Enumerations are declared int32, because proto2 hides unknown values, which errors should
+name. Strings are declared bytes, because old files contain invalid UTF-8.
 """
 
 from __future__ import annotations
@@ -106,11 +105,11 @@ def _build_pool() -> descriptor_pool.DescriptorPool:
 _POOL = _build_pool()
 
 Message = Any
-"""A message of the schema. Its fields exist only at run time, so the type checker cannot know them."""
+"""A message of the schema. Its fields exist only at run time, unknown to the type checker."""
 
 
 def new_message(name: str) -> Message:
-    """An empty message of the schema, e.g. `new_message("Net")`."""
+    """Return an empty message of the schema, e.g. `new_message("Net")`."""
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))()
 
 
@@ -119,7 +118,7 @@ MAGIC = 0x1C0
 
 
 class WeightsEncoding(IntEnum):
-    """How a Layer's params hold numbers (`Layer.encoding`, `Format.weights_encoding`); little-endian."""
+    """Number format of a Layer's params (`Layer.encoding`, `Format.weights_encoding`); little-endian."""
 
     LINEAR16 = 1
     FLOAT16 = 2
@@ -128,7 +127,7 @@ class WeightsEncoding(IntEnum):
 
 
 class InputFormat(IntEnum):
-    """`NetworkFormat.input`: which planes the network wants."""
+    """`NetworkFormat.input`: the input planes of the network."""
 
     CLASSICAL_112 = 1
     CASTLING_PLANE_112 = 2

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A network as plain data: what the loader makes of an lc0 file and what every backend reads.
+"""A network as plain data: the loader's result and every backend's input.
 
-One frozen class per kind of layer. Everything a backend needs is stated where it is used: batch norm is
-folded into the convolutions, every activation, epsilon, residual factor and head count is written out, so
-that no backend repeats lc0's rules about defaults. All arrays are float32, C-contiguous and finite. C is a
-channel count, E an embedding width, D the width of queries, keys and values.
+One frozen class per kind of layer. All values are explicit: batch norm is folded into the convolutions, and
+every activation, epsilon, residual factor and head count is given. So no backend repeats lc0's rules about
+defaults. All arrays are float32, C-contiguous and finite. C is a channel count, E an embedding width, D the
+width of queries, keys and values.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Activation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """y = weights @ x + biases, then the activation. weights [out, in], biases [out]. inputs: how x is
-    rounded first, where it is; no file says so, but a backend may (gpu.plan.fp8)."""
+    """y = weights @ x + biases, then the activation. weights [out, in], biases [out]. inputs: rounding of x,
+    if any; set by backends (gpu.plan.fp8), not by files."""
 
     weights: FloatArray
     biases: FloatArray
@@ -58,7 +58,7 @@ class ConvBlock:
 
 
 def _linear(*layers: Dense | ConvBlock) -> None:
-    """Refuse an activation where lc0 networks have none: backends fuse what comes after such layers."""
+    """Reject an activation where lc0 networks have none: backends fuse the following operations."""
     for layer in layers:
         if layer.activation is not Activation.NONE:
             raise ValueError(f"a layer of this place has no activation, not {layer.activation.value}")
@@ -107,7 +107,7 @@ class LayerNorm:
 
 @dataclass(frozen=True, slots=True)
 class Smolgen:
-    """Attention logits made from the whole position, added to q k / sqrt(depth) before the softmax.
+    """Attention logits computed from the whole position, added to q k / sqrt(depth) before the softmax.
 
     compress (each square) -> flatten squares x hidden -> dense1, norm1, dense2, norm2 -> [heads, gen] ->
     position weights [4096, gen] -> [heads, query square, key square]. position_weights is one array shared by
@@ -161,7 +161,7 @@ class EncoderLayer:
 
 @dataclass(frozen=True, slots=True)
 class DenseEmbeddingTail:
-    """What follows the embedding of a PE_DENSE network: x = norm2(x + alpha ffn(x)), after the gates."""
+    """Layers after the embedding and the gates of a PE_DENSE network: x = norm2(x + alpha ffn(x))."""
 
     norm1: LayerNorm  # before the gates
     ffn: FeedForward
@@ -181,9 +181,9 @@ class Gating:
 class AttentionBody:
     """Tokens (one per square) -> embedding -> encoders. Output [64, E].
 
-    tower: None, or a residual tower whose output channels are the tokens in place of the input planes (then
-        there is no position part). position: PE_MAP appends the fixed map of `policy_tables`, PE_DENSE the
-        output of `preprocess` on the first 12 planes flattened as square*12 + plane, NONE nothing.
+    tower: None, or a residual tower whose output channels replace the input planes as tokens (without a
+        position part). position: PE_MAP appends the fixed map of `policy_tables`, PE_DENSE the output of
+        `preprocess` on the first 12 planes flattened as square*12 + plane, NONE nothing.
     """
 
     tower: ResidualTower | None
@@ -215,7 +215,7 @@ class ConvolutionPolicyHead:
 class AttentionPolicyHead:
     """Move from -> to: q[from] . k[to] / sqrt(D), with offsets for promotions to queen, rook and bishop.
 
-    promotion: [4, D]; with o = promotion @ k on the last rank, piece c there gets + o[c] + o[3] (not scaled).
+    promotion: [4, D]. With o = promotion @ k on the last rank, piece c there gets + o[c] + o[3] (not scaled).
     """
 
     embedding: Dense
@@ -250,7 +250,7 @@ class ValueHead:
 
 @dataclass(frozen=True, slots=True)
 class MovesLeftHead:
-    """As ValueHead, with one output, plies, that ends in relu."""
+    """Like ValueHead, with one output in plies after a relu."""
 
     embedding: ConvBlock | Dense
     dense1: Dense
@@ -259,7 +259,7 @@ class MovesLeftHead:
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """Where a network came from: what `describe` prints and no backend needs."""
+    """The origin of a network, for `describe`; not needed by backends."""
 
     path: str
     bytes: int
@@ -267,16 +267,16 @@ class FileInfo:
     license: str
     training: dict[str, float | int | str]
     encodings: tuple[str, ...]
-    repairs: tuple[str, ...]  # what the loader changed in the header of an older file
+    repairs: tuple[str, ...]  # the loader's changes to the header of an older file
     structure: Structure
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkSpec:
-    """An lc0 network, with one policy head and one value head chosen.
+    """An lc0 network with one policy head and one value head selected.
 
-    content_hash: SHA-256 of the file, hexadecimal. policy_heads, value_heads: the names of all heads in the
-    file; policy_head, value_head: the ones that policy and value hold.
+    content_hash: SHA-256 of the file, hexadecimal. policy_heads, value_heads: names of all heads in the file.
+    policy_head, value_head: names of the selected ones, `policy` and `value`.
     """
 
     name: str

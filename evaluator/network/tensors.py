@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One `Layer` of the file to float32 and back: the four weight encodings."""
+"""Converts a `Layer` of the file to float32 and back: the four weight encodings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STORED_TYPES = {
 
 
 def layer_encoding(layer: Message, name: str) -> WeightsEncoding:
-    """The encoding of a Layer; without the field it is LINEAR16."""
+    """Return the encoding of a Layer; LINEAR16 if the field is absent."""
     if not layer.HasField("encoding"):
         return WeightsEncoding.LINEAR16
     try:
@@ -32,10 +32,10 @@ def layer_encoding(layer: Message, name: str) -> WeightsEncoding:
 
 
 def decode_layer(layer: Message, name: str) -> FloatArray:
-    """The values of a Layer, flat. An empty Layer gives an empty array.
+    """Return the values of a Layer, flat; an empty Layer gives an empty array.
 
-    name: of the field, for errors. Raises NetworkError for an unknown encoding, a length that is not a whole
-    number of values, and values that are not finite.
+    name: of the field, for errors. Raises NetworkError for an unknown encoding, a partial value at the end,
+    and values that are not finite.
     """
     encoding = layer_encoding(layer, name)
     data: bytes = layer.params
@@ -50,7 +50,7 @@ def decode_layer(layer: Message, name: str) -> FloatArray:
     values = np.empty(len(stored), np.float32)
 
     def decode(block: slice) -> int:
-        """How many values of the block are not finite."""
+        """Return the number of non-finite values in the block."""
         out = values[block]
         with np.errstate(over="ignore", invalid="ignore"):
             match encoding:
@@ -74,8 +74,8 @@ def decode_layer(layer: Message, name: str) -> FloatArray:
 
 
 def encode_layer(layer: Message, values: FloatArray, encoding: WeightsEncoding) -> None:
-    """Write values (any shape, row-major) into a Layer. LINEAR16 leaves `encoding` absent, as older files
-    do."""
+    """Write values (any shape, row-major) into a Layer. LINEAR16 leaves `encoding` absent, as in older
+    files."""
     flat = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
     if encoding is not WeightsEncoding.LINEAR16:
         layer.encoding = int(encoding)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Unpacking a gzip file, bounded before memory is used.
+"""Decompression of gzip files with a limit that is checked before memory is used.
 
-A network of real weights hardly compresses, so a file that wants to grow far beyond its own size is a bomb or
-damaged. zlib needs 2.5 s for the 360 MB of a BT4 network, on one core. Where the package `rapidgzip` is
-installed, large files are unpacked on all cores (0.4 s on 16). What it does not like is left to zlib, whose
-word is final: so there is one set of rules, and one message for each kind of damage.
+Real weights hardly compress, so a file that grows far beyond its size is damaged or a bomb. zlib needs 2.5 s
+for the 360 MB of a BT4 network on one core. With the package `rapidgzip`, large files are unpacked on all
+cores (0.4 s on 16). If it fails, zlib unpacks the file, and its error counts. So there is one set of rules
+and messages.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from evaluator.network.errors import NetworkError
 log = logging.getLogger(__name__)
 
 PARALLEL_BYTES = 8 << 20
-"""Smaller files are left to zlib, which needs 0.05 s for so many."""
+"""Smaller files are left to zlib, which needs 0.05 s for this size."""
 
 _PARALLEL_GROWTH = 4
-"""Files that grow by more are left to zlib too, which never holds more than a piece of a bomb."""
+"""Maximum growth for rapidgzip. zlib unpacks files with more, and never holds more than a piece of a bomb."""
 
 _MOST_THREADS = 16
-"""Each holds a few pieces of some MB, and more of them than this are no faster."""
+"""Each thread holds a few pieces of some MB; more threads are no faster."""
 
 _CHUNK = 1 << 20
 
 
 def unpack(file: BinaryIO, limit: int) -> bytes | memoryview:
-    """The contents of a gzip file of one or more members, at most limit bytes, else NetworkError. file: on
-    disk, at its start."""
+    """Return the contents of a gzip file with one or more members. file: on disk, at its start. Raises
+    NetworkError for more than `limit` bytes."""
     size = os.fstat(file.fileno()).st_size
     raw = unpack_on_all_cores(file, size, limit) if size >= PARALLEL_BYTES else None
     if raw is not None:
@@ -58,8 +58,8 @@ def unpack(file: BinaryIO, limit: int) -> bytes | memoryview:
 
 
 def unpack_on_all_cores(file: BinaryIO, size: int, limit: int) -> memoryview | None:
-    """By rapidgzip, which checks the CRC; None where it is missing or fails, and where the file is not one
-    member that ends by telling its plausible length."""
+    """Unpack with rapidgzip, which checks the CRC. Returns None if it is missing or fails, or if the file is
+    not a single member that ends with a plausible length."""
     try:
         import rapidgzip
     except ImportError:
@@ -68,13 +68,13 @@ def unpack_on_all_cores(file: BinaryIO, size: int, limit: int) -> memoryview | N
     expected = int.from_bytes(file.read(4), "little")
     if not 0 < expected <= min(limit, _PARALLEL_GROWTH * size):
         return None
-    raw = np.empty(expected + 1, np.uint8).data  # one more: a longer file must not pass
+    raw = np.empty(expected + 1, np.uint8).data  # one byte more, to detect a longer file
     count = 0
     try:
         with rapidgzip.RapidgzipFile(file.fileno(), parallelization=_threads()) as unpacked:
             while part := unpacked.readinto(raw[count:]):
                 count += part
-    except Exception as error:  # its kinds are those of C++; zlib will say what is wrong
+    except Exception as error:  # converted from C++ exceptions; zlib will report the fault
         log.debug("rapidgzip: %s", error)
         return None
     return raw[:expected] if count == expected else None
@@ -85,9 +85,9 @@ def _threads() -> int:
 
 
 def _inflate(file: BinaryIO) -> Iterator[bytes]:
-    """Pieces of at most _CHUNK bytes, so that the caller can stop before memory is used.
+    """Yield pieces of at most _CHUNK bytes, so that the caller can stop before memory is used.
 
-    The input goes in in pieces, too: zlib hands back a copy of what it has not consumed of each.
+    The input is passed in pieces, too: zlib returns a copy of the unconsumed rest of each.
     """
     tail = file.read(_CHUNK)
     while tail:
@@ -105,4 +105,4 @@ def _inflate(file: BinaryIO) -> Iterator[bytes]:
                 yield part
         tail = member.unused_data or file.read(_CHUNK)
         if tail[:1] == b"\0" and not (tail + file.read()).strip(b"\0"):
-            return  # tape-style padding is allowed after the last member
+            return  # zero padding after the last member is allowed

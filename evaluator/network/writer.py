@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NetworkSpec -> an lc0 network file: the loader backwards. For made-up networks, tests and conversions."""
+"""Writes a NetworkSpec as an lc0 network file, for random networks, tests and conversions."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def write_network(
 ) -> None:
     """Write a network, gzip-compressed if the path ends in .gz.
 
-    encodings: the tensors take these in turn. policy_heads, value_heads: all heads by the name users know
-    them by, for a file with several; without them the file holds the network's own.
+    encodings: assigned to the tensors cyclically. policy_heads, value_heads: all heads by user-visible name,
+    for a file with several (default: the network's own).
     """
     net = network_message(
         network, encodings=encodings, license=license, policy_heads=policy_heads, value_heads=value_heads
     )
     data: bytes = net.SerializeToString()
     path = Path(path)
-    # Level 1: weights hardly compress whatever the level. No time stamp, so that equal networks are equal
+    # Level 1, because weights hardly compress at any level. No time stamp, so that equal networks give equal
     # files.
     path.write_bytes(gzip.compress(data, 1, mtime=0) if path.suffix == ".gz" else data)
 
@@ -76,7 +76,7 @@ def network_message(
     policy_heads: Mapping[str, PolicyHead] | None = None,
     value_heads: Mapping[str, ValueHead] | None = None,
 ) -> Message:
-    """The `Net` message of `write_network`."""
+    """Return the `Net` message of `write_network`."""
     net = new_message("Net")
     net.magic = MAGIC
     if license:
@@ -131,7 +131,7 @@ def _write_header(header: Message, network: NetworkSpec, multihead: bool) -> Non
 
 
 class _Writer:
-    """Fills messages. Every tensor takes the next encoding."""
+    """Fills messages, assigning the encodings to the tensors cyclically."""
 
     def __init__(self, encodings: tuple[WeightsEncoding, ...]) -> None:
         self._encodings = cycle(encodings)
@@ -224,7 +224,7 @@ class _Writer:
     def flat_head(
         self, message: Message, convolution: str, letters: str, head: ValueHead | MovesLeftHead
     ) -> None:
-        """letters: val or mov, the middle of the field names."""
+        """Write a head. letters: val or mov, the middle of the field names."""
         if isinstance(head.embedding, ConvBlock):
             self.convolution(getattr(message, convolution), head.embedding)
         else:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page for people that a service shows: its files, and the headers that they are sent with.
+"""The status page: its files and their HTTP headers.
 
-Files of our own and nothing else: no framework, no build step, no other host. The page reads /status
-(evaluator/service/http/overview.py) each second and draws what it finds.
+All files are our own: no framework, no build step, no other host. The page polls /status
+(evaluator/service/http/overview.py) each second and draws the result.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ HEADERS = {
     "Cross_Origin_Opener_Policy": "same-origin",
     "Cache_Control": "no-cache",
 }
-"""Of every answer to the page and what belongs to it, with _ for -. Nothing runs in the page but its own
-files, whatever names the clients and networks of a service have."""
+"""HTTP headers of the page and its files, with _ instead of -. Only the page's own scripts run, whatever
+names clients and networks have."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of the page: what it holds, and its type in HTTP."""
+    """A file of the page: its content and its HTTP type."""
 
     body: bytes
     content_type: str
@@ -43,7 +43,7 @@ class File:
 
 @cache
 def files() -> dict[str, File]:
-    """Every file of the page, by the path that it is asked for by."""
+    """Return every file of the page by URL path."""
     found = {}
     for each in resources.files(__name__).joinpath("files").iterdir():
         suffix = each.name[each.name.rfind(".") :]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which requests may queue: limits for each class and each client.
+"""Admission of requests: limits of queued positions per class and per client.
 
-A class's limit is its own: self-play that fills its queue keeps no play out.
+Each class has its own limit: self-play that fills its queue does not block play.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from protocol.messages import PRIORITIES
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """Positions: of each class, queued per network; of a client, queued or running."""
+    """Limits in positions: queued per network for each class; queued or running for a client."""
 
     play: int = 65536
     analysis: int = 65536
@@ -29,14 +29,15 @@ class QueueLimits:
 
 
 class Admission:
-    """Counts what clients have queued or running. Its owner serialises access, and may change `limits`."""
+    """Counts the queued and running positions of clients. Its owner serialises access and may change
+    `limits`."""
 
     def __init__(self, limits: QueueLimits) -> None:
         self.limits = limits
         self._positions_of: dict[Hashable, int] = {}
 
     def admit(self, request: Request, scheduler: Scheduler) -> None:
-        """Count a request that is about to be queued. Raises Overloaded, counting nothing, when its class's
+        """Count a request that is about to be queued. Raises Overloaded, without counting it, if its class's
         queue or its client's share is full."""
         queued, limit = scheduler.positions_of(request.rank), self.limits.of(request.rank)
         if queued + request.count > limit:
@@ -53,7 +54,7 @@ class Admission:
         self._positions_of[request.client] = mine + request.count
 
     def release(self, request: Request) -> None:
-        """Count a request no more that has been answered or dropped."""
+        """Stop counting a request that was answered or discarded."""
         left = self._positions_of.get(request.client, 0) - request.count
         if left > 0:
             self._positions_of[request.client] = left
@@ -61,5 +62,5 @@ class Admission:
             self._positions_of.pop(request.client, None)
 
     def forget(self, client: Hashable) -> None:
-        """Drop what is known of a client that is gone."""
+        """Delete the state of a disconnected client."""
         self._positions_of.pop(client, None)

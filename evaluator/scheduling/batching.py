@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The batch policy: how many of the queued positions a device should run next, or until when it should wait.
+"""The batch policy: how many queued positions a device should run next, or until when it should wait.
 
-Pure: it gets the time and what happened, it does no I/O and holds no locks, so that the simulation
-(simulation.py) and the tests run it as the service does. docs/explanation/batching.md has a comparison.
+Pure: it is given times and events, does no I/O and holds no locks. The service, the simulation
+(simulation.py) and the tests run the same code. docs/explanation/batching.md has a comparison.
 
-How it decides:
+Rules:
 
-1. Candidates are the sizes at which a request ends, and the sizes of the latency curve's ladder: whole
-   requests where possible, cuts where the curve has a cliff (33 queued may be best as 32 now and 1 next).
-2. A candidate costs its own time plus the time of draining the rest as well as the curve allows.
-3. Candidates that would make the oldest request of a class miss its latency target are out, unless all would.
-   A class whose oldest request has missed it already has no say while a higher one is about: its lateness
-   would grow the batches, at the expense of the other's latency.
-4. Those left within TOLERANCE of the cheapest (MIXED_TOLERANCE if several classes wait) count as equally
-   fast. Among them it takes the one with the least waiting for play, then analysis, then self-play.
-5. An idle device takes work at once, unless clients that have just been answered are expected back so soon,
-   as learnt from how long they took before, that everybody is served faster by waiting for them.
-6. A device that is busy is given a second batch (to hide the transfers) only when that batch is a full one
-   that holds up no higher class, or the first is about to end.
-7. Where batches are computed side by side, none is larger than the curve's ceiling: it would be slower, and
-   leave that part of the device without work that has no batch.
-8. While the curve is not known to its end (growth.py), a queue that is deep enough tries the next size. The
-   expected time of that batch has to fit the targets of every class that it can make late.
+1. Candidates are the sizes at which a request ends, and the ladder of the latency curve: whole requests if
+   possible, cuts if the curve has a cliff (33 queued may be best as 32 now and 1 next).
+2. A candidate costs its own time plus the best time for draining the rest.
+3. Candidates that make the oldest request of a class miss its latency target are excluded, unless all do.
+   A class whose oldest request is already late does not count while a higher class is active: its
+   lateness would grow the batches, at the expense of the other's latency.
+4. The rest within TOLERANCE of the cheapest (MIXED_TOLERANCE if several classes wait) count as equally fast.
+   Among these the policy takes the least waiting for play, then analysis, then self-play.
+5. An idle device takes work at once, unless recently answered clients are expected back soon. The
+   policy waits if all requests are then served faster, by the clients' observed think times.
+6. A busy device gets a second batch (to hide transfers) only if that batch is full and delays no higher
+   class, or if the first batch is about to end.
+7. With side-by-side batches, none is larger than the curve's ceiling. It would be slower, and would leave
+   the other part of the device idle.
+8. While the curve is incomplete (growth.py), a deep queue tries the next size. The expected time of that
+   batch must fit the targets of every class that it can delay.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ TOLERANCE = 0.02
 """Plans within this fraction of the fastest count as equally fast."""
 
 MIXED_TOLERANCE = 0.10
-"""The same while requests of several classes are queued: what the latency of the higher class may cost."""
+"""The same while several classes are queued: the throughput that the higher class's latency may cost."""
 
 RETURN_MEMORY = 0.25
 """Weight of the newest observation in a client's average time between answer and next request."""
 
 SECOND_LEAD = 0.25
-"""A batch is launched beside another when that has this share of the new one's time to go."""
+"""A second batch is launched when the first has this share of the second's time left."""
 
 MAX_WAIT_SHARE = 0.5
-"""A wait never takes longer than this share of what running the queue at once would take."""
+"""Maximum wait as a share of the time of running the queue at once."""
 
 WAIT_GAIN = 0.9
-"""A wait must be expected to reach at most this share of the time per position of running at once."""
+"""A wait must reduce the expected time per position to at most this share of running at once."""
 
 ACTIVE_MS = 1000.0
 """A class that had a request within this time is expected to have another soon."""
 
 MAX_CLIENTS = 1024
-"""Clients whose habits are remembered; beyond that the one seen longest ago is forgotten."""
+"""Clients whose think times are kept; beyond that the least recent one is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyTargets:
-    """Milliseconds from receipt to answer that the policy tries to keep for each class."""
+    """Target latencies per class in milliseconds, from receipt to answer."""
 
     play: float = 50.0
     analysis: float = 200.0
@@ -74,11 +74,11 @@ class LatencyTargets:
 
 @dataclass(slots=True)
 class Pending:
-    """A request, or what is left of one, in the order in which requests are taken; or several small ones that
-    follow each other, described together.
+    """A request, or its untaken rest, in the order of the queue; or consecutive small requests described
+    together.
 
-    rank: 0 play, 1 analysis, 2 self-play. arrived_ms: when it was received, on the policy's clock; the first
-    of several. requests: how many.
+    rank: 0 play, 1 analysis, 2 self-play. arrived_ms: time of receipt on the policy's clock; of the first if
+    several. requests: how many.
     """
 
     positions: int
@@ -89,21 +89,21 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Run the first `positions` queued positions now."""
+    """Decision: run the first `positions` queued positions now."""
 
     positions: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Decide again at `until_ms`, or when something arrives or ends before."""
+    """Decision: decide again at `until_ms`, or at an earlier arrival or end of a batch."""
 
     until_ms: float
 
 
 @dataclass(slots=True)
 class _Habit:
-    """How long a client takes to send its next request after an answer."""
+    """A client's average think time between an answer and its next request."""
 
     replied_ms: float = -1.0
     return_ms: float | None = None
@@ -114,8 +114,8 @@ class _Habit:
 class BatchPolicy:
     """Decides the batches of one network on one device.
 
-    model: the measured latency. side_by_side: whether the device computes several batches at the same time,
-    each with a part of it. Times are milliseconds on any clock that the caller keeps to.
+    model: the measured latency. side_by_side: True if the device computes several batches at the same time,
+    each on a part of it. Times are milliseconds on any consistent clock.
     """
 
     model: LatencyModel
@@ -125,21 +125,21 @@ class BatchPolicy:
     _last_arrival: list[float] = field(default_factory=lambda: [-1e18, -1e18, -1e18])
 
     def last_arrival_ms(self, rank: int) -> float:
-        """When the last request of a class came."""
+        """Return when the last request of a class arrived."""
         return self._last_arrival[rank]
 
     @property
     def largest_batch(self) -> int:
-        """The most positions that the policy may run at once at present."""
+        """The largest batch that the policy may run at present."""
         return max(self._usual_batch, self.model.trial or 0)
 
     @property
     def _usual_batch(self) -> int:
-        """The same but for sizes that are tried."""
+        """The same without trial sizes."""
         return self.model.ceiling if self.side_by_side else self.model.max_batch
 
     def arrived(self, client: Hashable, positions: int, rank: int, now_ms: float) -> None:
-        """Learn from a request that a client has sent."""
+        """Update the state with a client's request."""
         self.expect(rank, now_ms)
         habit = self._habits.get(client)
         if habit is None:
@@ -156,26 +156,26 @@ class BatchPolicy:
                 habit.return_ms += RETURN_MEMORY * (gap - habit.return_ms)
 
     def expect(self, rank: int, now_ms: float) -> None:
-        """Requests of a class have come, and more may come."""
+        """Note that requests of a class have arrived, and more are likely."""
         self._last_arrival[rank] = now_ms
 
     def replied(self, client: Hashable, now_ms: float) -> None:
-        """Learn from an answer that a client was sent."""
+        """Update the state with an answer to a client."""
         habit = self._habits.get(client)
         if habit is not None:
             habit.replied_ms = now_ms
 
     def forget(self, client: Hashable) -> None:
-        """Drop what was learnt of a client that is gone."""
+        """Delete the state of a disconnected client."""
         self._habits.pop(client, None)
 
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
     ) -> Launch | Wait:
-        """What to do with a queue that is not empty.
+        """Return the decision for a nonempty queue.
 
-        pending: in the order of being taken; what lies beyond `largest_batch` may be left out.
-        busy_until_ms: when the batches running on the device are expected to be done; None if it is idle.
+        pending: in queue order; entries beyond `largest_batch` may be missing. busy_until_ms: expected end of
+        the batches on the device; None if it is idle.
         """
         model = self.model
         total = 0
@@ -184,7 +184,7 @@ class BatchPolicy:
         if busy_until_ms is not None:
             launch_ms = self.second_at_ms(total, busy_until_ms)
             if launch_ms is None and self._higher_class_active(pending[0].rank, now_ms) is not None:
-                # Play that comes meanwhile need not wait for two batches.
+                # Play that arrives meanwhile must not wait for two batches.
                 blocks_ms = self._blocking_limit_ms(pending[0].rank, now_ms)
                 launch_ms = busy_until_ms - SECOND_LEAD * min(blocks_ms, model.milliseconds(model.full))
             if launch_ms is not None and launch_ms > now_ms:
@@ -203,19 +203,19 @@ class BatchPolicy:
             and model.drain_ms(total) >= (1 - TOLERANCE) * whole_ms
             and whole_ms <= self._blocking_limit_ms(pending[0].rank, now_ms)
         ):
-            # One request, no cliff: nobody gains from a part of it before the rest.
+            # With one request and no cliff, a partial batch answers nothing earlier.
             return Launch(total)
         return Launch(self._best_cut(pending, total, now_ms))
 
     def second_at_ms(self, total: int, busy_until_ms: float) -> float | None:
-        """When to launch a batch of `total` beside one that is in flight; None for a full one, at once. It
-        should be ready when that one ends, and gathers more until then."""
+        """Return when to launch a batch of `total` as the second in flight; None for a full one, which starts
+        at once. It should be ready when the first ends, and gathers requests until then."""
         if total >= self.model.full:
             return None
         return busy_until_ms - SECOND_LEAD * self.model.milliseconds(total)
 
     def _trial(self, pending: Sequence[Pending], total: int, now_ms: float) -> int | None:
-        """The batch size to try on this queue; None if none is due, or if a request could come late by it."""
+        """Return the batch size to try on this queue; None if none is due or a request could become late."""
         size = self.model.trial
         if size is None or total < size:
             return None
@@ -229,7 +229,7 @@ class BatchPolicy:
             reached += request.positions
             left_ms = self.targets.of(request.rank) - (now_ms - request.arrived_ms)
             late = left_ms < (first_ms if reached <= size else all_ms)
-            # Nothing is lost where a usual batch would make a lower class late as well.
+            # A trial does no harm if a usual batch would make a lower class late as well.
             if late and (request.rank == 0 or usual_ms <= left_ms < first_ms):
                 return None
         return size
@@ -238,7 +238,7 @@ class BatchPolicy:
         model = self.model
         ends = list(accumulate(request.positions for request in pending))
         whole = [end for end in ends if end < total]
-        # With very many requests, a sample of their ends is as good as all.
+        # With very many requests, a sample of their ends suffices.
         step = max(1, len(whole) // 32)
         sizes = sorted({*whole[::step], *(cut for cut in model.ladder if cut < total), total})
         counts = [bisect.bisect_right(ends, size) for size in sizes]
@@ -259,12 +259,12 @@ class BatchPolicy:
         late_plans: list[tuple[float, tuple[float, ...], int]] = []
         for cost_ms, size, count in costs:
             if cost_ms > limit:
-                break  # So are all that follow: what they would come to need not be known.
+                break  # all following sizes are excluded, too, so their costs are not needed
             first_ms = model.milliseconds(size)
             late = max(
                 self._lateness(taken[count], first_ms, now_ms), self._lateness(left[count], cost_ms, now_ms)
             )
-            # A higher class that is in use will want the device while this batch runs.
+            # An active higher class will need the device while this batch runs.
             cut_into = count < len(pending) and (ends[count - 1] if count else 0) < size
             ranks = [rank for rank in range(3) if taken[count].requests[rank]]
             lowest = max([*ranks, pending[count].rank] if cut_into else ranks)
@@ -281,8 +281,8 @@ class BatchPolicy:
         return min(in_time)[1] if in_time else min(late_plans)[2]
 
     def _lateness(self, summary: _Summary, done_ms: float, now_ms: float) -> float:
-        """How far the oldest requests will miss their targets if answered in done_ms, relative to these; but
-        for those of lower classes that have missed them already."""
+        """Return by how much the oldest requests would miss their targets at done_ms, relative to the
+        targets. Lower classes that are already late do not count."""
         late = -1.0
         for rank in range(3):
             if not summary.requests[rank]:
@@ -294,22 +294,22 @@ class BatchPolicy:
         return late
 
     def _blocking_limit_ms(self, rank: int, now_ms: float) -> float:
-        """How long a batch with requests of that class may hold the device."""
+        """Return how long a batch with requests of a class may occupy the device."""
         higher = self._higher_class_active(rank, now_ms)
         return self.targets.of(rank) if higher is None else self.targets.of(higher) / 2
 
     def _higher_class_active(self, rank: int, now_ms: float) -> int | None:
-        """The highest class above that one which is expected to have requests soon; None if none is."""
+        """Return the highest class above `rank` that is expected to have requests soon; None if none is."""
         for higher in range(rank):
             if now_ms - self._last_arrival[higher] < ACTIVE_MS:
                 return higher
         return None
 
     def _worth_waiting_until(self, total: int, pending: Sequence[Pending], now_ms: float) -> float | None:
-        """When clients are expected back that are worth waiting for; None if it is best to run at once."""
+        """Return the expected return of clients worth waiting for; None if running at once is best."""
         at_once_ms = self.model.milliseconds(total)
         horizon_ms = MAX_WAIT_SHARE * at_once_ms
-        # The wait counts from the oldest request, so that a queue is not put off again and again.
+        # Count the wait from the oldest request, so that repeated waits cannot add up.
         oldest_ms = min(request.arrived_ms for request in pending)
         latest_ms = oldest_ms + horizon_ms
         if latest_ms <= now_ms:
@@ -334,7 +334,7 @@ class BatchPolicy:
 
 
 class _Summary(NamedTuple):
-    """Some of the queued requests, by class: how many, and when the oldest arrived."""
+    """A part of the queue, by class: number of requests, and the oldest arrival."""
 
     requests: tuple[int, ...]
     oldest_ms: tuple[float, ...]
@@ -343,7 +343,7 @@ class _Summary(NamedTuple):
 def _summaries(
     pending: Sequence[Pending], counts: Sequence[int]
 ) -> tuple[dict[int, _Summary], dict[int, _Summary]]:
-    """For each count: a summary of the first that many requests, and one of the others."""
+    """Return for each count a summary of the first `count` requests, and one of the rest."""
     return (
         _running(pending, set(counts)),
         {

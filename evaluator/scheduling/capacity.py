@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several devices described as one, to clients that size their requests and their games by it."""
+"""Describes several devices as one, for clients that size their requests and games by it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from protocol.messages import Curve
 
 
 def together(models: Sequence[LatencyModel]) -> tuple[int, Curve]:
-    """The recommended batch and the curve of devices that work together: how long they take, idle at first,
-    for a request that is shared out among them.
+    """Return the recommended batch and the curve of several idle devices that share each request.
 
-    The batch is what all compute in the time that the fastest needs for its own; one that could not answer
-    anything in that time adds nothing.
+    The batch is the sum of what each device computes in the time of the fastest one's own batch. A device
+    that cannot finish any position in that time adds nothing.
     """
     if len(models) == 1:
         return models[0].knee, models[0].curve()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Batch policies that ours is compared with in the simulation (simulation.py), and what it asks of each."""
+"""Other batch policies for comparison in the simulation (simulation.py), and the interface of a policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evaluator.scheduling.latency import LatencyModel
 
 
 class Policy(Protocol):
-    """What the simulation asks of a batch policy; BatchPolicy is one."""
+    """The interface of a batch policy in the simulation; BatchPolicy is one."""
 
     def arrived(self, client: int, positions: int, rank: int, now_ms: float) -> None: ...
     def replied(self, client: int, now_ms: float) -> None: ...
@@ -22,19 +22,19 @@ class Policy(Protocol):
 
 
 class TakeQueued:
-    """Takes whatever is queued, up to max_batch, as soon as the device is free."""
+    """Takes all queued positions up to max_batch as soon as the device is free."""
 
     def __init__(self, model: LatencyModel) -> None:
         self.max_batch = model.max_batch
 
     def arrived(self, client: int, positions: int, rank: int, now_ms: float) -> None:
-        """This policy learns nothing from it."""
+        """Ignored by this policy."""
 
     def replied(self, client: int, now_ms: float) -> None:
-        """This policy learns nothing from it."""
+        """Ignored by this policy."""
 
     def second_at_ms(self, total: int, busy_until_ms: float) -> float | None:
-        """This policy launches a second batch at once."""
+        """Return None: a second batch starts at once."""
         return None
 
     def decide(
@@ -44,8 +44,8 @@ class TakeQueued:
 
 
 class FixedBatch(TakeQueued):
-    """Waits for a batch of the knee's size, or until the oldest request has waited for the time that such a
-    batch takes; as in inference servers with a preferred batch size and a maximum delay."""
+    """Waits for a batch of the knee's size, or until the oldest request has waited as long as such a batch
+    takes. Inference servers do this with a preferred batch size and a maximum delay."""
 
     def __init__(self, model: LatencyModel) -> None:
         super().__init__(model)
@@ -63,8 +63,8 @@ class FixedBatch(TakeQueued):
 
 
 class AdditiveIncrease(TakeQueued):
-    """A limit on the batch that grows by a little after every batch inside the play target and is halved
-    after one beyond it (AIMD; Crankshaw et al.: "Clipper", 2017)."""
+    """A batch limit that grows slightly after each batch within the play target, and is halved after each
+    batch beyond it (AIMD; Crankshaw et al.: "Clipper", 2017)."""
 
     def __init__(self, model: LatencyModel) -> None:
         super().__init__(model)
@@ -92,4 +92,4 @@ POLICIES: dict[str, Callable[[LatencyModel], Policy]] = {
     "fixed+timeout": FixedBatch,
     "aimd": AdditiveIncrease,
 }
-"""Ours, and those it is compared with."""
+"""The service's policy and those for comparison, by name."""

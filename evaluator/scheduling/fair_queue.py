@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The queue of one class: requests in the order of start-time fair queueing, with sums that spare walking it.
+"""The queue of one class, ordered by start-time fair queueing, with partial sums.
 
-Each request has a start tag: the virtual time at which its client, taking positions in turn with the others,
-comes to it. The virtual time is the tag of what was taken last. A client that keeps the queue full runs ahead
-of it, one with few positions does not, and so comes soon.
+Each request has a start tag: the virtual time at which a round-robin over clients by positions reaches it.
+The virtual time is the tag of the last request taken. A client that keeps the queue full has tags far ahead;
+a client with few positions does not, and is served soon.
 
-The queue is a list of blocks of some requests each, with their positions added up. What is far back in a long
-queue is described by its blocks, at a cost that does not grow with the queue.
+The queue is a list of blocks of requests, each with the sum of their positions. The far end of a long queue
+is described by blocks, at a cost independent of the queue's length.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from evaluator.scheduling.batching import Pending
 from evaluator.scheduling.requests import Request, Segment
 
 BLOCK = 16
-"""Most requests in a block."""
+"""Maximum requests per block."""
 
 RESOLUTION = 16
-"""Requests are described one by one until so many positions, and then together where they are at most this
-part of the positions before them: nobody cuts a batch of a thousand positions for the sake of one."""
+"""Requests are described individually up to this many positions. Beyond, requests are described together if
+they are at most this fraction of the positions before them: a batch of 1,000 is not cut for one position."""
 
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """Requests that follow each other. positions: those not taken yet. oldest_ms: the earliest arrival."""
+    """Consecutive requests. positions: those not taken yet. oldest_ms: the earliest arrival."""
 
     requests: list[Request]
     positions: int = 0
     oldest_ms: float = 0.0
 
     def add_up(self) -> None:
-        """Make the sums anew after requests have left."""
+        """Recompute the sums after requests have left."""
         self.positions = sum([request.count - request.taken for request in self.requests])
         self.oldest_ms = min([request.arrived_ms for request in self.requests], default=0.0)
 
@@ -43,7 +43,7 @@ class _Block:
 class FairQueue:
     """The queued requests of one class. Its owner serialises access.
 
-    positions: how many are queued.
+    positions: number of queued positions.
     """
 
     def __init__(self, rank: int) -> None:
@@ -51,18 +51,18 @@ class FairQueue:
         self.positions = 0
         self._blocks: list[_Block] = []
         self._last_places: list[tuple[float, int]] = []
-        """Of the last request of each block."""
+        """Place of the last request of each block."""
         self._finish_tags: dict[Hashable, float] = {}
         self._virtual = 0.0
         self._serial = 0
 
     @property
     def first(self) -> Request | None:
-        """The request that is next to be taken."""
+        """The next request to be taken, or None."""
         return self._blocks[0].requests[0] if self._blocks else None
 
     def add(self, request: Request) -> None:
-        """Queue a request at its place."""
+        """Insert a request at its place."""
         tag = max(self._virtual, self._finish_tags.get(request.client, 0.0))
         self._finish_tags[request.client] = tag + request.count
         self._serial += 1
@@ -89,7 +89,7 @@ class FairQueue:
         self._last_places[index] = block.requests[-1].place
 
     def remove(self, request: Request) -> None:
-        """Take out a queued request."""
+        """Remove a queued request."""
         index = bisect.bisect_left(self._last_places, request.place)
         block = self._blocks[index]
         block.requests.remove(request)
@@ -97,11 +97,11 @@ class FairQueue:
         self._tidy(index)
 
     def forget(self, client: Hashable) -> None:
-        """Drop what is known of a client that is gone, whose requests have been taken out."""
+        """Delete the state of a disconnected client without queued requests."""
         self._finish_tags.pop(client, None)
 
     def describe(self, most: int, skip: int, before: int) -> list[Pending]:
-        """What would be taken, in order, after passing over `skip` positions and up to what reaches `most`.
+        """Describe the queue in order, skipping `skip` positions, until `most` positions are reached.
 
         before: positions that are taken before these. Requests of few positions among many are described
         together.
@@ -141,8 +141,8 @@ class FairQueue:
         return runs
 
     def take(self, positions: int, skip: int = 0) -> list[Segment]:
-        """Take that many positions, or all there are, after passing over `skip`. A request's `taken` is
-        counted up; one that is taken to its end leaves the queue."""
+        """Take up to `positions` positions after skipping `skip`. Updates each request's `taken`; completely
+        taken requests leave the queue."""
         segments: list[Segment] = []
         in_order = not skip
         wanted = positions
@@ -180,7 +180,7 @@ class FairQueue:
         return segments
 
     def ahead_of(self, tag: float) -> int:
-        """How many positions are queued before a request with that start tag."""
+        """Return the number of positions queued before a start tag."""
         index = bisect.bisect_left(self._last_places, (tag, self._serial + 1))
         ahead = sum([block.positions for block in self._blocks[:index]])
         if index < len(self._blocks):
@@ -191,7 +191,7 @@ class FairQueue:
         return ahead
 
     def tag_of(self, client: Hashable) -> float:
-        """The start tag that the client's next request will have."""
+        """Return the start tag of the client's next request."""
         return max(self._virtual, self._finish_tags.get(client, 0.0))
 
     def __iter__(self) -> Iterator[Request]:
@@ -199,7 +199,7 @@ class FairQueue:
             yield from block.requests
 
     def _tidy(self, index: int) -> None:
-        """Make a block's sums anew after requests have left it; drop it when none is left."""
+        """Recompute a block's sums after requests have left; remove it if it is empty."""
         block = self._blocks[index]
         if block.requests:
             block.add_up()
@@ -208,13 +208,13 @@ class FairQueue:
             del self._blocks[index]
             del self._last_places[index]
             if not self._blocks:
-                # Nobody waits: nobody is owed anything.
+                # The queue is empty, so no client is owed anything.
                 self._finish_tags.clear()
                 self._virtual = 0.0
 
 
 def _drop(requests: list[Request], gone: list[Request]) -> None:
-    """Take requests that follow each other out of a list."""
+    """Remove consecutive requests from a list."""
     if gone:
         start = requests.index(gone[0])
         del requests[start : start + len(gone)]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far a latency curve has been measured, and which batch size is tried next.
+"""Growth of a latency curve: its measured part, and the next batch size to try.
 
-The first measurement is short, and other programs may disturb it. So a curve grows while it is used: the next
-size of the ladder is tried until the throughput stops growing or the device takes no more. Sizes that were
-measured on a busy machine are doubted and tried again.
-Pure: no clock, no locks. The batch policy tries sizes on deep queues, devices/trials.py on idle devices.
+The first measurement is short, and other programs may disturb it. So a curve grows in use: the next size of
+the ladder is tried until the throughput stops growing or the device's limit is reached. Sizes measured on a
+busy machine are doubted and tried again. Pure: no clock, no locks. The batch policy tries sizes on deep
+queues, devices/trials.py on idle devices.
 """
 
 from __future__ import annotations
@@ -12,29 +12,28 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 FLAT_STEPS = 3
-"""The throughput counts as flat after this many sizes without growth."""
+"""Number of sizes without growth after which the throughput counts as flat."""
 
 GROWTH = 1.02
-"""A size whose throughput exceeds the best so far by less than this factor does not grow it."""
+"""Minimum factor over the best throughput so far that counts as growth."""
 
 TRIES = 3
-"""Runs of a size that is tried; the median counts. A batch whose end is noted late seems longer than it was,
-and the one behind it shorter."""
+"""Runs per tried size; the median counts. A batch whose end is noticed late seems longer, and the next one
+shorter."""
 
 RETRY_TIMES = 20.0
-"""A queue's retry waits until other batches took this many times its time: 5 % of the device at most. Each
-further round of retries waits twice as long."""
+"""A retry on a queue waits until other batches have taken this many times its time: at most 5 % of the
+device. Each further round of retries waits twice as long."""
 
 MOST_ROUNDS = 16
-"""The wait stops doubling after this many rounds."""
+"""Number of rounds after which the wait stops doubling."""
 
 
 class Growth:
     """The measured part of a curve.
 
-    steps: the sizes to measure, ascending; the last one is the largest batch of the device.
-    points: measured {batch: milliseconds}. doubted: sizes that were measured on a
-    busy machine.
+    steps: sizes to measure, ascending; the last is the device's largest batch. points: measured {batch:
+    milliseconds}. doubted: sizes measured on a busy machine.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class Growth:
         self._runs: dict[int, list[float]] = {}
         self._disturbed: set[int] = set()
         self._grown: set[int] = set()
-        """Sizes that were tried, and not measured on a device of which nobody else had anything."""
+        """Sizes that were tried in use, when the device may have been shared."""
         self._rounds: dict[int, int] = {}
         self._spent_ms = 0.0
         self._retry_at_ms = 0.0
@@ -64,11 +63,11 @@ class Growth:
 
     @property
     def known(self) -> bool:
-        """Whether no size is left to try."""
+        """True if no size is left to try."""
         return self.next_step is None and not self.doubted
 
     def trial(self) -> int | None:
-        """The size that a deep queue tries now; None if none is due."""
+        """Return the size to try now on a deep queue; None if none is due."""
         if self._urgent:
             return self.next_step
         if self._queue_retry is not None and self._spent_ms >= self._retry_at_ms:
@@ -76,13 +75,13 @@ class Growth:
         return None
 
     def idle_trial(self) -> int | None:
-        """The size that an idle device tries; None if all are known."""
+        """Return the size to try on an idle device; None if all are known."""
         return self.next_step if self._urgent else self._idle_retry
 
     def ran(self, size: int, milliseconds: float, *, disturbed: bool) -> bool:
-        """Note a batch of exactly `size` positions; returns whether the measured points have changed.
+        """Record a batch of exactly `size` positions. Returns True if the measured points have changed.
 
-        disturbed: other programs kept the machine busy meanwhile.
+        disturbed: other programs kept the machine busy.
         """
         self._spent_ms += milliseconds
         if size != self.next_step and size not in self.doubted:
@@ -97,7 +96,7 @@ class Growth:
         return True
 
     def refuse(self, size: int) -> None:
-        """Note that the device fails on `size` positions: never try that many again."""
+        """Note that the device fails with `size` positions, so that this size is never tried again."""
         self._steps = tuple(step for step in self._steps if step < size) or (self.measured,)
         self._plan()
 
@@ -115,31 +114,31 @@ class Growth:
         self._plan()
 
     def _plan(self) -> None:
-        """Work out what is tried next."""
+        """Decide what is tried next."""
         sizes = sorted(self.points)
         step = next((step for step in self._steps if step > sizes[-1]), None)
         flat = is_flat(self.points)
         best = max(sizes, key=lambda size: size / self.points[size])
         if flat and best in self._grown and not self._rounds.get(best):
-            self.doubted.add(best)  # One time too short would end the growth for good.
-        # A dip that was measured on a busy machine does not end the growth.
+            self.doubted.add(best)  # one too short time would end the growth permanently
+        # A dip measured on a busy machine must not end the growth.
         doubtful = best in self.doubted or not self.doubted.isdisjoint(sizes[-FLAT_STEPS:])
         self.next_step = None if flat and not doubtful else step
-        """The next size beyond the measured ones; None if the throughput grows no more."""
+        """The next size beyond the measured ones; None if the throughput no longer grows."""
         self._urgent = self.next_step is not None and not flat
         retries = [*self.doubted] if self.next_step is None else [*self.doubted, self.next_step]
 
         def first(candidates: list[int]) -> int | None:
-            # The largest decide how large batches may be.
+            # Large sizes first: they determine the maximum batch.
             return min(candidates, key=lambda size: (self._rounds.get(size, 0), -size), default=None)
 
         self._idle_retry = first(retries)
-        # Much smaller batches are of no use to a deep queue.
+        # A deep queue has no use for much smaller batches.
         self._queue_retry = first([size for size in retries if 2 * size >= best])
 
 
 def is_flat(points: Mapping[int, float]) -> bool:
-    """Whether the throughput has not grown over the last FLAT_STEPS sizes. points: {batch: milliseconds}."""
+    """Return True if the throughput has not grown over the last FLAT_STEPS sizes. points: {batch: ms}."""
     best_rate, flat = 0.0, 0
     for size, ms in sorted(points.items()):
         flat = 0 if size / ms > GROWTH * best_rate else flat + 1

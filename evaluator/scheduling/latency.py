@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The measured latency model: how many milliseconds a device takes for a batch of any size.
+"""The latency model: measured milliseconds of a device per batch, for any size.
 
-Measured on a ladder of sizes (calibration.py), interpolated between them, corrected by every batch
-that runs. From it come the knee (what clients are asked to gather) and the drain time (how long a queue
-takes when it is cut in the best way), which the batch policy weighs.
+Measured on a ladder of sizes (calibration.py), interpolated between them, and corrected by every batch. It
+yields the knee (the batch that clients should gather) and the drain time (a queue's time with the best cuts),
+which the batch policy uses.
 
-A correction that slows a size down may be the device's doing or that of other work on the machine, and only
-the sizes that run are corrected. The batch policy goes by the times as they are at present; the knee, and
-what is kept for the next start, by the shortest that each size has had.
+A slower time may be due to the device or to other work on the machine, and only sizes that run are corrected.
+So the batch policy uses current times; the knee and the cache use the shortest time of each size.
 """
 
 from __future__ import annotations
@@ -23,54 +22,51 @@ from evaluator.scheduling.growth import Growth
 from protocol.messages import Curve
 
 LADDER = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
-"""Batch sizes that are measured: at most half as much again from one to the next."""
+"""Measured batch sizes; each is at most 1.5 times the previous one from 16 on."""
 
 KNEE_TOLERANCE = 0.05
 """The knee is the smallest batch within this fraction of the best throughput."""
 
 KNEE_MS = 100.0
-"""Batches that take longer are no knee, whatever their throughput, unless every batch does: a client that
-gathers as many is answered too late to play by it, and on a CPU the throughput hardly grows any more."""
+"""Maximum time of the knee's batch, unless every batch takes longer. A client that gathers more is answered
+too late for play, and on a CPU the throughput hardly grows beyond it."""
 
 LEARNING_RATE = 0.05
 """Weight of one observed batch in the moving averages."""
 
 OUTLIER_RATIO = 1.5
-"""One observation moves an average as if it were at most this factor away: a machine that swapped for a
-second must not teach the model that the device is slow."""
+"""Limit of one observation's effect, as a factor. A machine that swapped for a second must not teach the
+model that the device is slow."""
 
 LAUNCH_MS = 0.1
-"""What the service itself spends on each device batch (merging, handing over, splitting): a cut has to save
-more than this."""
+"""The service's own time per batch (merging, handing over, splitting): a cut must save more than this."""
 
 LAUNCH_ON_CPU_MS = 0.5
-"""The same where service and engine take that time from the device itself, and the rest of what a request
-costs them with it: about a millisecond of one core, most of it for caches that the network has swept."""
+"""The same if service and engine share the device's cores: about 1 ms of one core per request in total,
+mostly for caches that the network has evicted."""
 
 REBUILD_OBSERVATIONS = 64
-"""The tables are made anew after this many observed batches."""
+"""Number of observed batches between rebuilds of the tables."""
 
 
 RELAXATION = 0.25
-"""Share of the way by which the average of a size that did not run returns to its shortest, each time the
-tables are made anew: a size that was slow once is tried again."""
+"""Share by which the average of a size that did not run returns to its shortest at each rebuild. So a size
+that was slow once is tried again."""
 
 
 def steps_to(largest: int) -> tuple[int, ...]:
-    """The sizes of the ladder up to the largest batch of a device, and that one itself."""
+    """Return the sizes of the ladder up to a device's largest batch, and that size itself."""
     return (*(size for size in LADDER if size < largest), largest)
 
 
 class LatencyModel:
     """Milliseconds per batch on one device. Pure: no clock, no locks; its owner serialises access.
 
-    points: measured {batch: milliseconds}, at least one. max_batch: the largest batch that is run.
-    buckets: sizes that the device really runs, a batch being padded to the next one; empty when any size runs
-    as it is. Beyond the largest measured size the time grows along the last segment, but the throughput is
-    not taken to grow any further.
-    launch_ms: what each batch costs besides. growth: what becomes of sizes that were not measured; max_batch
-    then is its next size. Without it the curve ends with max_batch.
-    observations: batches it was corrected by.
+    points: measured {batch: milliseconds}, at least one. max_batch: largest batch to run. buckets: sizes that
+    the device runs, to which batches are padded; empty if any size runs as it is. Beyond the largest measured
+    size the time grows along the last segment, but with constant throughput at best. launch_ms: overhead per
+    batch. growth: decides on unmeasured sizes; max_batch then is its next size. Without it the curve ends at
+    max_batch. observations: number of batches used for corrections.
     """
 
     def __init__(
@@ -93,29 +89,29 @@ class LatencyModel:
         self._shortest_log_ms = list(self._log_ms)
         self._measured = self._sizes[-1]
         self._ran: set[int] = set()
-        """Places in `_sizes` that were corrected since the tables were made."""
+        """Indices in `_sizes` corrected since the last rebuild of the tables."""
         self.observations = 0
         self.version = 0
-        """Another number whenever the times that it gives have changed."""
+        """Changes whenever the times change."""
         self._rebuild()
         if growth is not None:
             self._grow()
 
     def milliseconds(self, batch: int) -> float:
-        """The expected time of one batch, in milliseconds."""
+        """Return the expected time of one batch in milliseconds."""
         return self._ms[min(batch, self.max_batch)]
 
     def drain_ms(self, positions: int) -> float:
-        """Expected time of that many positions when cut into batches in the best way, with launch_ms for
-        every batch after the first."""
+        """Return the expected time of a number of positions with the best cuts, with launch_ms for every
+        batch after the first."""
         if positions <= self.max_batch:
             return self._drain[positions]
         whole, rest = divmod(positions, self._best_batch)
         return whole * (self.milliseconds(self._best_batch) + self.launch_ms) + self._drain[rest]
 
     def within(self, milliseconds: float) -> int:
-        """How many positions can be drained in that time: the most whose drain_ms is not longer, but for
-        one launch."""
+        """Return how many positions can be drained in a time: the most whose drain_ms minus one launch is not
+        longer."""
         whole, rest = 0, milliseconds
         if milliseconds >= self._drain[self.max_batch]:
             each_ms = self.milliseconds(self._best_batch) + self.launch_ms
@@ -124,23 +120,24 @@ class LatencyModel:
         return whole * self._best_batch + bisect.bisect_right(self._drain, rest) - 1
 
     def throughput(self, batch: int) -> float:
-        """Positions per second in batches of that size."""
+        """Return positions per second in batches of a size."""
         return 1000.0 * batch / self.milliseconds(batch)
 
     @property
     def ladder(self) -> tuple[int, ...]:
-        """Sizes worth considering as a cut: the measured ones and the device's own, within max_batch."""
+        """Sizes that may be worth cutting at: the measured ones and the device's buckets, within
+        max_batch."""
         return self._cuts
 
     @property
     def knee(self) -> int:
-        """The smallest measured batch within KNEE_TOLERANCE of the best throughput that KNEE_MS allow, by the
-        shortest times and with launch_ms for each batch."""
+        """The smallest measured batch within KNEE_TOLERANCE of the best throughput within KNEE_MS, by the
+        shortest times and with launch_ms per batch."""
         return self._knee
 
     @property
     def full(self) -> int:
-        """The smallest measured batch within KNEE_TOLERANCE of the best throughput, however long it takes."""
+        """The smallest measured batch within KNEE_TOLERANCE of the best throughput, without a time limit."""
         return self._full
 
     @property
@@ -150,7 +147,7 @@ class LatencyModel:
 
     @property
     def measured(self) -> int:
-        """The largest measured size that is run."""
+        """The largest measured size within max_batch."""
         return min(self.max_batch, self._measured)
 
     @property
@@ -160,12 +157,12 @@ class LatencyModel:
 
     @property
     def known(self) -> bool:
-        """Whether no size is left to measure, for the first time or again."""
+        """True if no size is left to measure or to repeat."""
         return self.growth is None or self.growth.known
 
     @property
     def extent(self) -> str:
-        """How far the curve is measured, in words: "up to 64 of 1024"."""
+        """The measured part of the curve in words: "up to 64 of 1024"."""
         return f"up to {self.measured} of {self.largest}"
 
     @property
@@ -174,7 +171,7 @@ class LatencyModel:
         return None if self.growth is None else self.growth.trial()
 
     def shortest(self) -> dict[int, float]:
-        """The least milliseconds that each measured size has had, as an average."""
+        """Return the lowest average of each measured size in milliseconds."""
         return {
             size: math.exp(log_ms)
             for size, log_ms in zip(self._sizes, self._shortest_log_ms, strict=True)
@@ -182,21 +179,21 @@ class LatencyModel:
         }
 
     def curve(self) -> Curve:
-        """(batch, milliseconds) at the measured sizes, as corrected since."""
+        """Return (batch, milliseconds) at the measured sizes, with corrections."""
         return tuple((size, round(self._ms[size], 4)) for size in self._sizes if size <= self.measured)
 
     def observe(self, batch: int, milliseconds: float, *, disturbed: bool = False) -> None:
-        """Correct the model by a batch that has run.
+        """Correct the model by an observed batch.
 
-        The averages of the two measured sizes around it move by the ratio of observed to expected time, each
-        in proportion to how near it is. disturbed: other programs kept the machine busy meanwhile.
+        The averages of the two nearest measured sizes move by the ratio of observed to expected time,
+        weighted by distance. disturbed: other programs kept the machine busy.
         """
         if milliseconds <= 0 or not 1 <= batch <= self.max_batch:
             return
         limit = math.log(OUTLIER_RATIO)
         size = self._run_size(batch)
-        # Against the averages as they are now, not the tables: these are rebuilt only now and then, and
-        # going by them would correct the same error again and again.
+        # Compare with the current averages, not the tables. The tables are rebuilt only at intervals, so the
+        # same error would be corrected repeatedly.
         change = max(-limit, min(limit, math.log(milliseconds / self._expected(size))))
         above = bisect.bisect_left(self._sizes, size)
         self._ran |= {max(0, above - 1), min(above, len(self._sizes) - 1)}
@@ -216,15 +213,16 @@ class LatencyModel:
             self._rebuild()
 
     def refuse(self, batch: int) -> None:
-        """Never run that many positions again unless as many were measured: the device fails on them."""
+        """Note that the device fails with `batch` positions: never run that many again unless measured
+        before."""
         if self.growth is not None and batch > self._measured:
             self.growth.refuse(batch)
             self._grow()
 
     def _grow(self, changed: int | None = None) -> None:
-        """Take over how far the curve is measured, with the next size at the time that the others promise.
+        """Update the measured extent, and set the time of the next size to the extrapolated one.
 
-        changed: the size that was measured, for the first time or again.
+        changed: size that was measured, for the first time or again.
         """
         growth = self.growth
         assert growth is not None
@@ -241,7 +239,7 @@ class LatencyModel:
         self._set_buckets()
         self._rebuild()
         if step is not None:
-            # What runs between the measured sizes and this one corrects it; so far it promises nothing.
+            # Batches between the measured sizes and this one correct its time; it starts without a gain.
             self._sizes.append(step)
             self._log_ms.append(math.log(self._ms[step]))
             self._shortest_log_ms.append(self._log_ms[-1])
@@ -270,7 +268,7 @@ class LatencyModel:
         self.version += 1
         sizes = np.arange(self.max_batch + 1, dtype=np.float64)
         measured = np.array(self._sizes, dtype=np.float64)
-        # A larger batch takes no less time: where it seemed so, the smaller one was measured badly.
+        # A larger batch cannot be faster; if it seemed so, the smaller one was measured badly.
         times = np.minimum.accumulate(np.exp(self._log_ms)[::-1])[::-1]
         ms: NDArray[np.float64] = np.interp(sizes, measured, times)
         slope = float(times[-1] / measured[-1])
@@ -282,15 +280,15 @@ class LatencyModel:
             buckets = np.array(self._buckets)
             ms[1:] = ms[buckets[np.searchsorted(buckets, np.arange(1, self.max_batch + 1))]]
         ms[0] = 0.0
-        # Lists: to take one number out of an array costs as much as the rest of a decision.
+        # Lists, because reading one element of an array takes as long as the rest of a decision.
         self._ms: list[float] = ms.tolist()
         candidates = {size for size in (*self._sizes, *self._buckets) if size <= self.max_batch}
         self._cuts = tuple(sorted(candidates))
         rates = {size: size / self._ms[size] for size in self._cuts}
         self._best_batch = max(rates, key=lambda size: rates[size])
         self._knee, self._full, self._ceiling = self._find_knee()
-        # The cheapest way to cut any number of positions. Taking 1, 2, 4, … pieces of a size, or not, reaches
-        # any number of them.
+        # The cheapest cuts for any number of positions. Optionally taking 1, 2, 4, … pieces of a size reaches
+        # any count of them.
         drain = ms.copy()
         for cut in self._cuts:
             size, cost = cut, self._ms[cut]
@@ -301,7 +299,7 @@ class LatencyModel:
         self._drain: list[float] = drain.tolist()
 
     def _find_knee(self) -> tuple[int, int, int]:
-        """The knee, the full batch and the ceiling of a curve; see there."""
+        """Return the knee, the full batch and the ceiling of the curve."""
         times = np.minimum.accumulate(np.exp(self._shortest_log_ms)[::-1])[::-1]
         sizes = zip(self._sizes, times, strict=True)
         known = {size: float(ms) for size, ms in sizes if size <= self.measured}
@@ -312,7 +310,7 @@ class LatencyModel:
         return min(self._good(quick)), min(good), max(good)
 
     def _good(self, times: Mapping[int, float]) -> list[int]:
-        """The sizes within KNEE_TOLERANCE of the best throughput of some."""
+        """Return the sizes within KNEE_TOLERANCE of the best throughput."""
         rates = {size: size / (ms + self.launch_ms) for size, ms in times.items()}
         enough = (1 - KNEE_TOLERANCE) * max(rates.values())
         return [size for size, rate in rates.items() if rate >= enough]

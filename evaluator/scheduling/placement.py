@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which part of a queue a device takes when others could take it, too.
+"""Placement: which part of a queue a device takes if other devices could take it, too.
 
-Pure, as the batch policy is: the service, the tests and the simulation run the same code. It is asked for
-one device at a time, whenever one has nothing to do or is about to, and goes by when the others are expected
-to be free and how long they take:
+Pure, like the batch policy: the service, the tests and the simulation run the same code. It decides for one
+device at a time, when that is or will soon be idle. It uses the expected end and the speed of the others:
 
-1. No device takes more than it would have of the queue if all of it were to end as early as possible. So a
-   request is cut over devices that are idle, and one that comes alone is not, when that would gain nothing.
-2. A device leaves to others what they would end sooner, and takes what they will not have come to by then. So
-   a slow device that happens to be free takes no play from a fast one that is free before long.
+1. No device takes more than its part if the whole queue were to end as early as possible. So a request is
+   split over idle devices, but a single one is not if that would gain nothing.
+2. A device leaves to others what they would end sooner, and takes what they cannot reach by then. So a slow
+   idle device takes no play from a fast one that is free soon.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.scheduler import Scheduler
 
 STEPS = 10
-"""Halvings of the interval in which a queue's end is looked for: to a thousandth."""
+"""Bisection steps for a queue's end: precise to a thousandth of the interval."""
 
 SHARING_GAIN = 2.0
-"""A queue is shared among devices if it ends sooner by at least so many times what a launch costs."""
+"""A queue is shared among devices if the gain is at least this multiple of a launch's cost."""
 
 ROUNDING_MS = 1e-3
-"""Times far from the clock's zero are rounded: what ends a moment later ends in time."""
+"""Tolerance for rounding of times far from the clock's zero."""
 
 LOOK_AGAIN_MS = 1.0
-"""A device that leaves a queue to others looks at it again no sooner."""
+"""Minimum time until a device that leaves a queue to others checks it again."""
 
 
 class Decider(Protocol):
-    """What is asked of a batch policy here."""
+    """The part of the batch policy's interface used here."""
 
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
@@ -46,32 +45,32 @@ class Decider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """A device and when it is expected to be free; now if it is idle."""
+    """A device and when it is expected to be free; the current time if it is idle."""
 
     model: LatencyModel
     free_ms: float
 
     def end_ms(self, positions: int) -> float:
-        """When it would end so many positions."""
+        """Return when it would end this many positions."""
         return self.free_ms + self.model.drain_ms(positions)
 
     def by(self, end_ms: float) -> int:
-        """How many positions it would end by then."""
+        """Return how many positions it would end by a time."""
         milliseconds = end_ms - self.free_ms
         return self.model.within(milliseconds + ROUNDING_MS) if milliseconds > 0 else 0
 
 
 def free_at_ms(expected_end_ms: float, now_ms: float) -> float:
-    """When a device is free that should end its work then. One that is overdue is expected to be so for as
-    long again: a device that hangs must not be left any work for ever."""
+    """Return when a device is expected to be free. An overdue one is expected to take as long again as it is
+    late, so that no work is left to a hanging device permanently."""
     return expected_end_ms if expected_end_ms > now_ms else now_ms + (now_ms - expected_end_ms)
 
 
 def share_out(stations: Sequence[Station], positions: int) -> tuple[float, list[int]]:
-    """When so many positions end at the earliest, and the most that each device has of them for that; 0 for a
-    device that had better leave them to others.
+    """Return the earliest end of a number of positions, and the maximum part of each device; 0 for a device
+    that should leave them to others.
 
-    They are shared only if that is worth it: each device but one costs a launch besides.
+    Positions are shared only if that pays: each device but one costs an additional launch.
     """
     ends = [station.end_ms(positions) for station in stations]
     alone_ms = min(ends)
@@ -108,10 +107,10 @@ def place(
     now_ms: float,
     busy_until_ms: float | None = None,
 ) -> tuple[Launch | Wait, int]:
-    """What a device does about a queue that is not empty, and how many positions it passes over for that.
+    """Return a device's decision for a nonempty queue, and how many positions to skip for it.
 
-    most: the largest batch of the device. others: the other devices in use that could take it. busy_until_ms:
-    as for the policy.
+    most: largest batch of the device. others: other devices in use for this network. busy_until_ms: as in the
+    policy.
     """
     if not others:
         return policy.decide(scheduler.pending(most), now_ms, busy_until_ms), 0
@@ -138,12 +137,12 @@ def place(
 
 
 def _leave(others: Sequence[Station], now_ms: float) -> Wait:
-    """To look again when another device should have begun with what is queued."""
+    """Return a wait until another device should have started on the queue."""
     return Wait(max(now_ms, min(other.free_ms for other in others)) + LOOK_AGAIN_MS)
 
 
 def _at_most(pending: list[Pending], most: int) -> list[Pending]:
-    """The same queue, its last request cut where the device's part ends."""
+    """Return the queue with the last request cut at `most` positions."""
     over = sum([each.positions for each in pending]) - most
     if over > 0:
         last = pending[-1]

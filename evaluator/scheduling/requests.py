@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A request on its way through the service, and the pieces of it that run in batches.
+"""A request in the service, and the segments of it that run in batches.
 
-Plain data, with what puts a request's answers together from the batches that its pieces rode in.
+Plain data, and functions that assemble a request's answer from the batches of its segments.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from protocol.batch import EvaluationBatch, PositionBatch
 
 ANSWER_BYTES, MOVE_ANSWER_BYTES = 16, 4
-"""Of an answer, for each position and for each of its moves."""
+"""Bytes of an answer per position and per move."""
 
 OVERHEAD_BYTES = 2048
-"""Of a request and its answer, beside their arrays."""
+"""Bytes of a request and its answer in addition to their arrays."""
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """An evaluate on its way through the service.
+    """An evaluate request in the service.
 
-    client: who is answered. id: its own name for the request. rank: 0 play, 1 analysis, 2 self-play. Times
-    are milliseconds on the service's monotonic clock; deadline_ms is None without a deadline. place: in the
-    order of its class (fair_queue.py). network: content hash that the answer names; empty: it names none.
+    client: its sender. id: the sender's id of the request. rank: 0 play, 1 analysis, 2 self-play. Times are
+    milliseconds on the service's monotonic clock; deadline_ms: None without a deadline. place: in the order
+    of its class (fair_queue.py). network: content hash to name in the answer; empty for none.
     """
 
     client: Hashable
@@ -58,14 +58,14 @@ class Request:
 
     @property
     def footprint(self) -> int:
-        """Bytes of its arrays and of the answer's, with some for what is around them."""
+        """Bytes of the request's and the answer's arrays, plus overhead."""
         batch = self.batch
         arrays = batch.positions.nbytes + batch.move_offsets.nbytes + batch.moves.nbytes
         return OVERHEAD_BYTES + arrays + self.answer_bytes
 
 
 class Segment(NamedTuple):
-    """Positions start to stop of a request."""
+    """Positions start to stop (exclusive) of a request."""
 
     request: Request
     start: int
@@ -73,7 +73,7 @@ class Segment(NamedTuple):
 
 
 def parts_of(segments: list[Segment]) -> list[PositionBatch]:
-    """The positions of each segment, without a copy."""
+    """Return the positions of each segment, without a copy."""
     return [
         segment.request.batch
         if segment.stop - segment.start == segment.request.count
@@ -83,8 +83,8 @@ def parts_of(segments: list[Segment]) -> list[PositionBatch]:
 
 
 def distribute(segments: list[Segment], evaluation: EvaluationBatch) -> Iterator[Request]:
-    """Give each request its share of a merged evaluation; gives those that are now complete, one by one, with
-    `parts` holding their whole evaluation."""
+    """Give each request its part of a batch's evaluation. Yields the requests that are now complete, with
+    their evaluation in `parts`."""
     sizes = [(segment.stop - segment.start, _moves(segment)) for segment in segments]
     for segment, part in zip(segments, evaluation.split(sizes), strict=True):
         request = segment.request

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The queues of one network: classes, deadlines, and cutting requests into batches.
 
-Pure data structure: no threads, no sockets, told the time. The dispatcher (dispatcher.py) holds one
-per network under its lock; the simulation holds one too.
+A pure data structure: no threads or sockets, and times are arguments. The dispatcher (dispatcher.py) has one
+per network under its lock; the simulation has one, too.
 
-Order: classes that are owed a part of the device (shares.py), then play, analysis, self-play. Within a class,
-start-time fair queueing by positions: a client with few positions is not held up by one that keeps the queue
-full (Goyal, Vin, Cheng: "Start-time fair queuing", 1996).
+Order: classes that are owed device time (shares.py), then play, analysis, self-play. Within a class,
+start-time fair queueing by positions (Goyal, Vin, Cheng: "Start-time fair queuing", 1996). So a client that
+keeps the queue full does not delay a client with few positions.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Scheduler:
             heapq.heappush(self._deadlines, (request.deadline_ms, self._serial, request))
 
     def remove(self, request: Request) -> None:
-        """Close a request and take what is queued of it out; what runs of it already is not reported."""
+        """Close a request and remove its queued positions; running ones are not reported."""
         request.closed = True
         if self._requests.get(request.client, {}).get(request.id) is request:
             self._queues[request.rank].remove(request)
             self._left(request)
 
     def remove_client(self, client: Hashable) -> list[Request]:
-        """Take out everything a client has queued."""
+        """Remove all queued requests of a client."""
         gone = list(self._requests.get(client, {}).values())
         for request in gone:
             self.remove(request)
@@ -71,14 +71,14 @@ class Scheduler:
         return gone
 
     def clear(self) -> list[Request]:
-        """Take out everything."""
+        """Remove all requests."""
         gone = [request for queue in self._queues for request in queue]
         for request in gone:
             self.remove(request)
         return gone
 
     def expire(self, now_ms: float) -> list[Request]:
-        """Take out the requests whose deadline has passed before any of their positions was launched."""
+        """Remove the requests whose deadlines have passed before any of their positions was launched."""
         expired = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, _, request = heapq.heappop(self._deadlines)
@@ -88,13 +88,13 @@ class Scheduler:
         return expired
 
     def next_deadline_ms(self) -> float | None:
-        """The time at which `expire` will next have something to do."""
+        """Return when `expire` will next have something to do."""
         while self._deadlines and (self._deadlines[0][2].closed or self._deadlines[0][2].taken):
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def urgency(self) -> tuple[int, float] | None:
-        """(class, arrival) of what would be taken first, class -1 for one that is owed; None when empty."""
+        """Return (class, arrival) of the next request, class -1 if its class is owed time; None if empty."""
         for queue in self._order():
             first = queue.first
             if first is not None:
@@ -102,7 +102,7 @@ class Scheduler:
         return None
 
     def pending(self, most: int, skip: int = 0) -> list[Pending]:
-        """What would be taken after passing over `skip` positions, in order, up to what reaches `most`."""
+        """Describe the queue in order, skipping `skip` positions, until `most` positions are reached."""
         runs: list[Pending] = []
         reached = 0
         for queue in self._order():
@@ -116,7 +116,7 @@ class Scheduler:
         return runs
 
     def take(self, positions: int, now_ms: float, skip: int = 0) -> list[Segment]:
-        """Take that many positions (or all there are) off the queue, after passing over `skip`."""
+        """Remove up to `positions` positions from the queue, after skipping `skip`."""
         segments: list[Segment] = []
         for queue in self._order():
             if skip >= queue.positions:
@@ -136,14 +136,14 @@ class Scheduler:
         return segments
 
     def ahead_of(self, request: Request) -> int:
-        """How many queued positions would be taken before a request if it were queued now."""
+        """Return how many queued positions would be taken before a request if it were queued now."""
         own = self._queues[request.rank]
         higher = sum([queue.positions for queue in self._queues[: request.rank]])
         return higher + own.ahead_of(own.tag_of(request.client))
 
     def ran(self, milliseconds: float, segments: Sequence[Segment] = ()) -> None:
-        """Account for a batch that takes so long on a device of this network: of these positions of its own,
-        none if another network's run there."""
+        """Account for a batch on a device of this network. segments: positions of this network in it; none if
+        it was another network's."""
         positions = [0] * len(self._queues)
         for request, start, stop in segments:
             positions[request.rank] += stop - start
@@ -152,13 +152,13 @@ class Scheduler:
         self._shares.ran(milliseconds, [per_position * count for count in positions], waiting)
 
     def _order(self) -> list[FairQueue]:
-        """The classes in the order in which they are served."""
+        """Return the classes in the order in which they are served."""
         if not self._shares.any_owed:
             return self._queues
         return sorted(self._queues, key=lambda queue: not self._shares.owed(queue.rank))
 
     def _left(self, request: Request) -> None:
-        """Forget a request that has left its queue."""
+        """Delete the state of a request that has left its queue."""
         own = self._requests[request.client]
         del own[request.id]
         if not own:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A discrete-event simulation of devices and many clients, to compare batch policies.
+"""A discrete-event simulation of devices and many clients, for comparing batch policies.
 
-Clients are closed loops, as engines and self-play are: each keeps some batches in flight and sends the next
-one a while after an answer. Or they are open: requests come at random, whatever became of those before.
-Queues, fairness and our own policy are the service's code; only the devices and the clients are simulated.
-`python -m evaluator simulate` prints the comparison, docs/explanation/batching.md discusses it.
+Closed-loop clients model engines and self-play: each keeps some requests in flight and sends the next one
+some time after an answer. Open clients send at random times, independently of answers. Queues, fairness and
+the service's policy are the real code; only devices and clients are simulated. `python -m evaluator simulate`
+prints the comparison; docs/explanation/batching.md discusses it.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ CURVES: dict[str, dict[int, float]] = {
 CPU cores (128x4 attention, 64x4 residual)."""
 
 MORE = 1.1
-"""A busy device that waits looks at the queue before its time when so many times as much is queued."""
+"""Growth factor of the queue at which a waiting busy device checks it early."""
 
 NOISE = 0.03
-"""Standard deviation of a batch's time, relative."""
+"""Relative standard deviation of a batch's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """Clients of one kind: `count` of class `rank`, each keeping `in_flight` requests of `positions` in
-    flight and sending the next `think_ms` after an answer (half fixed, half exponentially distributed).
-    on_ms, off_ms: bursts; silent for off_ms after every on_ms. per_second: if not 0, each client sends so
-    many requests a second instead, at random (a Poisson process), and waits for no answer."""
+    flight, and sending the next `think_ms` after an answer (half fixed, half exponentially distributed).
+    on_ms, off_ms: bursts; silent for off_ms after every on_ms. per_second: if not 0, each client sends this
+    many requests per second at random times (Poisson process) and waits for no answers."""
 
     count: int
     rank: int
@@ -63,7 +63,7 @@ class Load:
 
 
 def patterns(model: LatencyModel) -> dict[str, list[Load]]:
-    """Load patterns, sized for a device: engines gather batches of the knee."""
+    """Return load patterns for a device's size: engines gather batches of the knee."""
     knee = model.knee
     gather_ms = 0.3 * model.milliseconds(knee)
     game = Load(1, 0, 1, per_second=25.0)
@@ -84,7 +84,7 @@ def patterns(model: LatencyModel) -> dict[str, list[Load]]:
 
 
 def queued(model: LatencyModel, rank: int, seconds: float) -> Load:
-    """Clients of a class that keep requests for so many seconds of the device's time queued."""
+    """Return clients of a class that keep this many seconds of device time queued."""
     clients = 8
     positions = max(8, model.knee // 4)
     best = model.throughput(model.knee)
@@ -92,14 +92,14 @@ def queued(model: LatencyModel, rank: int, seconds: float) -> Load:
 
 
 def at_random(model: LatencyModel, share: float) -> Load:
-    """Requests of 8 that come at random and ask for that share of what the device can do."""
+    """Return random requests of 8 positions that need this share of the device."""
     return Load(1, 0, 8, per_second=share * model.throughput(model.ceiling) / 8)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a simulated run. latencies_ms: of every request answered, by class. class_rates:
-    positions per second of each class."""
+    """The result of a simulation. latencies_ms: of every answered request, by class. class_rates: positions
+    per second of each class."""
 
     positions_per_second: float
     mean_batch: float
@@ -107,11 +107,11 @@ class Outcome:
     class_rates: list[float]
 
     def mean_ms(self, rank: int) -> float:
-        """Mean latency of a class; NaN if nothing of it was answered."""
+        """Return the mean latency of a class; NaN without answers."""
         return statistics.fmean(self.latencies_ms[rank]) if self.latencies_ms[rank] else math.nan
 
     def p99_ms(self, rank: int) -> float:
-        """99th percentile of a class's latency; NaN if nothing of it was answered."""
+        """Return the 99th percentile of a class's latency; NaN without answers."""
         return float(np.percentile(self.latencies_ms[rank], 99)) if self.latencies_ms[rank] else math.nan
 
 
@@ -127,12 +127,12 @@ def simulate(
     takes_ms: Callable[[int], float] | None = None,
     warm_ms: float | None = None,
 ) -> Outcome:
-    """Run one policy under one load on a device with that latency, which takes so many batches at a time and
-    computes them one after the other. Deterministic for a seed.
+    """Simulate one policy under one load on a device. Deterministic for a seed.
 
-    beside: other devices, each with its policy. takes_ms: milliseconds of a batch of the first device, where
-    these are not its model's; the model then learns from each batch. warm_ms: milliseconds at the beginning
-    that do not count (default: a tenth of the time).
+    in_flight: batches in flight on the device, which computes them one after the other. beside: other devices
+    with their policies. takes_ms: true milliseconds of the first device's batches, if they differ from its
+    model, which then learns from each batch. warm_ms: initial milliseconds that do not count (default: a
+    tenth of the time).
     """
     devices = [_Device(*each) for each in ((model, policy), *beside)]
     devices[0].takes_ms = takes_ms
@@ -142,8 +142,8 @@ def simulate(
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch on the simulated device. expected_ms: its end, as far as the policy knows. own_ms: what it
-    takes of the device."""
+    """A batch on a simulated device. expected_ms: its end as the policy expects it. own_ms: its device
+    time."""
 
     segments: list[Segment]
     positions: int
@@ -153,8 +153,8 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Device:
-    """A simulated device. free_ms: when it ends the last of its batches. looks_ms: when it looks at the queue
-    again by itself. seen: the positions that were queued when it last looked. takes_ms: as of `simulate`."""
+    """A simulated device. free_ms: end of its last batch. looks_ms: next check of the queue by itself. seen:
+    queued positions at its last check. takes_ms: as in `simulate`."""
 
     model: LatencyModel
     policy: Policy
@@ -174,7 +174,7 @@ class _Device:
 
 
 class _Simulation:
-    """The state of a run: the clients, the queue, the devices, and the events to come."""
+    """The state of a simulation: clients, queue, devices, and future events."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class _Simulation:
         self.scheduler = Scheduler()
         self.kinds = [load for load in loads for _ in range(load.count)]
         self.turns = np.random.default_rng((seed, len(self.kinds)))
-        # Of their own, so that open clients send the same whatever the others do.
+        # A generator per client, so that an open client's requests do not depend on the others.
         self.arrivals = [np.random.default_rng((seed, client)) for client in range(len(self.kinds))]
         self.batches = {load.positions: _positions(load.positions) for load in loads}
         self.events: list[tuple[float, int, str, int]] = []
@@ -220,12 +220,12 @@ class _Simulation:
         return Outcome(sum(rates), sum(self.done) / max(1, self.launched), self.latencies, rates)
 
     def at(self, time_ms: float, what: str, which: int = -1) -> None:
-        """Let a client send, or a device end a batch, or all devices look at the queue."""
+        """Schedule an event: a client sends, a device ends a batch, or all devices check the queue."""
         self.serial += 1
         heapq.heappush(self.events, (time_ms, self.serial, what, which))
 
     def pause(self, client: int) -> float:
-        """Milliseconds until a client's next request."""
+        """Return the milliseconds until a client's next request."""
         load = self.kinds[client]
         if load.per_second:
             return float(self.arrivals[client].exponential(1000.0 / load.per_second))
@@ -245,22 +245,22 @@ class _Simulation:
             self.at(now + self.pause(client), "send", client)
 
     def look(self, now: float) -> None:
-        """Launch what the policies want launched."""
+        """Launch the batches that the policies want."""
         launched = True
         while launched:
-            # The device that looks first is another one each time, as threads wake up in any order.
+            # The order of devices is random, because threads wake up in any order.
             order = self.turns.permutation(len(self.devices)) if len(self.devices) > 1 else (0,)
             launched = sum([self.launch(int(index), now) for index in order]) > 0
 
     def launch(self, index: int, now: float) -> bool:
-        """Launch what a device's policy wants launched, if anything."""
+        """Launch the batch that a device's policy wants, if any. Returns True if it did."""
         device = self.devices[index]
         if not self.scheduler.positions or len(device.running) >= self.in_flight:
             return False
         queued = self.scheduler.positions
         busy_until = device.running[-1].expected_ms if device.running else None
         if busy_until is not None and now < device.looks_ms and queued < MORE * device.seen:
-            return False  # As in the service, it is not woken for each request.
+            return False  # as in the service, it is not woken for each request
         others = [each.station(now) for each in self.devices if each is not device]
         most = device.largest_batch
         own = device.station(now)
@@ -306,9 +306,9 @@ class _Simulation:
 
 
 def curve_model(name_or_path: str, *, padded: bool = False) -> LatencyModel:
-    """The model of a curve in CURVES, or of a file with what `bench --json` prints.
+    """Return the model of a curve in CURVES, or of a file written by `bench --json`.
 
-    padded: the device runs only the measured sizes, as one with captured graphs does. Raises ValueError.
+    padded: the device runs only the measured sizes, like one with captured graphs. Raises ValueError.
     """
     points: Mapping[int, float]
     if name_or_path in CURVES:
@@ -327,7 +327,7 @@ def curve_model(name_or_path: str, *, padded: bool = False) -> LatencyModel:
 
 
 def _positions(count: int) -> PositionBatch:
-    # The scheduler only counts them.
+    # The scheduler only counts the positions.
     return PositionBatch(
         positions=np.broadcast_to(np.void(b"\0"), (count,)),
         move_offsets=np.zeros(0, np.uint32),

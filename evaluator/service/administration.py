@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The requests that change the service for everybody, or tell about everybody: who may make them, and the
-answers."""
+"""Administrative requests: permission checks, handlers and replies."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ Request = (
 
 
 class Administration:
-    """Belongs to the I/O thread."""
+    """Handles administrative requests. Belongs to the I/O thread."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def handle(self, client: bytes, message: Request, user: str) -> None:
-        """Do what a client asks for. user: who it was admitted as. Raises RemoteError."""
+        """Handle a request. user: identity under which the client was admitted. Raises RemoteError."""
         access = self._service.access
         if not access.may_administer(user):
             name = type(message).__name__.lower()
@@ -95,7 +94,7 @@ class Administration:
 
 
 def _about(path: str, error: Exception) -> str:
-    """What is wrong with a file, which readers of files name themselves and backends do not."""
+    """Return the error with the file's path in front. Readers of files already name it, backends do not."""
     text = str(error)
     return text if not path or text.startswith(f"{path}:") else f"{path}: {text}"
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way of evaluations that needs no interpreter: of one client of a private service, to one device.
+"""The fast path: evaluations of one client of a private service on one device, without the interpreter.
 
-The I/O thread takes it where nothing else is to be done: one client asks for evaluations, nothing is queued
-or in flight, and the device's backend lends its batches in flight. `evaluator/core/device_loop` then does
-what usually the handlers, the dispatcher and the replies do, until something else comes. Whatever goes wrong
-there goes the usual way from the beginning, where it is dealt with.
+The I/O thread takes it if one client sends evaluations, nothing is queued or in flight, and the backend
+leases its batch buffers. `evaluator/core/device_loop` then replaces the handlers, the dispatcher and the
+replies until other work arrives. If it fails, the dispatcher handles the in-flight requests again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.backends.lending import Lent
+from evaluator.backends.buffer_lease import BufferLease
 from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.service.connections.transport import Arrived
@@ -34,47 +33,47 @@ if sys.platform == "linux":
 log = logging.getLogger("evaluator.service")
 
 IN_A_ROW = 3
-"""Evaluations of one client alone after which the next are expected to be its own, too."""
+"""Consecutive evaluations of one client after which the next ones are expected from it, too."""
 
 RUN_MS = 100.0
-"""After so long the I/O thread counts what has been answered, and looks after everything else."""
+"""Maximum duration of a turn. Then the I/O thread counts the answers and does its other work."""
 
 LATE_MS = 500.0
-"""A device that takes so long for a batch, or in a call of its driver, is left to those who can wait."""
+"""Time limit for a batch or a driver call. Beyond it, the dispatcher handles the requests again."""
 
 PAUSE_S = 5.0
-"""How long the fast path is left alone after trouble."""
+"""Pause of the fast path after a failure."""
 
 CROWDED_S = 0.2
-"""The same after a client has asked for so much at a time that its requests had better be merged."""
+"""Pause of the fast path after a client has sent so many requests at once that merging them is better."""
 
 TROUBLES = {
     "failed": "a call of its driver has failed",
     "late": "a batch takes too long",
     "not finite": "it gave NaN or infinity",
 }
-"""What the loop stops for when a device does not do what it should, in words."""
+"""Stop reasons of the loop that mean a device failure, with their log texts."""
 
 ANSWERED = np.dtype(
     [("arrived", "f8"), ("launched", "f8"), ("ended", "f8"), ("positions", "u4"), ("rank", "u4")]
 )
-"""As of `DeviceLoop.answered`, in milliseconds of now_ms."""
+"""Record of `DeviceLoop.answered`. Times are in milliseconds of now_ms."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """A turn at the fast path."""
+    """One turn on the fast path."""
 
     session: Session
     network: ServedNetwork
     runner: Runner
-    lent: Lent
+    lease: BufferLease
     loop: DeviceLoop
 
 
 class FastPath:
-    """Belongs to the I/O thread. sockets: those of the service. handle: the normal message handler.
-    replace: hands the I/O loop to another thread."""
+    """Runs the device loop. Belongs to the I/O thread. sockets: the service's. handle: the normal message
+    handler. replace: hands the I/O loop to another thread."""
 
     def __init__(
         self,
@@ -94,13 +93,14 @@ class FastPath:
         self._guard = _Guard(self._taken_over)
 
     def saw(self, session: Session, network: ServedNetwork) -> None:
-        """An evaluation was asked for, and goes the usual way."""
+        """Note an evaluation that the dispatcher handles."""
         self._in_a_row = self._in_a_row + 1 if self._last == (session, network) else 1
         self._last = session, network
 
     def run(self) -> bool:
-        """Serve the client that is likely to be the only one, if there is one and it has sent something.
-        False if another thread is the I/O thread now."""
+        """Serve the client that is probably the only active one, if it has sent something.
+
+        Returns False if another thread is the I/O thread now."""
         run = self._begin()
         if run is None:
             return True
@@ -127,7 +127,7 @@ class FastPath:
     # -- one turn --------------------------------------------------------------------------------------
 
     def _begin(self) -> _Run | None:
-        """A turn, if nothing is against it."""
+        """Start a turn if all its conditions hold, else return None."""
         if self._in_a_row < IN_A_ROW or not self._sockets.has_message or time.monotonic() < self._not_before:
             return None
         assert self._last is not None
@@ -138,10 +138,10 @@ class FastPath:
         begun = service.dispatcher.begin_directly(network)
         if begun is None:
             return None
-        runner, lent = begun
+        runner, lease = begun
         names = service.networks.names_of(network, session.network)
         named = network.info.content_hash if session.follows else ""
-        key = (session, runner, runner.backend, lent.version, names, named)
+        key = (session, runner, runner.backend, lease.version, names, named)
         if self._loop is None or self._loop[0] != key:
             loop = DeviceLoop(
                 self._sockets.hub,
@@ -149,11 +149,11 @@ class FastPath:
                 classes=PRIORITIES,
                 instance=service.instance,
                 network=named,
-                slots=lent.slots,
-                activate=lent.activate,
+                slots=lease.slots,
+                activate=lease.activate,
             )
             self._loop = key, loop
-        return _Run(session, network, runner, lent, self._loop[1])
+        return _Run(session, network, runner, lease, self._loop[1])
 
     def _serve(self, run: _Run) -> str:
         connection = self._sockets.connection(run.session.client)
@@ -164,18 +164,18 @@ class FastPath:
                 stop = run.loop.run(connection, until_ms, LATE_MS)
                 if stop != "unprepared" or not _prepare(run):
                     return stop
-        except Exception:  # a batch could not be prepared, or there is no memory: others will find out
+        except Exception:  # preparing failed, or memory is short: the dispatcher reports the cause
             log.exception("%s: no batch without the interpreter", run.runner.device.name)
             return "late"
         finally:
             self._guard.rest()
 
     def _end(self, run: _Run) -> None:
-        run.lent.give_back()
+        run.lease.release()
         self._service.dispatcher.end_directly(run.network, run.runner)
 
     def _give_up(self, run: _Run, trouble: str) -> None:
-        """Have what is in flight run as usual. What is wrong with the device is found out there."""
+        """Pass the in-flight requests to the dispatcher, which finds out what is wrong with the device."""
         name = run.runner.device.name
         log.warning("%s: %s; what it was asked for goes the usual way", name, TROUBLES[trouble])
         if trouble == "failed":
@@ -186,34 +186,34 @@ class FastPath:
         self._retry(_arrived(requests))
 
     def _taken_over(self, run: _Run, requests: Sequence[Arrived]) -> None:
-        """A driver does not return: another thread goes on without the one that is inside."""
+        """Continue the I/O loop on another thread because a driver call does not return."""
         log.error("%s: its driver does not return from a batch", run.runner.device.name)
         self._service.dispatcher.give_up_directly(run.runner)
         self._service.call(lambda: self._retry(requests))
         self._replace()
 
     def _settle_later(self, run: _Run) -> None:
-        """Give the batches of a turn back once the device has done with them; one that has failed keeps
-        them."""
+        """Release the lease of a turn once the device has finished its batches. A failed device keeps it."""
 
         def work() -> None:
             if run.loop.settle():
-                run.lent.give_back()
+                run.lease.release()
                 self._service.dispatcher.settled_directly(run.network, run.runner)
 
         threading.Thread(target=work, name="settle", daemon=True).start()
 
     def _retry(self, requests: Sequence[Arrived]) -> None:
-        """Have requests of which nothing came done as usual, and those of the next seconds, too."""
+        """Pass unanswered requests to the normal handler, and pause the fast path for PAUSE_S."""
         self._loop = None
         self._not_before = time.monotonic() + PAUSE_S
         for request in requests:
             self._handle(request)
 
-    # -- what has been answered ------------------------------------------------------------------------
+    # -- metrics ----------------------------------------------------------------------------------------
 
     def _count(self, run: _Run, stop: str) -> None:
-        """Note what a turn has answered. stop: why it has ended; trouble leaves batches in flight."""
+        """Count the answers of a turn. stop: why the turn ended; after a failure batches are still in
+        flight."""
         answered = np.frombuffer(run.loop.answered(), ANSWERED)
         if not len(answered):
             return
@@ -241,9 +241,9 @@ class FastPath:
 
 
 class _Guard:
-    """Looks after the thread on the fast path, from one of its own.
+    """Watches the thread on the fast path from a thread of its own.
 
-    taken_over: called with what was in flight where a driver has not returned for LATE_MS.
+    taken_over: called with the in-flight requests if a driver call has not returned within LATE_MS.
     """
 
     def __init__(self, taken_over: Callable[[_Run, Sequence[Arrived]], None]) -> None:
@@ -254,7 +254,7 @@ class _Guard:
         self._thread: threading.Thread | None = None
 
     def watch(self, run: _Run) -> None:
-        """A thread is about to enter."""
+        """Start watching: the calling thread is about to enter the driver."""
         self._watched = run
         if self._thread is None:
             self._thread = threading.Thread(target=self._look, name="fast-path-guard", daemon=True)
@@ -263,11 +263,11 @@ class _Guard:
             self._news.set()
 
     def rest(self) -> None:
-        """It has come back."""
+        """Stop watching: the calling thread has returned from the driver."""
         self._watched = None
 
     def wait_taken_over(self) -> None:
-        """For the thread that has come back and was not waited for: until its place has been left."""
+        """Wait until another thread has replaced the calling one, whose driver call returned too late."""
         self._over.acquire()
 
     def _look(self) -> None:
@@ -284,10 +284,10 @@ class _Guard:
 
 
 def _prepare(run: _Run) -> bool:
-    """Have programs made for the request that lacks one; False if it is too large."""
+    """Make programs for the request that has none. Returns False if it is too large."""
     positions, moves = run.loop.unprepared
-    for slot in range(run.lent.slots):
-        program = run.lent.program(slot, positions, moves)
+    for slot in range(run.lease.slots):
+        program = run.lease.program(slot, positions, moves)
         if program is None:
             return False
         run.loop.prepare(slot, positions, program)
@@ -301,12 +301,12 @@ def _arrived(requests: Sequence[tuple[int, Sequence[object]]]) -> list[Arrived]:
 def times_of_their_own(
     launched: NDArray[np.float64], ended: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """What a device spent on each of some batches, in milliseconds, and which of them it had alone.
+    """Return each batch's own device time in milliseconds, and whether it had the device alone.
 
-    Both are in the order in which the batches ended, and none of them was left. Of batches that overlap the
-    device has one after the other, as a rule: each has the time since the one before ended.
+    Both arrays are in the order in which the batches ended, and include all of them. A device normally runs
+    overlapping batches one after the other, so a batch's own time starts when the one before ended.
     """
-    first = np.minimum.accumulate(launched[::-1])[::-1]  # of this one and of those that ended later
+    first = np.minimum.accumulate(launched[::-1])[::-1]  # earliest launch from this batch on
     began = first.copy()
     began[1:] = np.maximum(began[1:], ended[:-1])
     alone = np.ones(len(ended), bool)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each message of a client does. Those that change the service for everybody, or tell about everybody,
-are handed on (administration.py)."""
+"""Handlers for client messages. Administrative requests are passed to administration.py."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ SERVER = f"wavefront-evaluator {__version__}"
 
 
 class Handlers:
-    """Belongs to the I/O thread. fast_path: is notified of each evaluation; None if there is none."""
+    """Handles messages in the I/O thread. fast_path: notified of each evaluation; None if there is none."""
 
     def __init__(self, service: Service, fast_path: FastPath | None) -> None:
         self._service = service
@@ -39,7 +38,7 @@ class Handlers:
         self._compression = offered()
 
     def handle(self, arrived: Arrived) -> None:
-        """Do what a message asks for. Raises RemoteError."""
+        """Handle a message. Raises RemoteError."""
         service = self._service
         message = decode_request(arrived.frames, service.max_request, _check)
         handler = _HANDLERS.get(type(message))
@@ -48,7 +47,7 @@ class Handlers:
             session = service.sessions.begin(arrived, include_disconnected=handler is None)
         if handler is None:
             assert isinstance(message, administration.Request)
-            # Not the session's: ZeroMQ lets the next connection have the identity of one that has ended.
+            # Not the session's user: ZeroMQ may give a new connection the identity of an ended one.
             self._administration.handle(arrived.client, message, service.sockets.user(arrived))
         elif session is not None:
             handler(self, session, message)
@@ -59,11 +58,10 @@ class Handlers:
             self._welcome(session, hello)
 
     def announce_networks(self) -> None:
-        """Tell the clients that follow the networks that these, or their devices, have changed.
+        """Notify the clients that follow networks of changes to the networks or their devices.
 
-        This binds the default anew.
-
-        Called by the I/O thread as part of the change, so the notice precedes all results of a new network.
+        It also updates each such client's default network. The I/O thread calls it as part of the change, so
+        the notice precedes all results of a new network.
         """
         service = self._service
         if service.life.draining:
@@ -119,7 +117,7 @@ class Handlers:
         if self._service.life.loaded:
             self._welcome(session, message.id)
         elif session.hello:
-            # Each would cost memory now, and a welcome in the moment when all others get theirs.
+            # Each waiting hello costs memory, and a welcome at the moment when all clients get theirs.
             raise NotReady("another hello of this client waits already, until the networks are loaded")
         else:
             session.hello = message.id
@@ -129,7 +127,8 @@ class Handlers:
         self._service.replies.send(session.client, self._welcome_for(identity, follows=session.follows))
 
     def _welcome_for(self, identity: int, *, follows: bool) -> messages.Welcome:
-        """What clients learn of the service now. follows: to those that have negotiated NETWORKS."""
+        """Return a welcome with the current state. follows: True for clients that have negotiated
+        NETWORKS."""
         service = self._service
         state = service.state()
         return messages.Welcome(

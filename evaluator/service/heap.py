@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gives memory back to the system that the C library keeps after it was freed.
+"""Returns freed heap memory to the system.
 
-What is freed between blocks in use stays with the process, and a burst leaves much of it: three thousand
-connections 100 MB, of which glibc gives back nothing by itself.
+Free blocks between blocks in use stay with the process. A burst of 3,000 connections leaves 100 MB, none of
+which glibc returns by itself.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ EVERY_S = 10.0
 
 @contextmanager
 def trimmed(every_s: float = EVERY_S) -> Iterator[None]:
-    """Give back what is free every few seconds, while the context lasts. Does nothing where the C library is
-    not glibc."""
+    """Context manager that trims the heap every `every_s` seconds. Does nothing if the C library is not
+    glibc."""
     trim = _trim()
     if trim is None:
         yield
@@ -27,7 +27,7 @@ def trimmed(every_s: float = EVERY_S) -> Iterator[None]:
 
     def work() -> None:
         while not ends.wait(every_s):
-            trim(0)  # without the interpreter's lock
+            trim(0)  # ctypes releases the GIL
 
     thread = threading.Thread(target=work, name="heap", daemon=True)
     thread.start()
@@ -39,7 +39,7 @@ def trimmed(every_s: float = EVERY_S) -> Iterator[None]:
 
 
 def _trim() -> Callable[[int], int] | None:
-    """glibc's malloc_trim."""
+    """Return glibc's malloc_trim, or None."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):  # TypeError: Windows has no library without a name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loop of the I/O thread: messages in, answers out, and devices told of what is queued."""
+"""The loop of the I/O thread: receives messages, sends answers, and notifies devices of queued requests."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from protocol.errors import BadRequest, RemoteError
 log = logging.getLogger("evaluator.service")
 
 MESSAGES_PER_ROUND = 64
-"""Messages taken in before answers are sent, so that a flood of requests does not hold answers up."""
+"""Messages received before answers are sent, so that a flood of requests does not delay answers."""
 
 FAULT_PAUSE_S = 0.1
-"""Pause after a fault of the service's own loop: it must not spin."""
+"""Pause after an exception in the loop, so that it does not spin."""
 
 ROUND_MS = 1.0
-"""No further message is taken in after this long in a round: a status takes the time of twenty pings, and the
-devices hear of new requests after the round. ZeroMQ takes one message of each client in turn."""
+"""Time after which a round receives no further message. A status takes as long as twenty pings, and devices
+are notified after the round. ZeroMQ takes messages from its clients in turn."""
 
 
 class IoLoop:
-    """Goes round until the service's life is over."""
+    """Runs rounds until the service ends."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -41,16 +41,16 @@ class IoLoop:
         self.handlers = Handlers(service, self._fast_path)
 
     def run(self) -> None:
-        """Go round until the end."""
+        """Run until the service ends."""
         self._threads.run()
 
     def _step(self) -> bool:
-        """Wait for something to do and do it; False when the service is to end."""
+        """Run one round. Returns False if the service should end."""
         if self._service.life.ending:
             return False
         try:
             self._round()
-        except Exception:  # memory, most likely: the next round may find some
+        except Exception:  # probably out of memory; the next round may find some
             log.exception("a round of the service was not finished")
             time.sleep(FAULT_PAUSE_S)
         return not self._service.life.ending
@@ -76,7 +76,8 @@ class IoLoop:
         service.dispatcher.announce()
 
     def _poll_timeout(self, deadline: float | None) -> int:
-        """Milliseconds. deadline: of the first request in a queue, in milliseconds of `now_ms`."""
+        """Return the poll timeout in milliseconds. deadline: the earliest of the queues, in ms of
+        `now_ms`."""
         service, end_by = self._service, self._service.life.end_by_ms
         if service.replies.waiting or service.tasks:
             return 0
@@ -96,20 +97,20 @@ class IoLoop:
             if arrived is None:
                 return
             self._take(arrived)
-        # More may be waiting: look again without polling.
+        # More messages may be waiting, so the next round must not block.
         self._service.sockets.wakeup.wake()
 
     def _take(self, arrived: Arrived) -> None:
-        """Do what a message asks for, or answer why not."""
+        """Handle a message, or answer with an error."""
         try:
             self.handlers.handle(arrived)
             return
         except RemoteError as refused:
-            # Its traceback holds this frame, which holds it: the message would stay until collected.
+            # Drop the traceback: its cycle with this frame would keep the message until it is collected.
             error = refused.with_traceback(None)
             if isinstance(refused, BadRequest):
                 self._service.metrics.bad_messages.add()
-        except Exception:  # a fault of ours with one message must not end the service for everybody
+        except Exception:  # a bug that one message triggers must not end the service for everybody
             log.exception("a message could not be handled")
             error = BadRequest("the evaluator could not handle this message; its log says more")
         self._service.replies.send_error(arrived.client, peek_id(arrived.frames), error)

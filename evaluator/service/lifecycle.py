@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The states of a service: loading, ready, degraded or draining, since when, and why.
+"""The states of a service (loading, ready, degraded, draining), their start times and reasons.
 
 A service that drains accepts nothing new, finishes its requests, and ends.
 """
@@ -33,11 +33,11 @@ ELSEWHERE = f"{SHUTTING_DOWN}; connect to another one"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A moment of a service's life.
+    """The state of a service at one moment.
 
-    state: by name. since: when that began, in seconds of the Unix epoch. reason: why it is not ready, in
-    words, empty when it is. ready: evaluations are taken and can be run; true of a degraded service whose
-    networks still run somewhere.
+    since: start of the state in seconds of the Unix epoch. reason: why the service is not ready; empty if it
+    is. ready: True if evaluations are accepted and can run. A degraded service is ready while every network
+    can still run on some device.
     """
 
     state: Name
@@ -47,8 +47,8 @@ class Condition:
 
 
 class LifeCycle:
-    """Belongs to the I/O thread, except `condition` and `ending`, which any thread and signal handler may
-    use. manager: is notified."""
+    """Tracks the state and drains the service. manager: notified of changes. Belongs to the I/O thread,
+    except `condition` and `ending`, which any thread and signal handler may use."""
 
     def __init__(
         self, sessions: Sessions, replies: Replies, dispatcher: Dispatcher, manager: ServiceManager
@@ -62,21 +62,20 @@ class LifeCycle:
         self._drained = 0.0, ""
         self._drain_requests: list[tuple[bytes, int]] = []
         self.loaded = False
-        """Whether the first networks are there."""
+        """True once the initial networks are loaded."""
         self.draining = False
-        """Whether the service accepts nothing new."""
+        """True if the service accepts nothing new."""
         self.ending = False
-        """Whether the service is about to end. Set to end it as soon as possible."""
+        """True if the service is about to end. Set it to end the service as soon as possible."""
         self.end_by_ms: float | None = None
-        """When a service that drains ends at the latest, in milliseconds of `now_ms`; None: no such time."""
+        """Latest end of a draining service, in milliseconds of `now_ms`; None for no limit."""
 
     def load(self) -> None:
-        """The first networks are there."""
+        """Note that the initial networks are loaded."""
         self._loaded_at, self.loaded = time.time(), True
 
     def drain(self, reason: str, timeout_s: float | None = None) -> None:
-        """Accept nothing new from now on, and tell the clients. timeout_s: end after this time in any
-        case."""
+        """Accept nothing new from now on, and notify the clients. timeout_s: time limit for finishing."""
         if not self.draining:
             self._drained = time.time(), reason
             self.draining = self._replies.wake_always = True
@@ -91,12 +90,12 @@ class LifeCycle:
                 self._replies.announce(session.client, Draining(ELSEWHERE))
 
     def drain_for(self, client: bytes, identity: int) -> None:
-        """The same at a client's request, which is answered once everything is finished."""
+        """Drain at a client's request. The client gets its reply once everything is finished."""
         self._drain_requests.append((client, identity))
         self.drain("a client asked for it")
 
     def finish(self) -> None:
-        """End a service that drains if nothing is left to do, or the time for that is over."""
+        """End a draining service if it has no work left or its time limit has passed."""
         if self.ending:
             return
         if self._sessions.busy or self._replies.waiting:
@@ -112,8 +111,8 @@ class LifeCycle:
     def condition(
         self, troubles: Sequence[Trouble], usable: bool, well_since: float, loading: str = ""
     ) -> Condition:
-        """The present moment. troubles: excluded devices. usable: whether every network can be evaluated
-        nevertheless. well_since: since when no device has been excluded. loading: what is being loaded."""
+        """Return the current state. troubles: excluded devices. usable: every network can run nevertheless.
+        well_since: time since which no device has been excluded. loading: what is being loaded."""
         if self.draining:
             return Condition("draining", *self._drained, ready=False)
         if not self.loaded:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The thread that runs the service's loop, and its replacement where a driver does not return to it.
+"""The thread that runs the service's loop, and its replacement if a driver call does not return.
 
 The fast path (fast_path.py) enters the driver on the thread of the loop. A driver that hangs keeps that
 thread, so another thread continues the loop.
@@ -15,7 +15,7 @@ log = logging.getLogger("evaluator.service")
 
 
 class LoopThreads:
-    """`run` belongs to the owner; `replace` to anyone while the loop's thread is inside a step."""
+    """Runs the loop. `run`: for the owner. `replace`: for any thread while the loop's thread is in a step."""
 
     def __init__(self, step: Callable[[], bool]) -> None:
         """step: one round of the loop; returns False to end it."""
@@ -25,10 +25,10 @@ class LoopThreads:
         self._fault: BaseException | None = None
 
     def run(self) -> None:
-        """Call `step` again and again until it returns False. Raises what `step` raises.
+        """Call `step` repeatedly until it returns False. Raises what `step` raises.
 
-        The caller waits meanwhile, so that it handles signals whatever the thread is inside of. A thread that
-        was replaced is not waited for.
+        The caller waits, so that it can handle signals whatever the thread does. Replaced threads are not
+        waited for.
         """
         self.replace()
         while not self._ended.wait(1.0):  # With a time: without one, Windows handles no signals.

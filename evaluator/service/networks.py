@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The networks that a service has: found by name or alias, and changed while others are served.
+"""The served networks: lookup by name or alias, and changes while others are served.
 
-Loading takes seconds and unloading waits for what is queued, so both have threads of their own; the list
-itself belongs to the service's I/O thread, to which `call` takes what is to be done there.
+Loading takes seconds and unloading waits for queued requests, so both run on threads of their own. The list
+belongs to the service's I/O thread; `call` runs a function there.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ log = logging.getLogger("evaluator.service")
 NOT_READY = "the networks are still being loaded; say hello, and wait for the welcome"
 
 Failed = Callable[[Exception], None]
-"""Called in the I/O thread with what is wrong."""
+"""Called in the I/O thread with the error."""
 
 
 class NetworksError(Exception):
-    """Several networks could not be loaded again. The message has all the reasons."""
+    """Several networks could not be reloaded. The message contains all reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkToLoad:
-    """A network file ("": the shipped one; None: none, for backends without) and the heads to use ("": the
-    file's choice)."""
+    """A network file ("" for the included one, None for backends without a file) and the heads to use ("" for
+    the file's default)."""
 
     path: str | None
     policy_head: str = ""
@@ -43,7 +43,7 @@ class NetworkToLoad:
 
 @dataclass(frozen=True, slots=True)
 class ReloadedNetwork:
-    """A network whose file was read again. changed: it has another content, which is served now."""
+    """A network whose file was read again. changed: True if the content differs and is served now."""
 
     info: NetworkInfo
     changed: bool
@@ -51,26 +51,26 @@ class ReloadedNetwork:
 
 @dataclass(slots=True)
 class _Entry:
-    """source: the file that a reload looks at. asked: what the settings ask for it by, files with the same
-    content; empty for a network that a client had loaded."""
+    """source: file that a reload reads. asked: files with this content that the settings name; empty for a
+    network that a client had loaded."""
 
     served: ServedNetwork
     source: NetworkToLoad
     asked: set[NetworkToLoad] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held by who reloads or unloads it."""
+    """Held while the entry is reloaded or unloaded."""
 
     @property
     def has_file(self) -> bool:
-        """Whether there is one to look at again: a backend that needs none has none."""
+        """True if the network comes from a file; some backends need none."""
         return self.source.path is not None
 
 
 class ServedNetworks:
     """The networks of a service. Belongs to the I/O thread.
 
-    An alias is a further name for a network; the one called `default` is meant by requests without one.
-    Unloading a network ends its aliases: no other network takes its place by itself.
+    An alias is an additional name for a network. Requests without a network name use the alias `default`.
+    Unloading a network removes its aliases; they are not moved to another network.
     """
 
     def __init__(
@@ -87,47 +87,48 @@ class ServedNetworks:
         self._changed = changed
         self._entries: list[_Entry] = []
         self._changing = threading.Lock()
-        """Held by who loads or reloads until what came of it is among the entries: the loader gives a network
-        that it has already to a client that asks for its content."""
+        """Held by loads and reloads until the result is in `_entries`. The loader shares a network that it
+        already has with any client that loads the same content."""
         self._aliases: dict[str, str] = {}
         self._wanted: Sequence[NetworkToLoad] = ()
-        """What the settings ask for, the default network first."""
+        """Networks that the settings name, the default network first."""
         self._default_of: NetworkToLoad | None = None
-        """The first of the settings when that was last made the default."""
+        """The first network of the settings when it was last made the default."""
         self._loading: set[NetworkToLoad] = set()
-        """What is being loaded because the settings ask for it."""
+        """Networks of the settings that are being loaded."""
 
     # -- finding ---------------------------------------------------------------------------------------
 
     @property
     def default(self) -> str:
-        """The name of the default network, empty if there is none."""
+        """Name of the default network; empty if there is none."""
         return self._aliases.get(DEFAULT_ALIAS, "")
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Alias to name."""
+        """Network name by alias."""
         return dict(self._aliases)
 
     def find(self, wanted: str, bound: str = "") -> ServedNetwork:
-        """The network of that name, alias or content hash; for "" the one named `bound`, or the default one.
+        """Return the network with a name, alias or content hash; for "" the one named `bound`, or the
+        default.
 
-        Raises UnknownNetwork, and NotReady before the first networks are there.
+        Raises UnknownNetwork, and NotReady before the initial networks are loaded.
         """
         return self._entry(wanted, bound).served
 
     def names_of(self, network: ServedNetwork, bound: str) -> tuple[str, ...]:
-        """All that `find` finds a network by, for who is bound to one."""
+        """Return all names under which `find` returns a network, for a client bound to `bound`."""
         names = dict.fromkeys(("", network.info.name, network.info.content_hash, *self._aliases))
         return tuple(name for name in names if self._is(network, name, bound))
 
     def infos(self) -> tuple[NetworkInfo, ...]:
-        """The descriptions of the networks for clients, the default one first."""
+        """Return the networks' descriptions for clients, the default network first."""
         return tuple(self._dispatcher.info(served) for served in self.served())
 
     def served(self) -> list[ServedNetwork]:
-        """What clients are given, the default network first. Any thread may ask, as for `default`, `aliases`
-        and `infos`."""
+        """Return the served networks, the default one first. Any thread may call this, and use `default`,
+        `aliases` and `infos`."""
         networks = [entry.served for entry in list(self._entries)]
         return sorted(networks, key=lambda served: served.info.name != self.default)
 
@@ -159,8 +160,8 @@ class ServedNetworks:
     def load_initial(
         self, initial: Sequence[NetworkToLoad], on_ready: Callable[[], None], on_failed: Failed
     ) -> None:
-        """Begin to load the first networks. on_ready is called in the I/O thread once all are there,
-        on_failed in another one."""
+        """Start loading the initial networks. on_ready: called in the I/O thread once all are loaded.
+        on_failed: called in another thread."""
 
         self._wanted = initial
 
@@ -170,7 +171,7 @@ class ServedNetworks:
                 for source in initial:
                     served = self._loaded(source, ())
                     loaded.setdefault(served, _Entry(served, source)).asked.add(source)
-            except Exception as error:  # reported to the owner, who knows whom to tell
+            except Exception as error:  # the owner decides how to report it
                 on_failed(error)
                 return
             self._call(lambda: publish([*loaded.values()]))
@@ -180,7 +181,7 @@ class ServedNetworks:
             self._aliases[DEFAULT_ALIAS] = loaded[0].served.info.name
             self._default_of = initial[0]
             on_ready()
-            if self._wanted != initial:  # Other settings have come in the meantime.
+            if self._wanted != initial:  # the settings changed during loading
                 self.configure(self._wanted)
 
         threading.Thread(target=work, name="load", daemon=True).start()
@@ -188,8 +189,9 @@ class ServedNetworks:
     def load(
         self, wanted: NetworkToLoad, on_loaded: Callable[[NetworkInfo], None], on_failed: Failed
     ) -> None:
-        """Begin to load one more. on_loaded or on_failed is called in the I/O thread. A file with the content
-        and heads of one that is served is not loaded again: on_loaded gets that one. Raises NotReady."""
+        """Start loading another network. on_loaded, on_failed: one of them is called in the I/O thread. A
+        file with the content and heads of a served network is not loaded again; on_loaded gets that one.
+        Raises NotReady."""
         if not self._entries:
             raise NotReady(NOT_READY)
         self._load(wanted, lambda entry: on_loaded(self._dispatcher.info(entry.served)), on_failed)
@@ -202,7 +204,7 @@ class ServedNetworks:
                 with self._changing:
                     served = self._loaded(wanted, aliases)
                     self._call_and_wait(lambda: publish(served))
-            except Exception as error:  # whatever is wrong with the file, it is the client's to know
+            except Exception as error:  # the client gets any error of the file
                 failure = error
                 self._call(lambda: on_failed(failure))
 
@@ -217,9 +219,9 @@ class ServedNetworks:
         threading.Thread(target=work, name="load", daemon=True).start()
 
     def unload(self, wanted: str, on_unloaded: Callable[[], None]) -> None:
-        """Serve a network no more; on_unloaded is called in the I/O thread when its memory is free.
+        """Stop serving a network. on_unloaded: called in the I/O thread once its memory is free.
 
-        Raises UnknownNetwork, and BadRequest for the last one.
+        Raises UnknownNetwork, and BadRequest for the last network.
         """
         entry = self._entry(wanted)
         if len(self._entries) == 1:
@@ -227,7 +229,7 @@ class ServedNetworks:
         self._entries.remove(entry)
         name = entry.served.info.name
         self._aliases = {alias: meant for alias, meant in self._aliases.items() if meant != name}
-        entry.served.closing = True  # Nobody is given it for another file of the same content.
+        entry.served.closing = True  # The loader must not return it for another file with this content.
         self._changed()
 
         def work() -> None:
@@ -239,9 +241,9 @@ class ServedNetworks:
         threading.Thread(target=work, name="unload", daemon=True).start()
 
     def alias(self, alias: str, wanted: str) -> str:
-        """Have an alias mean a network, or nothing for an empty `wanted`; returns the network's name.
+        """Point an alias at a network and return the network's name. wanted: empty removes the alias.
 
-        Raises UnknownNetwork, and BadRequest for an alias that a network is named.
+        Raises UnknownNetwork, and BadRequest if `alias` is the name of a network.
         """
         if any(alias in (entry.served.info.name, entry.served.info.content_hash) for entry in self._entries):
             raise BadRequest(f"a network is named {alias!r}; choose another alias")
@@ -258,11 +260,11 @@ class ServedNetworks:
     def reload(
         self, wanted: str, on_reloaded: Callable[[list[ReloadedNetwork]], None], on_failed: Failed
     ) -> None:
-        """Look at the file of a network again, or of all for "", and serve what is there now under the same
-        name. What is queued is still evaluated by the network that it was sent to.
+        """Read the file of a network, or of all for "", again, and serve its new content under the same name.
 
-        on_reloaded or on_failed is called in the I/O thread; the latter with what was wrong with any of them,
-        and the others are reloaded all the same. Raises UnknownNetwork.
+        Queued requests are still evaluated by the network that they were sent to. on_reloaded or on_failed is
+        called in the I/O thread. If one file fails, the others are still reloaded; on_failed gets all errors.
+        Raises UnknownNetwork.
         """
         entries = [self._entry(wanted)] if wanted else [each for each in self._entries if each.has_file]
         self._reload_all(entries, on_reloaded, on_failed)
@@ -279,9 +281,9 @@ class ServedNetworks:
             for entry in entries:
                 try:
                     with entry.lock:
-                        if not entry.served.closing:  # It has been unloaded meanwhile.
+                        if not entry.served.closing:  # else unloaded in the meantime
                             done.append(self._reload(entry))
-                except Exception as error:  # the file is the client's, who must hear what is wrong with it
+                except Exception as error:  # the client gets any error of the file
                     failures.append(error)
             if not failures:
                 self._call(lambda: on_reloaded(done))
@@ -292,21 +294,20 @@ class ServedNetworks:
 
         threading.Thread(target=work, name="reload", daemon=True).start()
 
-    # -- what the settings ask for -----------------------------------------------------------------------
+    # -- networks of the settings ------------------------------------------------------------------------
 
     def configure(self, wanted: Sequence[NetworkToLoad]) -> None:
-        """Look at all files again, load what settings ask for, and unload what they asked for before. What
-        goes wrong is logged, and tried again the next time; until all that is asked for is there, what was
-        served before is served on. Networks that clients had loaded stay.
+        """Apply the networks of new settings: reload all files, load new networks, unload removed ones.
 
-        May be called again at any time: what was asked for last counts.
+        Errors are logged, and retried at the next call. The previous networks stay until all new ones are
+        loaded. Networks that clients had loaded stay. May be called again at any time; the last call counts.
         """
         self._wanted = wanted
         if not self._entries:
-            return  # `load_initial` comes back to it.
+            return  # `load_initial` calls this again
         for entry in self._entries:
             if entry.asked or entry.source in wanted:
-                entry.asked = {entry.source}  # Other files may have another content by now.
+                entry.asked = {entry.source}  # other files may have changed
 
         def failed(error: Exception) -> None:
             log.error("a network could not be loaded again, what was served before is served on: %s", error)
@@ -334,8 +335,8 @@ class ServedNetworks:
         self._settle()
 
     def _settle(self) -> None:
-        """Make the network that the settings name first the default, if it is another one than before, and
-        unload what they name no more as soon as all others are there."""
+        """Set the default network if the settings' first network has changed. Unload networks that the
+        settings no longer name, once all others are loaded."""
         first = self._asked_by(self._wanted[0])
         if first is not None and (self._wanted[0] != self._default_of or not self.default):
             self._aliases[DEFAULT_ALIAS] = first.served.info.name
@@ -356,10 +357,10 @@ class ServedNetworks:
         return next((entry for entry in self._entries if source in entry.asked), None)
 
     def _is_unwanted(self, entry: _Entry) -> bool:
-        """Whether the settings asked for a network once, and do so no more."""
+        """Return True if the settings named a network before and no longer do."""
         return bool(entry.asked) and entry.asked.isdisjoint(self._wanted)
 
-    # -- threads of its own ------------------------------------------------------------------------------
+    # -- for the loading threads -------------------------------------------------------------------------
 
     def _reload(self, entry: _Entry) -> ReloadedNetwork:
         old = entry.served
@@ -377,7 +378,7 @@ class ServedNetworks:
     def _swap(self, entry: _Entry, new: ServedNetwork) -> None:
         old, entry.served = entry.served, new
         old.closing = True
-        new.closing = entry not in self._entries  # It is unloaded as soon as it is in its place.
+        new.closing = entry not in self._entries  # the entry was unloaded; so is the new network
         self._changed()
 
     def _call_and_wait(self, task: Callable[[], None]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The parts of a running service, as one record for the modules that use several of them."""
+"""A record of the parts of a running service, for modules that use several of them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from protocol.messages import PRIORITIES
 
 @dataclass(slots=True)
 class Service:
-    """Each part says which threads may use it; the methods here are for any thread.
+    """The parts of a service. Each part documents its threads; any thread may call the methods here.
 
-    instance: names the run of the service. max_request: most positions in one request. max_connections: most
-    clients. sensing: None if no sensors are read. tasks: calls that wait for the I/O thread.
+    instance: random name of this run. max_request: maximum positions per request. max_connections: maximum
+    clients. sensing: None if no sensors are read. tasks: functions that the I/O thread will call.
     """
 
     instance: str
@@ -46,17 +46,17 @@ class Service:
     tasks: deque[Callable[[], None]] = field(default_factory=deque)
 
     def call(self, task: Callable[[], None]) -> None:
-        """Have the I/O thread call a function."""
+        """Call a function in the I/O thread."""
         self.tasks.append(task)
         self.sockets.wakeup.wake()
 
     def call_from_signal_handler(self, task: Callable[[], None]) -> None:
-        """The same, also from a signal handler."""
+        """Like `call`, also for signal handlers."""
         self.tasks.append(task)
         self.sockets.wakeup.wake_from_signal_handler()
 
     def state(self) -> State:
-        """The state of the service at the moment."""
+        """Return the current state of the service."""
         dispatcher, sockets = self.dispatcher, self.sockets
         condition = self.life.condition(*dispatcher.troubles(), self.loader.doing())
         devices = dispatcher.devices()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""New settings for a service that runs (SIGHUP): changes what can be changed and logs the rest."""
+"""New settings for a running service (SIGHUP): applies changes where possible and logs the others."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ AT_START = (
     "exit_when_hung",
     "log_format",
 )
-"""Settings that a new value of needs a restart."""
+"""Settings that change only at a restart."""
 
 
 def in_force(running: Settings, wanted: Settings) -> Settings:
-    """What a service that was started with some settings goes by when others are wanted."""
+    """Return the settings in force: those of AT_START from `running`, the others from `wanted`."""
     return replace(wanted, **{name: getattr(running, name) for name in AT_START})
 
 
 def latency_targets(settings: Settings) -> LatencyTargets:
-    """The latencies to keep, by class."""
+    """Return the latency targets by class."""
     return LatencyTargets(
         settings.play_latency_ms, settings.analysis_latency_ms, settings.selfplay_latency_ms
     )
 
 
 def queue_limits(settings: Settings) -> QueueLimits:
-    """How many positions may be queued."""
+    """Return the limits of queued positions."""
     return QueueLimits(
         settings.max_play_queue,
         settings.max_analysis_queue,
@@ -63,16 +63,16 @@ def queue_limits(settings: Settings) -> QueueLimits:
 
 
 def patience(settings: Settings) -> Patience:
-    """How long devices are waited for."""
+    """Return the time limits for devices."""
     return Patience(settings.hang_factor, settings.hang_s, settings.retry_s)
 
 
 def reconfigure(
     service: Service, before: Settings, settings: Settings, networks: Sequence[NetworkToLoad]
 ) -> None:
-    """Apply settings and log what has changed; look at the networks' files again. For the I/O thread.
+    """Apply settings, log the changes, and reload the networks' files. For the I/O thread.
 
-    before: the settings in force. networks: those that the new settings ask for.
+    before: settings in force. networks: those of the new settings.
     """
     life, manager = service.life, service.manager
     serving = life.loaded and not life.draining

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What goes out to clients: the answers of requests, other replies, and errors.
+"""Sends results, other replies and errors to clients.
 
-Worker threads hand finished requests to `post`, which encodes their answers and sends them while the I/O
-thread sleeps; else they wait in an outbox that the I/O thread empties.
+Worker threads pass finished requests to `post`, which encodes the answers. It sends them itself while the I/O
+thread sleeps, and otherwise puts them into an outbox that the I/O thread empties.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ log = logging.getLogger("evaluator.service")
 
 
 class Replies:
-    """Sends to the clients of a service. Belongs to the I/O thread, but for `post`.
+    """Sends to the clients of a service. Belongs to the I/O thread, except `post`.
 
-    instance: names the run of the service; part of each result.
+    instance: random name of this run, part of each result.
     """
 
     def __init__(self, instance: str, metrics: Metrics, sessions: Sessions, sockets: Sockets) -> None:
@@ -38,11 +38,11 @@ class Replies:
         # Filled by other threads, emptied by the I/O thread.
         self._outbox: deque[tuple[bytes, int, list[Frame] | RemoteError]] = deque()
         self.wake_always = False
-        """Whether each `post` wakes the I/O thread: a service that drains may have sent its last answer."""
+        """True if each `post` must wake the I/O thread: a draining service may have sent its last answer."""
 
     @property
     def waiting(self) -> bool:
-        """Whether answers wait for `send_waiting`."""
+        """True if answers wait for `send_waiting`."""
         return bool(self._outbox)
 
     def send(self, client: bytes, message: messages.Reply) -> None:
@@ -50,19 +50,19 @@ class Replies:
         self._send_frames(client, encode(message))
 
     def send_error(self, client: bytes, identity: int, error: RemoteError) -> None:
-        """Send an error and count it. identity: of the request that it answers; 0 is none."""
+        """Send an error and count it for the client. identity: id of the request it answers; 0 for none."""
         session = self._sessions.of(client)
         if session is not None:
             session.errors += 1
         self.announce(client, error, identity)
 
     def announce(self, client: bytes, error: RemoteError, identity: int = 0) -> None:
-        """Send an error that is none of the client's, such as that the service ends."""
+        """Send an error that the client did not cause, such as the end of the service."""
         self._metrics.error(error.code)
         self.send(client, messages.Error(identity, error.code, error.message))
 
     def send_expired(self, requests: Sequence[Request]) -> None:
-        """Answer requests that were taken out of the queues because their deadlines had passed."""
+        """Send errors for requests that were removed from the queues because their deadlines had passed."""
         for request in requests:
             assert isinstance(request.client, bytes)
             self._sessions.finish(request.client, request.id, answered=False)
@@ -70,13 +70,13 @@ class Replies:
             self.send_error(request.client, request.id, error)
 
     def send_waiting(self) -> None:
-        """Send what other threads have left."""
+        """Send the answers in the outbox."""
         while self._outbox:
             self._answer(*self._outbox.popleft())
 
     def post(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
-        """Take finished requests from a worker thread: encode their answers, and send them if the I/O thread
-        sleeps; else that one does. Does not raise: whatever happens, the client hears of it."""
+        """Accept finished requests from a worker thread: encode the answers, and send them if the I/O thread
+        sleeps. Otherwise the I/O thread sends them. Does not raise: the client gets an answer in any case."""
         if not finished:
             return
         answers = [
@@ -95,7 +95,7 @@ class Replies:
             self._sockets.wakeup.wake()
 
     def _answer(self, client: bytes, identity: int, answer: list[Frame] | RemoteError) -> None:
-        """Send the end of a request, unless nobody waits for it any more."""
+        """Send the result or error of a request, unless its client is gone."""
         entry = self._sessions.finish(client, identity, answered=not isinstance(answer, RemoteError))
         if entry is None:
             return
@@ -110,7 +110,7 @@ class Replies:
             self._sessions.take_back(client, request)
 
     def _encoded(self, request: Request) -> list[Frame] | RemoteError:
-        """The answer to a request that has been evaluated."""
+        """Return the encoded result of a request, or an error if encoding fails."""
         assert request.parts is not None
         queue_ms, compute_ms = request.launched_ms - request.arrived_ms, request.compute_ms
         try:
@@ -123,7 +123,7 @@ class Replies:
                 self._instance,
                 request.network,
             )
-        except Exception as fault:  # memory, most likely, of which an error takes next to none
+        except Exception as fault:  # probably out of memory; an error needs almost none
             log.exception("an answer could not be encoded")
             return DeviceFailed(f"the evaluator could not put the answer together: {fault!r}")
 

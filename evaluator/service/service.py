@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The service as its owner uses it: built of its parts, listening, running, told to drain or to stop.
+"""The service as its owner uses it: assembled from its parts, bound to addresses, run, drained and stopped.
 
-One I/O thread owns the sockets (io_loop.py): it decodes requests, does what they ask for (handlers.py,
-administration.py) and queues evaluations with the dispatcher. Devices compute on threads of theirs; those
-send the answers, or have the I/O thread send them if that one is awake (replies.py). Loading and unloading
-run on threads of their own (networks.py), so that clients of other networks notice nothing.
+One I/O thread owns the sockets (io_loop.py). It decodes requests, handles them (handlers.py,
+administration.py) and queues evaluations with the dispatcher. Devices compute on threads of their own. These
+send the answers, or leave that to the I/O thread if it is awake (replies.py). Loading and unloading have
+their own threads (networks.py), so that clients of other networks are not delayed.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ log = logging.getLogger("evaluator.service")
 class EvaluatorService:
     """An evaluator on its sockets.
 
-    loader: opens networks. initial: networks to load at start; the first is the default. max_request: most
-    positions in one request. limits: of the queues. connections: limits of clients, and of others that find
-    an address. private: the service is for the program that has started it, at one ipc address, and reads no
-    sensors. access: who may do what; by default what the defaults of all settings say. patience: with
-    devices. on_ready: called from a thread once the initial networks are loaded, with their descriptions;
-    on_failed with the exception when one could not be. on_hung: called from a thread, with a reason, for a
-    device whose driver does not return.
+    loader: opens networks. initial: networks to load at start; the first is the default. max_request: maximum
+    positions per request. limits: of the queues. connections: limits of clients and of unauthenticated
+    connections. private: serve only the program that started this one, at one ipc address, and read no
+    sensors. access: permissions (default: those of the default settings). patience: time limits for devices.
+    on_ready: called from a thread with the networks' descriptions once the initial ones are loaded.
+    on_failed: called with the exception if one cannot be loaded. on_hung: called from a thread with a reason
+    if the driver of a device does not return.
 
-    `bind` addresses, then `run` until `stop` (from any thread), or until a client drains it. `record` has the
-    parts.
+    Call `bind`, then `run`, which returns after `stop` (from any thread) or after a client drains the
+    service. `record` holds the parts.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class EvaluatorService:
         self._loop = IoLoop(self.record)
 
     def bind(self, address: str) -> str:
-        """Listen at an address; returns it as clients must name it. Raises AddressError."""
+        """Listen at an address and return it as clients must name it. Raises AddressError."""
         return self.record.sockets.bind(address)
 
     def run(self) -> None:
-        """Serve until stopped or drained. Frees everything before it returns."""
+        """Serve until stopped or drained. Frees all resources before it returns."""
         self.record.networks.load_initial(self._initial, self._become_ready, self._fail_to_start)
         if self.record.sensing is not None:
             self.record.sensing.start()
@@ -124,18 +124,18 @@ class EvaluatorService:
             self.close()
 
     def stop(self) -> None:
-        """Make `run` return after the batches in flight; what is queued is answered with `draining`. May be
-        called from any thread or a signal handler, any number of times."""
+        """Make `run` return after the batches in flight. Queued requests are answered with `draining`. Any
+        thread or signal handler may call this, any number of times."""
         self.record.life.ending = True
         self.record.sockets.wakeup.wake_from_signal_handler()
 
     def stop_at_once(self) -> None:
-        """The same without waiting for the batches in flight."""
+        """Like `stop`, without waiting for the batches in flight."""
         self.record.dispatcher.hurry()
         self.stop()
 
     def close(self) -> None:
-        """Free everything; `run` does so itself when it ends. Idempotent."""
+        """Free all resources. `run` calls this when it ends. Idempotent."""
         service = self.record
         if service.sockets.closed:
             return
@@ -151,18 +151,18 @@ class EvaluatorService:
         service.sockets.close()
 
     def drain(self, reason: str = "it was asked to", timeout_s: float | None = None) -> None:
-        """Take nothing new, finish what is queued, then make `run` return, after timeout_s seconds whatever
-        is left. May be called from any thread or a signal handler."""
+        """Accept nothing new, finish the queued requests, then make `run` return. timeout_s: maximum time for
+        that. Any thread or signal handler may call this."""
         self.record.call_from_signal_handler(lambda: self.record.life.drain(reason, timeout_s))
 
     def reconfigure(self, before: Settings, settings: Settings, networks: Sequence[NetworkToLoad]) -> None:
-        """Go by other settings than before, as far as that is possible while serving, and look at the
-        networks' files again. May be called from any thread or a signal handler."""
+        """Apply new settings, as far as a running service can, and reload the networks' files. Any thread or
+        signal handler may call this."""
         task = partial(reconfigure, self.record, before, settings, networks)
         self.record.call_from_signal_handler(task)
 
     def log_state(self) -> None:
-        """Log the state. May be called from any thread or a signal handler."""
+        """Log the state. Any thread or signal handler may call this."""
 
         def work() -> None:
             state = self.record.state()
@@ -204,5 +204,5 @@ def _open_sockets(
 
 
 def _backends(networks: Sequence[ServedNetwork], limits: QueueLimits) -> dict[str, Backend]:
-    """One on each device, those that are excluded and standbys too."""
+    """Return one backend of each device, including excluded devices and standbys."""
     return {runner.device.name: runner.backend for network in networks for runner in network.all_runners}

@@ -26,17 +26,16 @@ log = logging.getLogger("evaluator.service")
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """A client.
+    """A connected client.
 
-    descriptor: of its connection, -1 if unknown. address: where it comes from, as the transport names it.
-    link: its connection to the gate, if there is one. user: who it was admitted as (see Access). key: what
-    the list of clients calls its key, if it has one.
-    since: when it came, in seconds of the Unix epoch. name: what it calls itself. greeted: it has said hello.
-    hello: the id of a hello that waits for the networks, 0 if none does.
-    network: the name of the default network that it was told of. follows: it has negotiated that results name
-    their network and that it is notified of changed networks. requests: in flight by id, with the network
-    that has each. answered, positions, errors: requests answered with a result, their positions, and errors.
-    rank: the class of the last one answered, -1 before.
+    descriptor: of its connection; -1 if unknown. address: where it comes from, as the transport names it.
+    link: its connection to the gate, if there is one. user: identity under which it was admitted (see
+    Access). key: name of its key in the list of clients. since: start of the session in seconds of the Unix
+    epoch. name: what the client calls itself. greeted: True after its hello. hello: id of a hello that waits
+    for the networks; 0 for none. network: name of the default network in its last welcome. follows: it has
+    negotiated network names in results and notices of changed networks. requests: in flight, by id, each with
+    its network. answered, positions, errors: counts of results, their positions, and errors. rank: class of
+    the last answered request; -1 before.
     """
 
     client: bytes
@@ -66,14 +65,14 @@ class Session:
             )
 
     def release(self, request: Request, *, answered: bool = False) -> None:
-        """Count a request no more. answered: but its answer, which is about to be sent."""
+        """Stop counting a request. answered: keep counting its answer, which is about to be sent."""
         if self.link is not None:
             self.link.answer(request.footprint, request.answer_bytes if answered else 0)
 
     def description(self) -> dict[str, Any]:
-        """As part of a list of clients."""
+        """Return the session's entry of a list of clients."""
         in_flight = dict.fromkeys(PRIORITIES, 0)
-        for request, _ in list(self.requests.values()):  # which may change meanwhile
+        for request, _ in list(self.requests.values()):  # a copy: other threads may change it
             in_flight[PRIORITIES[request.rank]] += request.count
         return {
             "name": self.name,
@@ -92,8 +91,8 @@ class Session:
 
 
 class Sessions:
-    """All clients that are connected and have sent something. Belongs to the I/O thread, but for `len` and
-    iteration, which any thread may use.
+    """All connected clients that have sent a message. Belongs to the I/O thread, except `len` and iteration,
+    which any thread may use.
 
     drop_requests: called with a client whose session has ended.
     """
@@ -109,16 +108,16 @@ class Sessions:
         return len(self._sessions)
 
     def __iter__(self) -> Iterator[Session]:
-        """All of them, in the order in which they came; they may change meanwhile."""
+        """Iterate over a copy, in the order of arrival."""
         return iter([*self._sessions.values()])
 
     @property
     def busy(self) -> bool:
-        """Whether any request is in flight."""
+        """True if any request is in flight."""
         return any(session.requests for session in self._sessions.values())
 
     def take_hellos(self) -> list[tuple[Session, int]]:
-        """The sessions whose hello waits for an answer, with its id; it waits no more."""
+        """Return the sessions with an unanswered hello, and its id; the hello no longer waits."""
         waiting = [(session, session.hello) for session in self._sessions.values() if session.hello]
         for session, _ in waiting:
             session.hello = 0
@@ -127,11 +126,11 @@ class Sessions:
     def begin(self, arrived: Arrived, *, include_disconnected: bool) -> Session | None:
         """Start a session for the sender of a first message.
 
-        include_disconnected: even if that client has disconnected. Otherwise None: nobody waits for the
-        answer, and thousands of its messages may follow. Raises NotAllowed for a client whose key was revoked
-        since it connected, and Overloaded if there are too many clients.
+        include_disconnected: start it even if the client has disconnected. Otherwise return None then: no
+        client reads the answer, and thousands of its messages may follow. Raises NotAllowed if the client's
+        key was revoked after it connected, and Overloaded if there are too many clients.
         """
-        self.forget_disconnected()  # whose descriptor may be this one's now
+        self.forget_disconnected()  # a new connection may have the descriptor of an ended one
         origin = self._sockets.origin(arrived)
         if origin.address == GONE and not include_disconnected:
             return None
@@ -149,12 +148,12 @@ class Sessions:
         return session
 
     def of(self, client: bytes) -> Session | None:
-        """The session of a client, if there is one."""
+        """Return the session of a client, or None."""
         return self._sessions.get(client)
 
     def finish(self, client: bytes, identity: int, *, answered: bool) -> tuple[Request, ServedNetwork] | None:
-        """Take a request out, and return it with its network; None if nobody waits for it any more.
-        answered: with a result."""
+        """Remove a request and return it with its network; None if it was removed before. answered: with a
+        result."""
         session = self._sessions.get(client)
         entry = None if session is None else session.requests.pop(identity, None)
         if session is not None and entry is not None:
@@ -166,20 +165,20 @@ class Sessions:
         return entry
 
     def take_back(self, client: bytes, request: Request) -> None:
-        """Count the answer of a finished request no more: it could not be sent."""
+        """Stop counting the answer of a finished request, because it could not be sent."""
         session = self._sessions.get(client)
         if session is not None and session.link is not None:
             session.link.answer(0, -request.answer_bytes)
 
     def forget_disconnected(self) -> None:
-        """End the sessions of connections that have ended."""
+        """End the sessions of closed connections."""
         for descriptor in self._sockets.connections():
             session = self._by_descriptor.get(descriptor)
             if session is not None:
                 self.forget(session.client)
 
     def forget(self, client: bytes) -> None:
-        """End the session of a disconnected client, and drop its requests."""
+        """End the session of a disconnected client, and discard its requests."""
         session = self._sessions.pop(client, None)
         if session is not None and self._by_descriptor.get(session.descriptor) is session:
             del self._by_descriptor[session.descriptor]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Telling systemd how the service is (sd_notify): ready, reloading, stopping, and that it is alive.
+"""Notifications to systemd (sd_notify): ready, reloading, stopping and watchdog.
 
 The protocol is a datagram of NAME=VALUE lines to the socket that NOTIFY_SOCKET names; see sd_notify(3).
 """
@@ -12,12 +12,12 @@ import socket
 import time
 
 SHARE_OF_WATCHDOG = 0.4
-"""A sign of life is sent after this share of the time within which systemd wants one."""
+"""Share of systemd's watchdog interval after which the next notification is sent."""
 
 
 class ServiceManager:
-    """The process that started this one, if it asked to be told. Any thread may call the methods; without
-    such a process they do nothing."""
+    """Notifies the service manager, if NOTIFY_SOCKET is set; otherwise the methods do nothing. Any thread may
+    call them."""
 
     def __init__(self) -> None:
         self._address = os.environ.get("NOTIFY_SOCKET", "")
@@ -32,23 +32,23 @@ class ServiceManager:
 
     @property
     def every_ms(self) -> float:
-        """How often at least `alive` is to be called, infinite if never."""
+        """Maximum interval between calls of `alive` in milliseconds; infinite without a watchdog."""
         return 1000 * self._every_s
 
     def ready(self, status: str) -> None:
-        """The service takes requests, or goes on after a reload."""
+        """Report that the service accepts requests, at the start or after a reload."""
         self._notify("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """Settings are being read again; `ready` follows."""
+        """Report that settings are being reloaded; `ready` follows."""
         self._notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The service is about to end."""
+        """Report that the service is about to end."""
         self._notify("STOPPING=1", "STATUS=draining")
 
     def alive(self) -> None:
-        """The service's loop goes round; told as often as is wanted."""
+        """Report that the service's loop runs, at the interval that systemd needs."""
         now = time.monotonic()
         if now >= self._next_alive:
             self._next_alive = now + self._every_s
@@ -58,7 +58,7 @@ class ServiceManager:
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        # The caller may be gone; that is no reason to end.
+        # The service manager may be gone, which must not end the service.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.connect(address)
             sender.send("\n".join(lines).encode())

@@ -35,20 +35,20 @@ MAX_LOGITS_ERROR = 0.05
 MAX_VALUE_ERROR = 0.05
 
 CALIBRATED_POSITIONS = 320
-"""Of the sample, on which ranges are measured; the error is measured on the rest. With 64, one position of a
-hundred lies so far outside the ranges that its policy is off by ten times as much."""
+"""Sample positions for measuring ranges; the others measure the error. With 64, one position of a hundred is
+so far outside the ranges that its policy error is ten times as large."""
 
 PAIRED_SECONDS = 0.05
-"""So long after two batches were in flight at once, the next one is expected to have company too."""
+"""Time after two concurrent batches in which the next batch is expected to be concurrent, too."""
 
 PAIRED_PARAMETERS = 50_000_000
-"""Networks with more weights are not held twice."""
+"""Maximum number of weights for which a second session is opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantisationError:
-    """What int8 changes on 64 real positions. logits: RMS difference over the standard deviation of the
-    logits; value: the largest difference of W, D or L (or of the single value)."""
+    """Error of int8 on 64 real positions. logits: RMS difference over the standard deviation of the logits.
+    value: largest difference of W, D or L (or of the single value)."""
 
     logits: float
     value: float
@@ -63,18 +63,17 @@ def open(network: NetworkSpec, *, threads: int | None = None, int8: bool = False
 
 
 class OnnxBackend(Backend):
-    """Two sessions of one network. float32 throughout, or, with int8, the encoders' products in 8 bits.
+    """Two sessions of one network, in float32, or with the encoders' products in 8 bits (int8).
 
-    A batch alone is computed by all threads. Two at a time are computed by a second session with a thread
-    less, so that each has its own and they share the rest: with two threads, one each. Nobody then waits for
-    the slowest thread at the end of every operator, which costs most where something else takes a core now
-    and then. Measured with the shipped network and two threads, positions/s alone / in pairs: batch 4
+    A single batch runs on all threads. Of two concurrent batches, the second uses a session with one thread
+    less, so that each has a thread of its own and they share the rest; with two threads, one each. No batch
+    then waits for the slowest thread after every operator, which is expensive if other programs take a core
+    at times. Measured with the shipped network and two threads, positions/s single / concurrent: batch 4
     1,100 / 1,480, batch 24 1,450 / 1,640. Large networks do without the second session.
 
-    int8 rounds what goes into these products by ranges that are measured on real positions when the backend
-    opens, so that a position's result does not depend on its batch. The error against float32 is measured
-    then, too, on others, logged, kept in `quantisation_error`, and too large an error is refused with
-    BackendError.
+    int8 rounds the inputs of these products by ranges measured on real positions at opening, so a position's
+    result does not depend on its batch. The error against float32 is measured on other positions, logged, and
+    kept in `quantisation_error`; too large an error raises BackendError.
     """
 
     name = "onnx"
@@ -107,7 +106,7 @@ class OnnxBackend(Backend):
             self.max_in_flight, self.side_by_side = 2, True
 
     def _open_quantised(self, network: NetworkSpec) -> bytes:
-        """Open the session in 8 bits; returns its model."""
+        """Open the session in 8 bits and return its model."""
         sample = sample_batch(network.input_format)
         rest = sample.slice(CALIBRATED_POSITIONS, len(sample))
         observed, products = build_observed_model(network)
@@ -122,8 +121,8 @@ class OnnxBackend(Backend):
 
     @staticmethod
     def _open(model: bytes, threads: int) -> ort.InferenceSession:
-        # A process's first session with set_denormal_as_zero changes the arithmetic of the thread that makes
-        # it, for good: the caller's shall stay as it is.
+        # A process's first session with set_denormal_as_zero permanently changes the floating-point mode of
+        # the thread that opens it, so do not open it on the caller's thread.
         try:
             with ThreadPoolExecutor(1) as opener:
                 return opener.submit(
@@ -132,7 +131,7 @@ class OnnxBackend(Backend):
                     _session_options(threads),
                     providers=["CPUExecutionProvider"],
                 ).result()
-        except Exception as error:  # onnxruntime's exceptions share no base of their own
+        except Exception as error:  # onnxruntime's exceptions have no common base
             raise BackendError(f"onnxruntime cannot open the network: {error}") from error
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
@@ -142,7 +141,7 @@ class OnnxBackend(Backend):
 
     @contextmanager
     def chosen_session(self) -> Iterator[ort.InferenceSession]:
-        """The session for one batch, for as long as it is in flight."""
+        """Context manager for the session of one batch."""
         with self._lock:
             if self._session is None:
                 raise BackendError("the onnx backend is closed")
@@ -190,11 +189,10 @@ def _session_options(threads: int) -> ort.SessionOptions:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # Between operators a waiting thread spins for a moment and then sleeps. Without the limit (the default)
-    # it spins until work comes, which on a machine that is busy with anything else starves the thread that
-    # has the work: measured at batch 32 beside other load, 850 to 1,550 positions/s with the limit, 470
-    # without.
+    # Between operators a waiting thread spins briefly and then sleeps. Without the limit (the default) it
+    # spins until work comes, which on a busy machine starves the thread that has the work. Measured at batch
+    # 32 next to other load: 850 to 1,550 positions/s with the limit, 470 without.
     options.add_session_config_entry("session.intra_op.spin_duration_us", "20")
-    options.add_session_config_entry("session.force_spinning_stop", "1")  # and not at all between batches
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # no spinning between batches
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     return options

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What 8 bits are to hold: a network's activations on real positions, and what the processor can add up."""
+"""Calibration for 8 bits: activation ranges on real positions, and the processor's exact weight range."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from evaluator.backends.onnx.runtime import onnxruntime as ort
 from protocol.batch import PLANES, PositionBatch
 
 _CHUNK = 32
-"""Positions at a time: ten times as many are not faster."""
+"""Positions per call; ten times as many are not faster."""
 
 REDUCED_WEIGHT = 63
-"""The largest weight with which two products of 255 fit into 16 bits."""
+"""The largest weight for which the sum of two products with 255 fits into 16 bits."""
 
 
 def feed_of(batch: PositionBatch) -> dict[str, Any]:
-    """The inputs of a packed model."""
+    """Return the inputs of a packed model for a batch."""
     values = np.ones((len(batch), PLANES, 1), np.float32)
     values[:, RULE50_PLANE, 0] = batch.positions["rule50"]
     return {"bits": mask_bits(batch.positions), "values": values}
@@ -33,7 +33,7 @@ def feed_of(batch: PositionBatch) -> dict[str, Any]:
 def calibrated(
     session: ort.InferenceSession, products: ObservedProducts, batch: PositionBatch
 ) -> dict[str, Rounding]:
-    """The roundings of all products, from the ranges of their inputs on a batch. session: of the observed
+    """Return the roundings of all products, from their input ranges on a batch. session: of the observed
     model."""
     ends = [range_outputs(name) for name in products.columns]
     outputs = [end for pair in ends for end in pair]
@@ -53,9 +53,9 @@ def calibrated(
 
 @cache
 def largest_weight() -> int:
-    """The largest int8 weight with which onnxruntime adds up exactly on this processor.
+    """Return the largest int8 weight for which onnxruntime's sums are exact on this processor.
 
-    x86 without VNNI multiplies uint8 by int8 and adds two products in 16 bits, which then stop at 32,767.
+    x86 without VNNI multiplies uint8 by int8 and adds two products in 16 bits, which saturate at 32,767.
     """
     g = Graph()
     x = g.input("x", TensorProto.UINT8, ["rows", 64])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A network as an ONNX file for other programs."""
+"""Exports a network as an ONNX file for other programs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from evaluator.network.spec import NetworkSpec
 def export_onnx(network: NetworkSpec, path: str | PathLike[str]) -> None:
     """Write the network with its chosen heads as an ONNX model of standard operators.
 
-    Input `planes` float32 [n, 112, 8, 8]; outputs as `build_model` says; the network's name, SHA-256, input
-    format and heads are in the metadata. Raises OSError, and NetworkError for a network too large for one
-    ONNX file (2 GiB).
+    Input: `planes` float32 [n, 112, 8, 8]; outputs as in `build_model`. The metadata has the network's name,
+    SHA-256, input format and heads. Raises OSError, and NetworkError for a network too large for one ONNX
+    file (2 GiB).
     """
     try:
         data = build_model(network, packed=False).SerializeToString()

@@ -17,13 +17,13 @@ OPSET = 18
 
 
 class Graph:
-    """Nodes and constants under construction. Values are strings, the names of edges."""
+    """A graph under construction. Values are strings, the names of edges."""
 
     def __init__(self) -> None:
         self._domains = {""}
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[Hashable, onnx.TensorProto] = {}
-        self._alive: list[NDArray[Any]] = []  # keeps the ids of constants from being used again
+        self._alive: list[NDArray[Any]] = []  # keeps the ids of constants from being reused
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []
 
@@ -36,7 +36,7 @@ class Graph:
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
     def constant(self, values: NDArray[Any]) -> str:
-        """An array of any dtype. The same array, or a small equal one, is stored once."""
+        """Add a constant of any dtype. The same array, or a small equal one, is stored once."""
         key = (values.dtype.str, values.shape, values.tobytes()) if values.size <= 64 else id(values)
         if key in self._constants:
             return self._constants[key].name

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NetworkSpec -> ONNX graph, of standard operators only.
+"""Converts a NetworkSpec into an ONNX graph of standard operators.
 
-What can be folded into weights is: the attention scale into q, the residual factor alpha into the last matrix
-of a sublayer, the constant position part of a PE_MAP embedding into one bias per square. Tokens are kept as
-[n*64, C] between layers, because onnxruntime runs a 2-D Gemm with its bias (and a relu) in one pass.
-onnxruntime's own fused operators were tried and gain nothing on the CPU: MultiHeadAttention and FusedMatMul
-are even, SkipLayerNormalization is six times slower than an addition and a norm.
+Constants are folded into weights: the attention scale into q, the residual factor alpha into the last matrix
+of a sublayer, the position part of a PE_MAP embedding into one bias per square. Tokens are [n*64, C] between
+layers, because onnxruntime runs a 2-D Gemm with its bias (and a relu) in one pass. onnxruntime's fused
+operators gain nothing on the CPU: MultiHeadAttention and FusedMatMul are even, and SkipLayerNormalization is
+six times slower than an addition and a norm.
 """
 
 from __future__ import annotations
@@ -60,19 +60,18 @@ def build_model(
     roundings: Mapping[str, Rounding] | None = None,
     largest_weight: int = LARGEST_WEIGHT,
 ) -> onnx.ModelProto:
-    """The network as an ONNX model with a dynamic batch n.
+    """Return the network as an ONNX model with a dynamic batch n.
 
     Input: `planes` float32 [n, 112, 8, 8]; or, if packed, `bits` uint8 [n, 112, 64] of zeros and ones and
     `values` float32 [n, 112, 1] to multiply them with. Outputs: `policy` [n, 1858] raw logits; `wdl` [n, 3]
-    probabilities or `value` [n, 1]; `moves_left` [n, 1] plies where the network has that head. roundings: by
-    name, those of the products that are computed in 8 bits; the model then needs onnxruntime.
-    largest_weight: of these.
+    probabilities or `value` [n, 1]; `moves_left` [n, 1] plies if the network has that head. roundings: of
+    products in 8 bits, by name; the model then needs onnxruntime. largest_weight: of these products.
     """
     return _model(Graph(), network, packed, RoundedProducts(roundings or {}, largest_weight))
 
 
 def build_observed_model(network: NetworkSpec) -> tuple[onnx.ModelProto, ObservedProducts]:
-    """The packed float32 model with further outputs that tell the ranges of what products may round."""
+    """Return the packed float32 model with additional outputs for the input ranges of roundable products."""
     products = ObservedProducts()
     return _model(Graph(), network, True, products), products
 
@@ -174,7 +173,7 @@ def _attention_body(g: Graph, body: AttentionBody, planes: str, products: Produc
 
 
 def _encoder(g: Graph, layer: EncoderLayer, x: str, products: Products, name: str) -> str:
-    """name: of the layer, with which the names of its products begin."""
+    """[n*64, E] -> [n*64, E]. name: of the layer; prefix of its products' names."""
     x = _add_norm(g, layer.norm1, x, _attention(g, layer.attention, x, layer.alpha, products, name))
     return _add_norm(g, layer.norm2, x, _feed_forward(g, layer.ffn, x, layer.alpha, products, name))
 
@@ -185,14 +184,14 @@ def _attention(g: Graph, layer: Attention, x: str, alpha: float, products: Produ
     depth = model // heads
     scale = np.float32(depth**-0.5)
 
-    # Three products: a single one for q, k and v has to be taken apart again, which costs more than it saves.
+    # Three products: splitting the result of a combined one costs more than it saves.
     def split(weights: FloatArray, biases: FloatArray, *order: int) -> str:
         y = products.linear(g, x, weights, biases, f"{name}.qkv")
         return g.transpose(g.reshape(y, -1, 64, heads, depth), *order)
 
     q = split(layer.q.weights * scale, layer.q.biases * scale, 0, 2, 1, 3)  # [n, heads, 64, depth]
     k = split(layer.k.weights, layer.k.biases, 0, 2, 3, 1)  # [n, heads, depth, 64]
-    values = _scaled(layer.v, products.multipliers(f"{name}.output"))  # whose means the output's input is
+    values = _scaled(layer.v, products.multipliers(f"{name}.output"))  # the output's inputs are means of v
     v = split(values.weights, values.biases, 0, 2, 1, 3)
     logits = g.op("MatMul", q, k)
     if layer.smolgen is not None:
@@ -276,7 +275,7 @@ def _dense(g: Graph, layer: Dense, x: str) -> str:
 
 
 def _feed_forward(g: Graph, layer: FeedForward, x: str, alpha: float, products: Products, name: str) -> str:
-    """Multiplied by alpha."""
+    """[n*64, E] -> [n*64, E], multiplied by alpha."""
     first, second, activation = layer.dense1, layer.dense2, layer.dense1.activation
     folded = _before(activation, products.multipliers(f"{name}.ffn2"))
     first = _scaled(first, folded)
@@ -287,8 +286,8 @@ def _feed_forward(g: Graph, layer: FeedForward, x: str, alpha: float, products: 
 
 
 def _before(activation: Activation, multipliers: FloatArray | None) -> FloatArray | None:
-    """What multiplies an activation's input as the multipliers, all above 0, do its output; None if nothing
-    does."""
+    """Return the factors of an activation's input that scale its output by the multipliers (all above 0);
+    None if there are none."""
     match activation:
         case Activation.NONE | Activation.RELU:
             return multipliers
@@ -299,7 +298,7 @@ def _before(activation: Activation, multipliers: FloatArray | None) -> FloatArra
 
 
 def _scaled(layer: Dense, factors: FloatArray | None) -> Dense:
-    """The layer with its outputs, before the activation, multiplied."""
+    """Return the layer with its outputs, before the activation, multiplied by factors."""
     if factors is None:
         return layer
     return replace(layer, weights=layer.weights * factors[:, None], biases=layer.biases * factors)
@@ -354,8 +353,8 @@ def _activate(g: Graph, activation: Activation, x: str) -> str:
 def _mish(g: Graph, x: str) -> str:
     """x tanh(log(1 + e^x)) = x t / (t + 2) with t = e^x (e^x + 2).
 
-    Seven element-wise passes that are all vectorised; onnxruntime runs the operator Mish with a scalar
-    softplus, 15 times slower. Above 20 the factor is 1 in float32 and e^2x would overflow.
+    Seven element-wise passes, all vectorised. onnxruntime's operator Mish uses a scalar softplus, 15 times
+    slower. Above 20 the factor is 1 in float32 and e^2x would overflow.
     """
     power = g.op("Exp", g.op("Min", x, g.scalar(20.0)))
     t = g.op("Mul", power, g.op("Add", power, g.scalar(2.0)))

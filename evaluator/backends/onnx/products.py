@@ -2,8 +2,8 @@
 """The products of a graph that can be computed in 8 bits: in float32 and observed, or rounded.
 
 They are those of the encoders and of a dense embedding's feed-forward layer. The other layers stay in
-float32: the embedding alone would cost ten times the error of everything else, because of the rule-50 plane's
-range.
+float32. The embedding alone would cause ten times the error of everything else, because of the rule-50
+plane's range.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from evaluator.network.spec import FloatArray
 
 def linear(g: Graph, x: str, weights: FloatArray, biases: FloatArray | None) -> str:
     """[rows, in] -> [rows, out] in float32; weights [out, in]."""
-    # Gemm with transB takes the file's layout as it is; onnxruntime packs it once when the session opens.
+    # Gemm with transB uses the file's layout; onnxruntime packs it once when the session opens.
     inputs = [x, g.constant(weights)] + ([] if biases is None else [g.constant(biases)])
     return g.op("Gemm", *inputs, transB=1)
 
 
 class Products(ABC):
-    """How a graph's products are computed. Those that share an input share a name."""
+    """Computes a graph's products. Those with a common input have a common name."""
 
     @abstractmethod
     def multipliers(self, name: str) -> FloatArray | None:
-        """What multiplies the channels of a product's input, if anything does: who computes the input may
-        fold it in."""
+        """Return the factors of a product's input channels, or None. The code that computes the input may
+        fold them in."""
 
     @abstractmethod
     def linear(
@@ -44,12 +44,12 @@ class Products(ABC):
         *,
         multiplied: bool = False,
     ) -> str:
-        """[rows, in] -> [rows, out]; weights [out, in]. multiplied: the multipliers are in x already."""
+        """[rows, in] -> [rows, out]; weights [out, in]. multiplied: x contains the multipliers already."""
 
 
 class ObservedProducts(Products):
-    """Products in float32. By name, outputs of the graph tell the range of their inputs, and `columns` the
-    weight that each channel has (`column_weights`)."""
+    """Products in float32. Outputs of the graph give the ranges of their inputs, and `columns` the weight of
+    each channel (`column_weights`), by name."""
 
     def __init__(self) -> None:
         self.columns: dict[str, FloatArray] = {}
@@ -78,14 +78,14 @@ class ObservedProducts(Products):
 
 
 def range_outputs(name: str) -> tuple[str, str]:
-    """The outputs with the least and the largest value of each channel of a product's input."""
+    """Return the names of the outputs with the minimum and maximum of each channel of a product's input."""
     return f"least {name}", f"largest {name}"
 
 
 class RoundedProducts(Products):
-    """Products in 8 bits where there is a rounding by their name, in float32 where not.
+    """Products in 8 bits if their name has a rounding, else in float32.
 
-    largest_weight: what int8 weights may be, LARGEST_WEIGHT or less.
+    largest_weight: limit of int8 weights, LARGEST_WEIGHT or less.
     """
 
     def __init__(self, roundings: Mapping[str, Rounding], largest_weight: int = LARGEST_WEIGHT) -> None:

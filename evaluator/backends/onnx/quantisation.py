@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a product with a constant matrix is computed in 8 bits.
+"""The arithmetic of products with a constant matrix in 8 bits.
 
-The input x [rows, in] becomes uint8, round(x * multipliers / scale) + zero held to 0..255, with one scale and
-one zero for all channels and a multiplier for each, all of which are found before the first batch
-(`calibration.py`): what comes out for a position does not depend on its batch. The weights [out, in], divided
-by the multipliers, become int8 with a scale for each output. Sums are exact in 32 bits.
+The input x [rows, in] becomes uint8, round(x * multipliers / scale) + zero clipped to 0..255. Scale and zero
+are common to all channels; each channel has a multiplier. All are determined before the first batch
+(`calibration.py`), so a position's result does not depend on its batch. The weights [out, in], divided by the
+multipliers, become int8 with a scale per output. Sums are exact in 32 bits.
 
-The multipliers share the channels' unevenness out between input and weights (Xiao et al. 2022, "SmoothQuant",
-with its alpha at 0.5): a channel with few large values would leave the others few of the 256 steps.
+The multipliers split the differences between channels evenly between input and weights (Xiao et al. 2022,
+"SmoothQuant", alpha 0.5): one channel with large values would leave the others few of the 256 steps.
 training/model/quantisation.py computes the same in PyTorch.
 """
 
@@ -24,15 +24,15 @@ INPUT_STEPS = 255
 LARGEST_WEIGHT = 127
 
 LEAST_SCALE = np.float32(1e-12)
-"""Keeps outputs without weights from a division by 0."""
+"""Prevents a division by 0 for outputs without weights."""
 
 LEAST_SHARE = np.float32(1 / 64)
-"""No channel counts as smaller than this part of the largest: it may have been quiet only so far."""
+"""Minimum range of a channel relative to the largest: it may only have been quiet so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """What makes a product's input 8-bit. multipliers: float32 [in], all above 0."""
+    """The rounding of a product's input to 8 bits. multipliers: float32 [in], all above 0."""
 
     multipliers: FloatArray
     scale: np.float32
@@ -40,20 +40,21 @@ class Rounding:
 
 
 def rounding_of(least: FloatArray, largest: FloatArray, columns: FloatArray) -> Rounding:
-    """The rounding for an input of such ranges. least, largest: of each channel, float32 [in]. columns:
-    `column_weights` of the matrices that it is multiplied by, the largest of them, float32 [in]."""
+    """Return the rounding for an input. least, largest: range of each channel, float32 [in]. columns: maximum
+    of `column_weights` over the matrices that it is multiplied by, float32 [in]."""
     magnitudes, columns = _held(np.maximum(-least, largest)), _held(columns)
     multipliers = np.sqrt(columns / magnitudes)
     low = min(np.float32(0), (least * multipliers).min())
     high = max(np.float32(0), (largest * multipliers).max())
-    if not high > low:  # An input that was always 0.
+    if not high > low:  # the input was always 0
         high = np.float32(1)
     scale = np.float32((high - low) / np.float32(INPUT_STEPS))
     return Rounding(multipliers, scale, np.uint8(np.rint(-low / scale)))
 
 
 def column_weights(weights: FloatArray) -> FloatArray:
-    """[out, in] -> float32 [in]: the largest share that each channel's weight has of its output's largest."""
+    """[out, in] -> float32 [in]: the largest ratio of each channel's weight to its output's largest
+    weight."""
     magnitudes = np.abs(weights)
     shares: FloatArray = (magnitudes / np.maximum(magnitudes.max(axis=1), LEAST_SCALE)[:, None]).max(axis=0)
     return shares
@@ -70,6 +71,6 @@ def _held(magnitudes: FloatArray) -> FloatArray:
 def quantised_weights(
     weights: FloatArray, largest: int = LARGEST_WEIGHT
 ) -> tuple[NDArray[np.int8], FloatArray]:
-    """[out, in] -> int8 [out, in] within plus and minus `largest`, and float32 [out] to multiply it by."""
+    """[out, in] -> int8 [out, in] within plus and minus `largest`, and the scales float32 [out]."""
     scale = np.maximum(np.abs(weights).max(axis=1), LEAST_SCALE) / np.float32(largest)
     return np.rint(weights / scale[:, None]).astype(np.int8), scale

@@ -19,11 +19,11 @@ namespace wavefront::device {
 
 namespace {
 
-// A device that takes longer than this for a batch is looked at every kPause only, instead of all the time.
+// Time in a batch after which the device is polled only every kPause, instead of busy-waiting.
 constexpr double kSpinMs = 4;
 constexpr std::chrono::microseconds kPause{50};
 
-// Between two looks at a device that is to finish what nobody waits for.
+// Polling interval for batches that were given up.
 constexpr std::chrono::milliseconds kSettling{1};
 
 double now_ms() {
@@ -79,7 +79,7 @@ Stop DeviceLoop::run(std::uint64_t connection, double until_ms, double late_ms) 
   }
 }
 
-// Hands the next message to the device if it is a plain request, else says why not.
+// Submits the next message to the device if it is a plain request; otherwise returns the reason to stop.
 std::optional<Stop> DeviceLoop::begin() {
   const Arrived* const next = hub_.next();
   if (next == nullptr || next->number != connection_) return Stop::kOther;
@@ -111,7 +111,7 @@ std::optional<Stop> DeviceLoop::begin() {
   return Stop::kUnprepared;
 }
 
-// Answers what the device has done with. Batches may compute beside each other, so a later one may be first.
+// Answers finished batches. Batches may run concurrently, so a later one may finish first.
 std::optional<Stop> DeviceLoop::finish() {
   for (std::size_t index = 0; index < flights_.size();) {
     const Program& program = *flights_[index].program;
@@ -171,7 +171,7 @@ bool DeviceLoop::is_in_flight(std::int64_t id) const {
                      [id](const Flight& flight) { return flight.header.id == id; });
 }
 
-// Makes a call, during which others may take over.
+// Makes a call, during which another thread may take over.
 int DeviceLoop::drive(const Call& call) {
   inside_since_ms_ = now_ms();
   mutex_.unlock();

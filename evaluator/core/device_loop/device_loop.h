@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// One client's evaluations, from its connection to a device and back, without the Python interpreter.
+// The device loop: evaluations of one client, from its connection to a device and back, without the GIL.
 #pragma once
 
 #ifdef __linux__
@@ -20,20 +20,20 @@
 
 namespace wavefront::device {
 
-// Why `run` has returned.
+// Reason for `run` to return.
 enum class Stop : std::uint8_t {
-  kOther,       // the hub has something for somebody else to look at
-  kWoken,       // what the hub watches is readable
-  kTime,        // it is time
-  kUnprepared,  // there is no program for the request that comes next
-  kCrowded,     // more requests are waiting than may be in flight: they had better be merged
-  kFailed,      // a call of the driver has failed
-  kLate,        // the device takes too long
-  kNotFinite,   // the device has given what is no number
-  kTaken,       // another thread has given up what was in flight; the hub is no longer this thread's
+  kOther,       // the hub has something that the loop does not handle
+  kWoken,       // the descriptor watched by the hub is readable
+  kTime,        // `until_ms` has passed
+  kUnprepared,  // there is no program for the next request
+  kCrowded,     // more requests wait than may be in flight, so they should be merged
+  kFailed,      // a driver call has failed
+  kLate,        // a batch takes too long
+  kNotFinite,   // a result is infinite or NaN
+  kTaken,       // another thread has given up the batches in flight and owns the hub now
 };
 
-// A batch that was answered. Times are milliseconds of the steady clock.
+// An answered batch. Times are milliseconds of the steady clock.
 struct Answered {
   double arrived_ms;
   double launched_ms;
@@ -42,47 +42,45 @@ struct Answered {
   std::uint32_t rank;  // of its class
 };
 
-// Serves one connection of a hub: each plain evaluate goes to the device as soon as it is there, while the
-// device may have the ones before, and each answer to the client as soon as the device has it. Whatever is
-// not plain is left in the hub, and found there once all that was in flight has been answered.
+// Serves one connection of a hub. Each plain evaluate goes to the device at once, even while earlier ones
+// run. The client gets each answer as soon as it is ready. Other messages stay in the hub until all batches
+// in flight are answered.
 //
-// One thread is in `run`. A driver that does not return holds that thread up; any other may then `take_over`
-// and go on with the hub.
+// One thread is in `run`. If a driver call does not return, another thread may call `take_over` and use the
+// hub.
 class DeviceLoop {
  public:
-  // names: by which requests name the network, among them "" for the one that they get without a name.
-  // classes: by rank. instance: names the run of the service. network: what results name as theirs; "" if
-  // they name none. slots: batches that may be in flight. activate: makes the device the calling thread's.
+  // names: of the network in requests, including "" if it is the default. classes: by rank. instance: random
+  // name of the service's run. network: named in results; "" for none. slots: maximum batches in flight.
+  // activate: makes the device current for the calling thread.
   DeviceLoop(Hub& hub, std::vector<std::string> names, std::vector<std::string> classes, std::string instance,
              std::string network, std::size_t slots, const Call& activate);
   DeviceLoop(const DeviceLoop&) = delete;
   DeviceLoop& operator=(const DeviceLoop&) = delete;
 
-  // Has batches of so many positions run by this program in a slot, if their moves fit it. Not while `run`
-  // runs.
+  // Sets the program of a slot for a batch size, if the moves fit. Not while `run` runs.
   void prepare(std::size_t slot, std::size_t positions, Program program);
 
-  // Serves a connection until `until_ms` of the steady clock or until there is a reason to stop. After
-  // kFailed, kLate and kNotFinite what is in flight is to be given up, after the others nothing is in flight.
-  // late_ms: so long a device may take for a batch.
+  // Serves a connection until `until_ms` of the steady clock or another reason to stop. After kFailed, kLate
+  // and kNotFinite the batches in flight must be given up; otherwise none is in flight. late_ms: time limit
+  // of a batch.
   Stop run(std::uint64_t connection, double until_ms, double late_ms);
 
-  // The positions of the request for which there is no program, and its moves.
+  // Positions and moves of the request without a program.
   std::pair<std::size_t, std::size_t> unprepared() const { return unprepared_; }
 
-  // What has been answered since the last call.
+  // Batches answered since the last call.
   std::vector<Answered> answered();
 
-  // The requests in flight, oldest first; nobody answers them now, and `run` serves nothing any more. Not
-  // while `run` runs.
+  // Gives up the requests in flight and returns them, oldest first; `run` cannot be used any more. Not while
+  // `run` runs.
   std::vector<Arrived> give_up();
 
-  // The same from another thread, if the one in `run` has been inside of the driver for so long; else
-  // nothing.
+  // The same from another thread, if `run` has been inside the driver for `stuck_ms`; else nothing.
   std::optional<std::vector<Arrived>> take_over(double stuck_ms);
 
-  // Waits until the device has done with what was given up, so that its memory can be used again; false if it
-  // has failed.
+  // Waits until the device has finished the given-up batches, so that their memory is free; false if it has
+  // failed.
   bool settle();
 
  private:
@@ -95,7 +93,7 @@ class DeviceLoop {
     Answered times;
   };
   struct Slot {
-    std::map<std::size_t, Program> programs;  // by positions
+    std::map<std::size_t, Program> programs;  // by batch size
     bool free = true;
   };
   struct Request {
@@ -120,7 +118,7 @@ class DeviceLoop {
   const Call activate_;
   std::vector<Slot> slots_;
 
-  std::mutex mutex_;  // of what follows; held by `run` but while it is inside of the driver
+  std::mutex mutex_;  // for the members below; held by `run` except inside the driver
   std::uint64_t connection_ = 0;
   double late_ms_ = 0;
   bool taken_ = false;
@@ -129,7 +127,7 @@ class DeviceLoop {
   std::vector<const Program*> given_up_;
   std::vector<Answered> answered_;
   std::pair<std::size_t, std::size_t> unprepared_{};
-  double inside_since_ms_ = 0;  // of the driver; 0 outside
+  double inside_since_ms_ = 0;  // start of the current driver call; 0 outside
 };
 
 }  // namespace wavefront::device

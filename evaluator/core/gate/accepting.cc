@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// How the gate takes connections in, and who makes room for them.
+// Accepting of connections, and displacement of others for them.
 #include "gate/gate.h"
 
 #ifdef __linux__
@@ -22,20 +22,19 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Connections taken in before others are served.
+// Connections accepted per round.
 constexpr int kMostAccepted = 32;
 
-// Descriptors that are left to the rest of the process, and those that the public door leaves to the local
-// one.
+// Descriptors left for the rest of the process, and those that the public door leaves for the local one.
 constexpr std::size_t kHeadroom = 16;
 constexpr std::size_t kLocalDescriptors = 48;
 
-// After so many refusals no connection is taken for a while: who is refused comes again at once.
+// Number of refusals after which accepting pauses: refused clients reconnect at once.
 constexpr std::size_t kMostRefused = 32;
 constexpr milliseconds kPause{100};
 
-// So many silent connections in a row make room, and then one each time. The system's queue of 512
-// connections is then taken in within 0.5 s.
+// Number of silent connections that may be displaced in a row; then one per kDisplacePace. The system's queue
+// of 512 connections is then accepted within 0.5 s.
 constexpr int kMostDisplacedAtOnce = 64;
 constexpr std::chrono::microseconds kDisplacePace{1000};
 constexpr milliseconds kDisplacePause{5};
@@ -46,7 +45,7 @@ void Gate::accept_from(std::size_t index) {
   const Listener* listener = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    listener = &listeners_[index];  // A deque that grows leaves its elements in place.
+    listener = &listeners_[index];  // A growing deque leaves its elements in place.
   }
   for (int i = 0; i < kMostAccepted && !is_paused(listener->door) && listener->socket; ++i) {
     Descriptor client(accept4(listener->socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -62,7 +61,7 @@ void Gate::accept_from(std::size_t index) {
 
 void Gate::admit(Descriptor client, const Listener& listener) {
   char byte;
-  if (recv(client.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) return;  // It has gone while it waited.
+  if (recv(client.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) return;  // It has left while it waited.
   const Door door = listener.door;
   std::string source = source_of_peer(client.get(), door == Door::kLocal);
   while (const auto displaced = admission_.displaced_by(door, source)) {
@@ -88,7 +87,7 @@ void Gate::admit(Descriptor client, const Listener& listener) {
   links_.emplace(number, std::move(link));
 }
 
-// Takes the further descriptors that a connection needs; false if then there were none left for others.
+// Reserves the other descriptors of a connection; false if none would be left for others.
 bool Gate::reserve(Relay::Descriptors& descriptors, Door door) const {
   const auto another = [this] { return Descriptor(fcntl(spare_.get(), F_DUPFD_CLOEXEC, 0)); };
   if (!descriptors.upstream)
@@ -103,7 +102,7 @@ bool Gate::reserve(Relay::Descriptors& descriptors, Door door) const {
   return static_cast<bool>(descriptors.upstream) && static_cast<bool>(descriptors.reserved);
 }
 
-// Ends a connection that has to make room for one more at this door; false if there is none.
+// Ends a connection to make room for one more at this door; false if there is none.
 bool Gate::free_descriptors(Door door) {
   const auto dispensable = admission_.dispensable_for(door);
   if (dispensable) dismiss(*dispensable);
@@ -127,8 +126,8 @@ void Gate::refuse(const Descriptor& client, const Listener& listener) {
 }
 
 // Connections at the public door wait in the system's queue while too many displace others. So each has at
-// least kDisplacePace times the number of silent connections for a step of its handshake, and clients that
-// reopen what was closed cannot do so at once.
+// least kDisplacePace times the number of silent connections for a step of its handshake, and clients cannot
+// reopen closed connections at once.
 void Gate::pace_displacements() {
   const auto now = Clock::now();
   displace_at_ = std::max(displace_at_, now - kMostDisplacedAtOnce * kDisplacePace) + kDisplacePace;

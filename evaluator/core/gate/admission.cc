@@ -36,7 +36,7 @@ void Admission::remove(std::uint64_t number) {
 
 std::optional<std::uint64_t> Admission::displaced_by(Door door, const std::string& source) const {
   const Lobbies& lobbies = at(door);
-  // The local door has no such limit: all its clients are the same user's.
+  // The local door has no such limit: all its clients belong to one user.
   if (door == Door::kPublic && lobbies.strangers.size_of(source) >= limits_.per_source)
     return lobbies.strangers.oldest_of(source);
   const std::size_t size = lobbies.strangers.size() + lobbies.proven.size();

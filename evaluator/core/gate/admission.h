@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Who makes room when there are too many connections.
+// Choice of the connection to displace when there are too many.
 #pragma once
 
 #include <array>
@@ -15,28 +15,28 @@
 
 namespace wavefront::gate {
 
-// Belongs to the gate's thread. Knows the connections that the service has not let in yet. Clients that have
-// shown a key go after all those that have not; each of the two groups in the order of its Lobby.
+// The connections that the service has not admitted yet. Belongs to the gate's thread. Clients with a proven
+// key are displaced after all others; each of the two groups is in the order of its Lobby.
 class Admission {
  public:
   Admission(const ConnectionLimits& limits, const Roll& roll) : limits_(limits), roll_(roll) {}
 
   void add(std::uint64_t number, Door door, const std::string& source);
 
-  // Notes that a connection got one step further in its handshake.
+  // Notes a step of a connection's handshake.
   void touch(std::uint64_t number);
 
-  // Notes that a connection has shown a key that is let in.
+  // Notes that a connection has shown an allowed key.
   void prove(std::uint64_t number);
 
-  // Forgets a connection: the service has let it in, or it has ended.
+  // Removes a connection that was admitted or has ended.
   void remove(std::uint64_t number);
 
-  // The connection that has to end before another one from this source comes in; nothing if there is room.
+  // The connection to end before another from this source is accepted; nothing if there is room.
   std::optional<std::uint64_t> displaced_by(Door door, const std::string& source) const;
 
-  // The connection that has to end if there are no descriptors for one more at this door. The public door
-  // takes none from the local one.
+  // The connection to end if no descriptor is left for one more at this door. The public door displaces none
+  // from the local one.
   std::optional<std::uint64_t> dispensable_for(Door door) const;
 
  private:

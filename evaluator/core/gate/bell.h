@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// How other threads are heard by the gate's.
+// Wakeups of the gate's thread by other threads.
 #pragma once
 
 #ifdef __linux__
@@ -19,13 +19,13 @@ class Bell {
   // Throws std::system_error.
   Bell();
 
-  // Readable while somebody has rung.
+  // Readable after a ring.
   int descriptor() const { return event_.get(); }
 
-  // Names a connection that is to be looked at; 0 names none. Any thread.
+  // Names a connection that needs attention; 0 for none. Any thread.
   void ring(std::uint64_t number);
 
-  // The numbers since the last call.
+  // The numbers rung since the last call.
   std::vector<std::uint64_t> answer();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Bytes that wait to be sent.
+// A queue of bytes that wait to be sent.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace wavefront::gate {
 
-// First in, first out. The memory comes from the system in blocks and goes back to it as soon as a block has
-// been read: after a burst the process is as small as before.
+// First in, first out. Memory is allocated in blocks, and freed as soon as a block has been read, so that the
+// process shrinks again after a burst.
 class BlockQueue {
  public:
   BlockQueue() = default;
@@ -17,13 +17,13 @@ class BlockQueue {
   BlockQueue& operator=(const BlockQueue&) = delete;
   ~BlockQueue();
 
-  // False if there is no memory; part of it may be there then.
+  // False if memory is short; part of the data may have been appended.
   bool append(const unsigned char* data, std::size_t size);
 
-  // The first bytes, as many as lie together; empty if there are none.
+  // The first contiguous bytes; empty if there are none.
   std::span<const unsigned char> front() const;
 
-  // Removes that many of those that `front` has returned.
+  // Removes the first `size` bytes of `front`.
   void pop(std::size_t size);
 
   std::size_t size() const { return size_; }

@@ -11,13 +11,13 @@ namespace wavefront::gate {
 
 namespace {
 
-// Frames under CURVE: so many may go to the service before it takes a message. So many a second are taken for
-// heartbeats.
+// Frames under CURVE that may go to the service before it takes a message, and heartbeats expected per
+// second.
 constexpr std::int64_t kMostOpaqueFrames = 1024;
 constexpr std::int64_t kHeartbeats = 32;
 
-// What ZeroMQ keeps of a small frame until its message is whole. So many bytes count for each frame under
-// CURVE, heartbeat or not, until a message is taken: a message of very many of them is never whole.
+// ZeroMQ's memory for a small frame until its message is complete. Each frame under CURVE counts this much
+// until a message is taken, heartbeats included, because a message of very many small frames never completes.
 constexpr std::int64_t kOpaqueFrameBytes = 64;
 
 std::int64_t seconds() {
@@ -116,7 +116,7 @@ bool ByteAccount::relayed(std::int64_t cost, std::int64_t opaque_frames) {
 
 bool ByteAccount::brought(std::int64_t bytes, std::int64_t waiting) {
   const std::lock_guard lock(mutex_);
-  // Frames have heads, and heartbeats come between them: more is brought than was sent.
+  // Frames have headers, and heartbeats come between them, so more arrives than was sent.
   on_the_way_ = std::max<std::int64_t>(0, on_the_way_ - bytes);
   unread_ += waiting;
   board_->buffered += waiting;
@@ -175,7 +175,7 @@ void ByteAccount::unpause() {
 }
 
 bool ByteAccount::is_full() const {
-  if (unread_ > limits_.kept / 2) return true;  // It is to read answers before it asks for more.
+  if (unread_ > limits_.kept / 2) return true;  // It must read answers before it sends more requests.
   return arriving_ + kOpaqueFrameBytes * all_opaque_frames_ >= limits_.arriving ||
          opaque_frames_ > kMostOpaqueFrames;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Connections that are refused, kept open until their clients have read why.
+// Refused connections, kept open until their clients have read the reason.
 #pragma once
 
 #ifdef __linux__
@@ -16,8 +16,8 @@ namespace wavefront::gate {
 
 using namespace wire;
 
-// At most kMost for kTime each: a client that sends something after its socket was closed would lose the
-// reason on systems that discard what has arrived when a connection is reset.
+// At most kMost, for kTime each. If a client sends something after its socket was closed, systems that
+// discard received data on a reset would lose the reason.
 class Farewells {
  public:
   using Clock = std::chrono::steady_clock;
@@ -27,7 +27,7 @@ class Farewells {
     waiting_.push_back({std::move(client), Clock::now() + kTime});
   }
 
-  // When the next one ends, if there is one.
+  // When the next one ends, if any.
   std::optional<Clock::time_point> next() const {
     return waiting_.empty() ? std::nullopt : std::optional(waiting_.front().until);
   }

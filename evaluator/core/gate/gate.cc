@@ -26,18 +26,18 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kScratch = 128 * 1024;
 
-// The bell's number among the listeners'.
+// The bell's number, in the range of the listeners'.
 constexpr std::uint64_t kBell = 0xFFFF;
 
-// Connections to the service that it has not greeted yet: a listening socket's queue is short.
+// Maximum connections without the service's greeting: a listening socket's queue is short.
 constexpr std::size_t kMostFresh = 64;
 
-// So many connections in a row are made to the service, and then one each time: each costs it some work,
-// however soon it ends.
+// Connections to the service in a row; then one per kPace. Each costs the service some work, however soon it
+// ends.
 constexpr int kMostAtOnce = 64;
 constexpr std::chrono::microseconds kPace{500};
 
-// How long a client may take to read its last answers.
+// Time limit for a client to read its last answers.
 constexpr milliseconds kLinger{5000};
 
 constexpr std::size_t kMostNews = 16;
@@ -78,7 +78,7 @@ Gate::Gate(const GateLimits& limits)
 void Gate::listen(Descriptor listener, std::string upstream_path, Door door, Mechanism mechanism) {
   const std::lock_guard lock(mutex_);
   const int socket = listener.get();
-  fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);  // accept must not keep the thread
+  fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);  // accept must not block the thread
   listeners_.push_back({std::move(listener), std::move(upstream_path), door, mechanism});
   if (door == Door::kLocal) has_local_ = true;
   epoll_event event{.events = EPOLLIN, .data = {.u64 = listeners_.size() - 1}};
@@ -92,7 +92,7 @@ void Gate::stop_listening() {
   const std::lock_guard lock(mutex_);
   for (const Listener& listener : listeners_) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.socket.get(), nullptr);
-    shutdown(listener.socket.get(), SHUT_RDWR);  // and not closed: the thread may be about to accept
+    shutdown(listener.socket.get(), SHUT_RDWR);  // not close: the thread may be about to accept
   }
 }
 
@@ -182,12 +182,12 @@ void Gate::handle(std::uint64_t tag, std::uint32_t events) {
     follow(number, relay, steps);
     if (relay.is_ending() && !was_ending) endings_.push_back({Clock::now() + kLinger, number});
     relieve();
-  } catch (const std::exception&) {  // memory: the client concerned goes, all others stay
+  } catch (const std::exception&) {  // out of memory: only the affected client is disconnected
     if (relays_.contains(number)) end(number, Ending::kCrowded);
   }
 }
 
-// Notes how far a connection has got. steps: of its handshake before.
+// Notes a connection's progress. steps: of its handshake before.
 void Gate::follow(std::uint64_t number, Relay& relay, std::size_t steps) {
   if (relay.wants_service() && !relay.is_queued()) waiting_.push(relay.source(), relay.queue());
   if (relay.is_greeted() && fresh_.erase(number) != 0) admission_.touch(number);
@@ -273,7 +273,7 @@ void Gate::expire() {
     endings_.pop_front();
     const auto found = relays_.find(number);
     if (found == relays_.end()) continue;
-    // One that was refused may have come in since.
+    // A refused one may have been admitted in the meantime.
     if (found->second->is_ending() || !found->second->link().is_established()) end(number, Ending::kPeer);
   }
   farewells_.expire(now);
@@ -285,7 +285,7 @@ void Gate::expire() {
   }
 }
 
-// Ends a connection that the service has not let in; false if it has in this moment.
+// Ends a connection that the service has not admitted; false if it has just been admitted.
 bool Gate::dismiss(std::uint64_t number) {
   const auto found = relays_.find(number);
   const bool ends = found->second->link().dismiss();

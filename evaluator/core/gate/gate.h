@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Stands between the clients and the service's ROUTER socket, and bounds in bytes what a client can make the
-// service keep.
+// The gate between the clients and the service's ROUTER socket. It limits the bytes that a client can make
+// the service keep.
 //
-// libzmq keeps the frames of a message to itself until the last one is there, and counts what waits by whole
-// messages: who owns a ROUTER can bound neither. The gate accepts the clients' connections, follows the
-// frames in them without keeping any (zmtp.h), and passes the bytes on to a connection of its own to the
-// ROUTER, for each client another. What a client does not read waits here, where it is counted.
+// libzmq holds the frames of a message until the last one arrives, and counts waiting data by whole messages.
+// So the owner of a ROUTER can limit neither. The gate accepts the clients' connections, follows their frames
+// without storing any (zmtp.h), and forwards the bytes to the ROUTER, through one connection per client. Data
+// that a client does not read waits here, where it is counted.
 #pragma once
 
 #ifdef __linux__
@@ -38,11 +38,11 @@ struct GateLimits {
   MessageLimits frames;
   AccountLimits link;
   ConnectionLimits connections;
-  std::int64_t buffered;               // bytes of all connections together, arriving and unread
-  std::chrono::milliseconds greeting;  // to show that it speaks ZeroMQ
+  std::int64_t buffered;               // arriving and unread bytes of all connections
+  std::chrono::milliseconds greeting;  // time limit for ZeroMQ's greeting
 };
 
-// The endings that the gate counts, the first of all.
+// Number of endings that the gate counts, from the first of the enumeration on.
 inline constexpr std::size_t kEndings = static_cast<std::size_t>(Ending::kAsked) + 1;
 
 class Gate {
@@ -53,30 +53,30 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Takes over a listening socket, whose clients go to the socket of this path. mechanism: NULL, or CURVE if
-  // the service demands keys there. Throws std::system_error.
+  // Takes over a listening socket, whose clients are connected to the socket at this path. mechanism: NULL,
+  // or CURVE if the service requires keys there. Throws std::system_error.
   void listen(Descriptor listener, std::string upstream_path, Door door, Mechanism mechanism);
 
-  // Takes no more connections; those that there are go on.
+  // Accepts no more connections; existing ones continue.
   void stop_listening();
 
-  // The connection behind a descriptor that the service has accepted; nothing if it is none of ours.
+  // The connection behind a descriptor accepted by the service; nothing if it is not the gate's.
   std::shared_ptr<ByteAccount> link_of(int descriptor) const;
 
-  // Connections at present.
+  // Number of open connections.
   std::size_t size() const;
 
-  // Bytes that are kept for all of them, arriving and unread.
+  // Arriving and unread bytes of all connections.
   std::int64_t buffered() const { return board_->buffered; }
 
-  // How many connections have ended for each reason.
+  // Number of ended connections for each reason.
   std::array<std::uint64_t, kEndings> counts() const;
 
-  // Those of the connections ended or refused since the last call that are remembered, without those that
-  // were closed by their peers.
+  // Connections ended or refused since the last call, as far as remembered, except those closed by their
+  // peers.
   std::vector<Ended> news();
 
-  // Ends the thread: once all connections have ended and what waits in them has been read, or after the time.
+  // Ends the thread once all connections have ended and their waiting data is read, or after the time.
   void close(std::chrono::milliseconds linger);
 
  private:
@@ -121,11 +121,11 @@ class Gate {
   void watch_listeners();
 
   const GateLimits limits_;
-  const std::string name_;  // of our sockets towards the service, before their numbers
+  const std::string name_;  // prefix of our sockets towards the service, before their numbers
   const std::shared_ptr<Board> board_;
   Descriptor epoll_;
 
-  // Any thread.
+  // For any thread.
   mutable std::mutex mutex_;
   std::deque<Listener> listeners_;
   std::atomic<bool> has_local_ = false;
@@ -135,25 +135,25 @@ class Gate {
   bool closing_ = false;
   Clock::time_point close_by_;
 
-  // The gate's thread.
+  // For the gate's thread.
   std::vector<unsigned char> scratch_;
-  Descriptor spare_;  // given up for a moment to refuse a connection when there is no descriptor for it
+  Descriptor spare_;  // closed briefly to refuse a connection when descriptors are exhausted
   std::unordered_map<std::uint64_t, std::unique_ptr<Relay>> relays_;
   std::uint64_t next_number_ = kFirstNumber;
   Admission admission_;
   Farewells farewells_;
-  Turns waiting_;                            // for their connection to the service
-  std::unordered_set<std::uint64_t> fresh_;  // connected to the service, which has not greeted them yet
-  Clock::time_point connect_at_;             // the next one of those that wait
+  Turns waiting_;                            // for a connection to the service
+  std::unordered_set<std::uint64_t> fresh_;  // connected to the service, without its greeting yet
+  Clock::time_point connect_at_;             // time of the next connection for those that wait
   std::deque<Deadline> greetings_;
   std::deque<Deadline> endings_;
   std::array<std::size_t, kDoors> refused_{};                    // since the last pause
-  std::array<std::optional<Clock::time_point>, kDoors> paused_;  // until then
-  Clock::time_point displace_at_;  // when the next connection may be displaced at the public door
-  bool closes_ = false;            // it has begun to
+  std::array<std::optional<Clock::time_point>, kDoors> paused_;  // end of the pause
+  Clock::time_point displace_at_;  // when the public door may displace the next connection
+  bool closes_ = false;            // true once closing has begun
   std::thread thread_;
 
-  static constexpr std::uint64_t kFirstNumber = 1 << 16;  // the numbers below are those of listeners
+  static constexpr std::uint64_t kFirstNumber = 1 << 16;  // lower numbers are those of listeners
 };
 
 }  // namespace wavefront::gate

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Connections that have not authenticated, and which of them makes room for a newcomer.
+// Unauthenticated connections, and the choice of which to displace.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,25 @@
 
 namespace wavefront::gate {
 
-// Belongs to one thread. A source is an address (source_of_peer). All operations cost the logarithm of the
+// Belongs to one thread. A source is an address (source_of_peer). All operations are logarithmic in the
 // number of connections, except victim, which is constant.
 class Lobby {
  public:
   void add(std::uint64_t number, const std::string& source);
 
-  // Notes that a connection got one step further in its handshake: it counts as the newest.
+  // Notes a step of a connection's handshake; it then counts as the newest.
   void touch(std::uint64_t number);
 
-  // Removes a connection; false if it is not there.
+  // Removes a connection; false if it does not exist.
   bool remove(std::uint64_t number);
 
   std::size_t size() const { return entries_.size(); }
   std::size_t size_of(const std::string& source) const;
 
-  // The connection of a source that has been silent for longest; nothing if the source has none.
+  // The longest silent connection of a source; nothing if the source has none.
   std::optional<std::uint64_t> oldest_of(const std::string& source) const;
 
-  // The same of the source with the most connections. Of several such sources, that of the oldest connection.
+  // The same for the source with the most connections. Among several sources, the one with the oldest.
   std::optional<std::uint64_t> victim() const;
 
  private:
@@ -49,7 +49,7 @@ class Lobby {
   std::uint64_t ticks_ = 0;
   std::unordered_map<std::uint64_t, Entry> entries_;
   std::unordered_map<std::string, Silent> sources_;
-  std::set<Rank> ranks_;  // one for each source: the first is the victim's
+  std::set<Rank> ranks_;  // one per source; the first is the victim's
 };
 
 }  // namespace wavefront::gate

@@ -42,7 +42,7 @@ std::string source_of_peer(int descriptor, bool local) {
     const in6_addr number = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
     const auto* const bytes = reinterpret_cast<const char*>(&number);
     if (IN6_IS_ADDR_V4MAPPED(&number)) return {bytes + kMappedAt, sizeof number - kMappedAt};
-    // All link-local addresses are in one network, and each machine has one.
+    // All link-local addresses are in one network, with one address per machine.
     return {bytes, IN6_IS_ADDR_LINKLOCAL(&number) ? sizeof number : kNetwork};
   }
   ucred peer{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Who is at the other end of a socket.
+// The peer of a socket.
 #pragma once
 
 #ifdef __linux__
@@ -8,16 +8,15 @@
 
 namespace wavefront::gate {
 
-// The address of a peer as ZeroMQ names it: the number of a tcp one, localhost:UID:GID:PID of one on this
-// machine's own sockets; empty if it is not known.
+// The address of a peer as ZeroMQ names it: the number of a tcp peer, localhost:UID:GID:PID of a local one;
+// empty if unknown.
 std::string address_of_peer(int descriptor);
 
-// What stands for the place that a peer comes from: an IPv4 address, the network of an IPv6 one (64 bits), or
-// a user of this machine. For a local peer it is the process.
+// The source of a peer for limits: an IPv4 address, the network of an IPv6 address (64 bits), or a local
+// user. For a peer at the local door it is the process.
 std::string source_of_peer(int descriptor, bool local);
 
-// The name that a peer's socket of this machine is bound to, an abstract one with a zero byte in front; empty
-// if there is none.
+// The name of a local peer's socket, an abstract one with a leading zero byte; empty if there is none.
 std::string name_of_peer(int descriptor);
 
 }  // namespace wavefront::gate

@@ -20,7 +20,7 @@ namespace wavefront::gate {
 
 namespace {
 
-// Bytes that a socket took, 0 if it is full, -1 if it is broken.
+// Bytes accepted by a socket; 0 if it is full, -1 if it is broken.
 ssize_t send_some(int descriptor, std::span<const unsigned char> bytes) {
   const ssize_t sent = send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) return sent;
@@ -38,7 +38,7 @@ Received receive_some(int descriptor, std::span<unsigned char> scratch) {
   return {0, size == 0 || (errno != EAGAIN && errno != EINTR)};
 }
 
-// Fills an address in; its size. Paths that begin with a zero byte are abstract.
+// Fills in an address and returns its size. Paths with a leading zero byte are abstract.
 socklen_t address_of(const std::string& path, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -76,7 +76,7 @@ std::optional<Ending> Relay::on_client(std::uint32_t events, std::span<unsigned 
   std::optional<Ending> ending;
   if ((events & EPOLLOUT) != 0) ending = write_client();
   if (ending) return ending;
-  // While it is read from, its end is found behind what it has sent.
+  // While reading, the end of the connection is detected after all sent data.
   if (reads_client()) {
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) ending = read_client(scratch);
   } else if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
@@ -174,7 +174,7 @@ std::optional<Ending> Relay::deliver(std::span<const unsigned char> bytes) {
 bool Relay::send_upstream(std::span<const unsigned char> bytes) {
   if (inward_.empty()) {
     const ssize_t sent = send_some(descriptors_.upstream.get(), bytes);
-    if (sent < 0) return true;  // The service has hung up: what it has sent before comes first.
+    if (sent < 0) return true;  // The service has disconnected; forward its remaining data first.
     bytes = bytes.subspan(static_cast<std::size_t>(sent));
   }
   return inward_.append(bytes.data(), bytes.size());

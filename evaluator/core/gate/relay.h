@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// One client's connection to the gate and the gate's to the service, and the bytes between them.
+// A client's connection to the gate, the gate's connection to the service, and the bytes between them.
 #pragma once
 
 #ifdef __linux__
@@ -19,15 +19,15 @@
 namespace wavefront::gate {
 
 // Tells a client that there are too many connections. mechanism: the service's. greeted: bytes of the
-// service's greeting that it has had.
+// service's greeting that the client has received.
 void send_refusal(int client, Mechanism mechanism, std::size_t greeted);
 
-// Belongs to the gate's thread. The number of its link names it in the data of epoll's events: twice the
-// number for events of the client, one more for those of the service.
+// Belongs to the gate's thread. In the data of epoll's events, twice its link's number stands for the client,
+// and one more for the service.
 class Relay {
  public:
-  // Descriptors that a connection will need are taken at once: the client's; one towards the service; and one
-  // that is closed when the service needs it for its own end.
+  // All descriptors that a connection will need, reserved together: the client's; one towards the service;
+  // and one that is closed when the service needs one for its own end.
   struct Descriptors {
     Descriptor client;
     Descriptor upstream;
@@ -37,47 +37,46 @@ class Relay {
   Relay(int epoll, Descriptors descriptors, std::string upstream_path, std::shared_ptr<ByteAccount> link,
         std::string source, Mechanism mechanism, const MessageLimits& limits);
 
-  // Begins to listen to the client. Throws std::system_error.
+  // Starts watching the client. Throws std::system_error.
   void start();
 
-  // Handle events of epoll; the reason why the connection has to end, if there is one. scratch: memory to
-  // read to.
+  // Handle events of epoll. Return the reason if the connection must end. scratch: memory for reading.
   std::optional<Ending> on_client(std::uint32_t events, std::span<unsigned char> scratch);
   std::optional<Ending> on_upstream(std::uint32_t events, std::span<unsigned char> scratch);
 
-  // Tells the client that there are too many connections, as far as there is room for that. Returns its
-  // descriptor; nothing else may be asked of the relay then.
+  // Tells the client that there are too many connections, as far as there is room. Returns its descriptor;
+  // the relay must not be used after that.
   Descriptor dismiss();
 
-  // Goes on reading from the client, as the service has taken what it had sent.
+  // Resumes reading from the client, after the service has taken its data.
   void resume();
 
-  // Whether the client has shown that it speaks ZeroMQ, and waits to be connected to the service.
+  // True if the client has sent ZeroMQ's greeting, and waits for a connection to the service.
   bool wants_service() const { return state_ == State::kWaiting; }
 
-  // Notes that it stands in the queue for that; returns its number.
+  // Notes that it is queued for that; returns its number.
   std::uint64_t queue() {
     queued_ = true;
     return link_->number;
   }
   bool is_queued() const { return queued_; }
 
-  // Connects to the service, as a socket of this name in the abstract name space; false if that cannot be.
+  // Connects to the service from an abstract socket of this name; false on failure.
   bool connect(const std::string& own_name);
 
-  // Whether it is connected, and has heard of the service.
+  // Whether it is connected, and whether it has received the service's greeting.
   bool is_connected() const { return state_ == State::kOpen || state_ == State::kEnding; }
   bool is_greeted() const { return greeted_; }
 
-  // Whether the service has hung up, and only answers are left that the client has to read.
+  // True if the service has disconnected, and only unread answers are left.
   bool is_ending() const { return state_ == State::kEnding; }
 
-  // Steps of the handshake that the client has taken (FrameReader), and whether it has shown a key that is
-  // let in.
+  // Steps of the handshake that the client has completed (FrameReader), and whether it has shown an allowed
+  // key.
   std::size_t steps() const { return reader_.steps(); }
   bool is_proven() const { return mechanism_ == Mechanism::kCurve && handshake_.is_ready(); }
 
-  // Where the client comes from (source_of_peer).
+  // The client's source (source_of_peer).
   const std::string& source() const { return source_; }
 
   ByteAccount& link() const { return *link_; }
@@ -105,10 +104,10 @@ class Relay {
   bool queued_ = false;
   bool greeted_ = false;
   bool paused_ = false;
-  std::uint32_t client_events_ = 0;  // that epoll watches for
+  std::uint32_t client_events_ = 0;  // watched by epoll
   std::uint32_t upstream_events_ = 0;
-  BlockQueue inward_;   // read from the client, and not yet taken by the socket to the service
-  BlockQueue outward_;  // the other way
+  BlockQueue inward_;   // read from the client, not yet accepted by the socket to the service
+  BlockQueue outward_;  // the other direction
 };
 
 }  // namespace wavefront::gate

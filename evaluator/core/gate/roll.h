@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// How many clients have been let in at each door.
+// Counts of admitted clients at each door.
 #pragma once
 
 #include <algorithm>
@@ -10,20 +10,19 @@
 
 namespace wavefront::gate {
 
-// Where clients come in. Each door has connections of its own.
+// Where clients connect. Each door has its own limit of connections.
 enum class Door : std::uint8_t {
-  kPublic,  // others may come here, too
-  kLocal,   // an ipc address that the user of the service alone can open
+  kPublic,  // open to unauthenticated clients, too
+  kLocal,   // an ipc address that only the service's user can open
 };
 
 inline constexpr std::size_t kDoors = 2;
 
 struct ConnectionLimits {
-  std::size_t connections;  // clients at each door
-  std::size_t per_source;   // of one source at the public door that have not authenticated
+  std::size_t connections;  // clients per door
+  std::size_t per_source;   // unauthenticated, of one source at the public door
 
-  // Connections beyond that for clients that have not authenticated, and again as many for those that
-  // administer.
+  // Additional connections for unauthenticated clients, and as many again for administrators.
   std::size_t reserve() const { return std::clamp<std::size_t>(connections / 4, 1, 64); }
 };
 
@@ -46,7 +45,7 @@ class Roll {
     --counts_[static_cast<std::size_t>(door)];
   }
 
-  // Connections that there may be now of clients that have not authenticated.
+  // Current limit of unauthenticated connections.
   std::size_t room(Door door) const {
     const std::lock_guard lock(mutex_);
     const std::size_t count = counts_[static_cast<std::size_t>(door)];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Connections that wait for the same thing, served in turns of their sources.
+// Connections that wait for the same thing, served round-robin over their sources.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace wavefront::gate {
 
-// A source that sends thousands of connections delays itself only. Numbers are served in their order.
+// A source with thousands of connections delays only itself. Within a source the order is by number.
 class Turns {
  public:
   bool empty() const { return order_.empty(); }
@@ -21,7 +21,7 @@ class Turns {
     entry.numbers.insert(number);
   }
 
-  // The next one. There has to be one.
+  // Removes and returns the next one, which must exist.
   std::uint64_t pop() {
     const auto first = order_.begin();
     const std::string source = first->second;
@@ -37,7 +37,7 @@ class Turns {
     return number;
   }
 
-  // Removes one that waits no more, if it is there.
+  // Removes one that no longer waits, if it exists.
   void remove(const std::string& source, std::uint64_t number) {
     const auto found = sources_.find(source);
     if (found == sources_.end() || found->second.numbers.erase(number) == 0) return;

@@ -9,7 +9,7 @@ namespace wavefront::gate {
 
 namespace {
 
-// What CURVE adds to a frame: the name of the command, a nonce, a box's head, and the flags.
+// Overhead of CURVE per frame: the command's name, a nonce, a box's header, and the flags.
 constexpr std::uint64_t kCurveOverhead = 33;
 
 constexpr std::uint64_t kCurveHandshakeFrames = 2;

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The vendors' libraries of matrix products behind one interface."""
+"""The vendors' matrix product libraries behind one interface."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's cuBLASLt as a source of matrix products, through ctypes on its C interface.
+"""NVIDIA's cuBLASLt, through ctypes on its C interface.
 
-Enumerators are those of cublasLt.h (CUDA 12 and 13); library.py explains how matrices map.
+The enumerators are those of cublasLt.h (CUDA 12 and 13); library.py explains the mapping of matrices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.network.spec import Activation
 
 _WORKSPACE_BYTES = 32 << 20
-"""For each stream; NVIDIA's recommendation for Hopper."""
+"""Workspace per stream; NVIDIA's recommendation for Hopper."""
 
 _COMPUTE_32F, _REAL_32F = 68, 0
 _TYPES = {Precision.FP16: 2, Precision.BF16: 14}
@@ -54,7 +54,8 @@ class CublasLt(Library):
     beside = True
 
     def __init__(self, precision: Precision) -> None:
-        """Raises DeviceError when the library is missing or does not work; then our own kernels do it all."""
+        """Raises DeviceError if the library is missing or does not work; then only our own kernels are
+        used."""
         if precision not in _TYPES:
             raise DeviceError(f"cuBLASLt is not used for {precision.value}")
         self._type = _TYPES[precision]
@@ -129,7 +130,7 @@ class CublasLt(Library):
 
 
 class _Described:
-    """The descriptors of a product, as long as the context lasts."""
+    """Context manager for the descriptors of a product."""
 
     def __init__(self, library: CublasLt, product: LibraryProduct, *, bias: int) -> None:
         self._library, self._product, self._bias = library, product, bias
@@ -171,7 +172,7 @@ def _load() -> ctypes.CDLL:
 
 
 def _names() -> Iterator[str]:
-    """Where the library may be: in NVIDIA's wheels, then wherever the system looks."""
+    """Yield possible paths of the library: in NVIDIA's wheels, then the system's search path."""
     spec = importlib.util.find_spec("nvidia")
     folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or []:

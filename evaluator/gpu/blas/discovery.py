@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of the vendors' libraries work with a device, and why one that should does not."""
+"""Finds the vendors' libraries that work with a device, and the reasons why others do not."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _LIBRARIES = {
     "amd": {"hipBLASLt": ("hipblaslt", "HipBlasLt"), "hipBLAS": ("hipblas", "HipBlas")},
     "nvidia": {"cuBLASLt": ("cublaslt", "CublasLt")},
 }
-"""By vendor, and by the library's name: the module and class that drive it."""
+"""Module and class by vendor and library name."""
 
 _SIDE = 64
-"""Rows, columns and depth of the product that is tried."""
+"""Rows, columns and depth of the trial product."""
 
 
 def open_libraries(info: DeviceInfo, precision: Precision) -> tuple[tuple[Library, ...], dict[str, str]]:
-    """Return the vendor's libraries for the device, and by name why one cannot be used.
+    """Return the vendor's libraries for a device, and the reasons why others cannot be used, by name.
 
-    The device must be the calling thread's. A program tries a library in a child first, once for each version
-    of device, driver and library. Never raises: our own kernels can do everything.
+    The device must be the calling thread's. A program tries a library in a child process first, once per
+    version of device, driver and library. Never raises: our own kernels suffice.
     """
     libraries: list[Library] = []
     problems: dict[str, str] = {}
@@ -59,7 +59,7 @@ def open_libraries(info: DeviceInfo, precision: Precision) -> tuple[tuple[Librar
 
 
 def library_subject(info: DeviceInfo, name: str) -> str:
-    """What a crash in a library is blamed on."""
+    """Return what a crash in a library is attributed to."""
     return f"{name}|{subject_of(info)}"
 
 
@@ -70,7 +70,7 @@ def _made(info: DeviceInfo, precision: Precision, name: str) -> Library:
 
 
 def _tried(info: DeviceInfo, precision: Precision, name: str) -> str:
-    """Why a library is not used after a trial in a child; empty if it is. The result is kept."""
+    """Try a library in a child process. Returns why it cannot be used; empty if it can. Caches the result."""
     folder = crashes.folder()
     if not crashes.records() or folder is None:
         return ""
@@ -85,7 +85,7 @@ def _tried(info: DeviceInfo, precision: Precision, name: str) -> str:
         problem = str(ended)
         log.warning("%s: %s is not used: %s", info.name, name, problem)
         if crash_signal(ended.status) is None:
-            return problem  # killed, or out of memory: that says nothing about the library
+            return problem  # killed or out of memory, which does not incriminate the library
     keep(path, json.dumps(_read(path) | {key: problem}).encode())
     return problem
 
@@ -99,7 +99,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def try_library(info: DeviceInfo, precision: Precision, name: str) -> str:
-    """Multiply with a library. Returns why that cannot be done; empty if it can."""
+    """Multiply with a library. Returns why that failed; empty on success."""
     device = open_device(info)
     try:
         library = _made(info, precision, name)

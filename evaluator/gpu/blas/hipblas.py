@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""AMD's hipBLAS (rocBLAS beneath it) as a source of matrix products, through hip-python's bindings.
+"""AMD's hipBLAS (on rocBLAS), through hip-python's bindings.
 
-It has one algorithm for each product, its own choice, and adds nothing to it. The interface is that of
-hipBLAS 3 (ROCm 7): hipblasGemmEx takes hipDataType and hipblasComputeType_t.
+It has one algorithm per product and fuses nothing. The interface is that of hipBLAS 3 (ROCm 7): hipblasGemmEx
+takes hipDataType and hipblasComputeType_t.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ TYPES = {
 }
 
 _WORKSPACE_BYTES = 32 << 20
-"""What rocBLAS would take for itself, in the worst case in the middle of a capture."""
+"""Workspace that rocBLAS would otherwise allocate itself, possibly during a capture."""
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The value of a binding's function, if it has one. Raises DeviceError for a library or a symbol that is
-    missing, which only shows when it is called, and for any status but success."""
+    """Return the value of a binding's function, if any. Raises DeviceError for any status but success, and
+    for a missing library or symbol, which only a call detects."""
     try:
         status, *values = function(*arguments)
-    except RuntimeError as error:  # hip-python's own, from dlopen and dlsym
+    except RuntimeError as error:  # raised by hip-python for dlopen and dlsym
         raise DeviceError(str(error)) from error
     if int(status) != 0:
         raise DeviceError(f"{function.__name__} failed with {getattr(status, 'name', status)}")
@@ -47,12 +47,12 @@ class HipBlas(Library):
     warms_up = True
 
     def __init__(self, precision: Precision) -> None:
-        """Raises DeviceError when the library is missing or does not work."""
+        """Raises DeviceError if the library is missing or does not work."""
         self._type = TYPES[precision]
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)
         self._handle = call(hipblas.hipblasCreate)
         self.version = "hipBLAS"
-        if hasattr(hipblas, "hipblasGetVersion"):  # not bound by hip-python 7
+        if hasattr(hipblas, "hipblasGetVersion"):  # missing in hip-python 7
             version = np.zeros(1, np.int32)
             call(hipblas.hipblasGetVersion, self._handle, version)
             self.version += f" {version[0]}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""AMD's hipBLASLt as a source of matrix products, through hip-python's bindings (10 and newer).
+"""AMD's hipBLASLt, through hip-python's bindings (10 and newer).
 
-Sums are float32 for every storage. Biases are stored as the elements are, which every kernel of the library
-can read; a residual comes in as beta = 1, before the activation.
+Sums are float32 for every format. Biases have the elements' format, which all kernels of the library can
+read. A residual is passed as beta = 1, before the activation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.network.spec import Activation
 
 _WORKSPACE_BYTES = 32 << 20
-"""For each stream. The heuristics leave out what needs more."""
+"""Workspace per stream. The heuristics exclude algorithms that need more."""
 
 _ALGORITHMS = 8
 _ATTRIBUTES = hipblaslt.hipblasLtMatmulDescAttributes_t
@@ -34,7 +34,7 @@ _EPILOGUES = {
     (Activation.SWISH, False): "SWISH_EXT",
     (Activation.SWISH, True): "SWISH_BIAS_EXT",
 }
-"""The enumerators of hipblasLtEpilogue_t, by activation and bias."""
+"""Enumerators of hipblasLtEpilogue_t by activation and bias."""
 
 
 class HipBlasLt(Library):
@@ -42,12 +42,12 @@ class HipBlasLt(Library):
 
     name = "hipBLASLt"
     workspace = _WORKSPACE_BYTES
-    # Stream-K kernels of all streams wait for flags in one buffer of the handle (ROCm/rocm-libraries #10951).
+    # Stream-K kernels of all streams share flags in one buffer of the handle (ROCm/rocm-libraries #10951).
     beside = False
     warms_up = True
 
     def __init__(self, precision: Precision) -> None:
-        """Raises DeviceError when the library is missing or does not work."""
+        """Raises DeviceError if the library is missing or does not work."""
         self._type = TYPES[precision]
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)
         self._algorithm_bytes = hipblaslt.hipblasLtMatmulAlgo_t().c_sizeof()
@@ -61,7 +61,7 @@ class HipBlasLt(Library):
             arguments = (self._handle, operation, a, b, c, c, preference, _ALGORITHMS, results)
             try:
                 found = call(hipblaslt.hipblasLtMatmulAlgoGetHeuristic, *arguments)
-            except DeviceError:  # "not supported" among others: then it is not offered
+            except DeviceError:  # unsupported products, among others, are not offered
                 return []
         return [
             ctypes.string_at(int(results.get_algo(index)), self._algorithm_bytes)
@@ -98,7 +98,7 @@ class HipBlasLt(Library):
 
     @contextmanager
     def _described(self, product: LibraryProduct, *, bias: int) -> Iterator[tuple[Any, ...]]:
-        """The descriptors of a product: operation, matrices "A", "B" and "C"."""
+        """Context manager for a product's descriptors: operation, matrices "A", "B" and "C"."""
         with ExitStack() as stack:
             operation = call(
                 hipblaslt.hipblasLtMatmulDescCreate,

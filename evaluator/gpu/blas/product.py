@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a matrix product is, whatever computes it: the shape, and what is fused to it."""
+"""The description of a matrix product, whatever computes it: shape and fused operations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from evaluator.network.spec import Activation
 class Product:
     """out [m, n] = activation(a [m, k] b [n, k]^T + bias + residual); see kernels/gemm.hip.
 
-    convolution: a is [m, channels] and k = 9 * channels. followed: a pass of kernels/rows.hip comes next
-    anyway, in which an activation costs nothing; normalised: it does a layer norm and nothing else.
-    segment: if not 0, a row of a is a whole board, of which each square contributes so many elements.
-    weight_bits: 8 or 4 where the weights exist as codes too, else 0. e4m3: an element of a and b is a pair of
-    such numbers (kernels/e4m3.h), and k counts pairs.
+    convolution: a is [m, channels] and k = 9 * channels. followed: a pass of kernels/rows.hip follows in any
+    case, in which an activation costs nothing. normalised: that pass does only a layer norm. segment: if not
+    0, a row of a is a whole board, and each square contributes this many elements. weight_bits: 8 or 4 if the
+    weights also exist as codes, else 0. e4m3: an element of a and b is a pair of e4m3 numbers
+    (kernels/e4m3.h), and k counts pairs.
     """
 
     m: int

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A vendor's GPU and compiler behind one interface."""
+"""GPU drivers and kernel compilers of both vendors behind one interface."""

@@ -38,11 +38,11 @@ _OUT_OF_MEMORY = 2
 _NO_DEVICE = 100
 
 _VERSION_7 = hip.__name__ == "hip.hip"
-"""hip-python 7.x: it keeps the GIL during every call, and knows one place only where libraries may be."""
+"""hip-python 7.x holds the GIL during every call, and searches libraries in one place only."""
 
 
 def device_count() -> int:
-    """How many GPUs the runtime sees. Raises DeviceError with what is missing."""
+    """Return the number of GPUs of the runtime. Raises DeviceError with what is missing."""
     try:
         status, count = _attempt(hip.hipGetDeviceCount)
         if int(status) == _NO_DEVICE:
@@ -69,7 +69,7 @@ def device_count() -> int:
 
 
 def describe(index: int) -> DeviceInfo:
-    """What the runtime says about a GPU, without taking it."""
+    """Return the runtime's description of a GPU, without opening it."""
     if _VERSION_7:
         properties = hip.hipDeviceProp_t()
         _call(hip.hipGetDeviceProperties, properties, index)
@@ -97,7 +97,7 @@ class AmdDevice(Device):
         self.info = describe(index)
         self._index = index
         self._open = True
-        # Everything that must be given back: HIP has no context that would take it along.
+        # Everything that must be freed explicitly, because HIP has no context that would free it.
         self._addresses: set[int] = set()
         self._host_addresses: set[int] = set()
         self._handles: dict[int, tuple[Callable[..., Any], Any]] = {}
@@ -257,19 +257,19 @@ class AmdDevice(Device):
         for function, argument in given_back:
             try:
                 _call(function, argument)
-            except DeviceError as error:  # after a kernel has failed every call does
+            except DeviceError as error:  # after a kernel has failed, every call fails
                 problems.add(str(error))
         if problems:
             log.warning("%s: not everything was freed: %s", self.info.name, "; ".join(sorted(problems)))
 
     def _kept(self, destroy: Callable[..., Any], handle: Any) -> Any:
-        """A handle that is destroyed with the device."""
+        """Return a handle after registering it for destruction with the device."""
         self._handles[id(handle)] = destroy, handle
         return handle
 
 
 class AmdCalls(Calls):
-    """Calls of the HIP runtime library that hip-python has loaded."""
+    """Calls into the HIP runtime library loaded by hip-python."""
 
     def __init__(self, index: int) -> None:
         super().__init__(_library())
@@ -307,8 +307,8 @@ class AmdCalls(Calls):
 
 
 def _without_gaps(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
-    """A kernel's arguments with zeros where alignment leaves a gap: hip-python leaves there whatever memory
-    held, which together with the number before can look like an address."""
+    """Return a kernel's arguments with zeros in alignment gaps. hip-python leaves uninitialised bytes there,
+    which together with the number before can look like an address."""
     packed: list[Argument] = []
     at = 0
     for argument in arguments:
@@ -330,7 +330,7 @@ def _major_minor(version: int) -> tuple[int, int]:
 
 
 def _searched() -> str:
-    """Where hip-python looks for a library."""
+    """Return where hip-python looks for a library."""
     if _VERSION_7:
         return "LD_LIBRARY_PATH and the system's library paths"
     folder = os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm"
@@ -339,7 +339,7 @@ def _searched() -> str:
 
 @cache
 def _library() -> Any:
-    """The library that hip-python has loaded, for calls that must not keep the GIL."""
+    """Return the library loaded by hip-python, for calls that must release the GIL."""
     if _VERSION_7:
         return ctypes.CDLL("libamdhip64.so")
     from rocm.bindings.util.paths import get_library_path
@@ -348,17 +348,17 @@ def _library() -> Any:
 
 
 def _attempt(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
-    """A HIP function's status and values."""
+    """Return a HIP function's status and values."""
     try:
         result: tuple[Any, ...] = function(*arguments)
     except (RuntimeError, ValueError) as error:
-        # hip-python's own: there is no such library or function, or it does not know the error's number.
+        # hip-python's own error: a missing library or function, or an unknown error number.
         raise DeviceError(f"{function.__name__}: {error}") from error
     return result
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """A HIP function's values. Raises DeviceError, naming the function."""
+    """Return a HIP function's values. Raises DeviceError with the function's name."""
     status, *values = _attempt(function, *arguments)
     _raise(status, function.__name__)
     return values[0] if len(values) == 1 else tuple(values)

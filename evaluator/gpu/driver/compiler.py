@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a kernel's source and its constants to a loaded kernel, with the machine code cached on disk.
+"""Compiles a kernel's source with its constants and loads it. Machine code is cached on disk.
 
-A kernel is one file of evaluator/kernels and the constants that it is compiled for (tile shapes, widths,
-activations: `-DNAME=VALUE`). Its includes are pasted in, so that every compiler gets a single source and the
-cache's key sees every change. Cached code is keyed by source, target, options and the compiler's version; a
-damaged entry is compiled again.
+A kernel is one file of evaluator/kernels with its constants (tile shapes, widths, activations:
+`-DNAME=VALUE`). Includes are pasted in, so that every compiler gets a single source and the cache key covers
+every change. The key has source, target, options and the compiler's version; a damaged entry is compiled
+again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
 AMD_FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fno-strict-aliasing")
-"""Options of every compiler for AMD; elements are read and written through other types, hence the last."""
+"""Options of every compiler for AMD. The last one allows access to elements through other types."""
 
 _INCLUDE = re.compile(r'^#include "([a-z0-9_]+\.h)"$')
 _CHECKSUM_BYTES = 32
@@ -37,7 +37,7 @@ _CHECKSUM_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class KernelKey:
-    """A kernel as compiled: `kernels/FILE.hip` with its constants. The kernel is named as its file."""
+    """A compiled kernel: `kernels/FILE.hip` with its constants. The kernel has the file's name."""
 
     file: str
     precision: Precision
@@ -56,7 +56,7 @@ class KernelKey:
 
 @cache
 def source(file: str) -> str:
-    """`kernels/FILE.hip` with its includes pasted in, each once."""
+    """Return `kernels/FILE.hip` with its includes pasted in, each once."""
     seen: set[str] = set()
 
     def read(name: str) -> str:
@@ -78,21 +78,21 @@ class Compiler:
     """The kernels of one device. Not thread-safe: kernels are loaded while a network is being opened."""
 
     def __init__(self, device: Device, *, cache_folder: Path | None = None, use_cache: bool = True) -> None:
-        """cache_folder: None for the platform's."""
+        """cache_folder: default the platform's."""
         self._device = device
         self._folder = cached_file("kernels") if use_cache and cache_folder is None else cache_folder
         self._keeps = use_cache
-        """Until it turns out that nothing can be written."""
+        """False once the cache could not be written."""
         self._loaded: dict[tuple[KernelKey, int], Any] = {}
         self._codes: dict[KernelKey, Future[bytes]] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._version = device.compiler_version()
         self.compiled = 0
-        """Kernels that were not in the cache."""
+        """Number of kernels that were not in the cache."""
 
     def start(self, wanted: Iterable[KernelKey]) -> None:
-        """Begin to compile kernels side by side, in their order: those that take longest are best named
-        first. `load` waits for what it needs."""
+        """Start compiling kernels concurrently, in order: name slow ones first. `load` waits for the kernels
+        that it needs."""
         for key in wanted:
             if key not in self._codes:
                 if self._pool is None:  # compilers release the GIL
@@ -100,8 +100,8 @@ class Compiler:
                 self._codes[key] = self._pool.submit(self._code, key)
 
     def load(self, wanted: Sequence[tuple[KernelKey, int]]) -> dict[tuple[KernelKey, int], Any]:
-        """Kernels with their dynamic shared memory in bytes, loaded. What has not been started is compiled
-        now. Raises CompilationError."""
+        """Return loaded kernels by key and dynamic shared memory in bytes. Kernels that were not started are
+        compiled now. Raises CompilationError."""
         new = [each for each in dict.fromkeys(wanted) if each not in self._loaded]
         self.start(key for key, _ in new)
         try:
@@ -114,7 +114,7 @@ class Compiler:
         return {each: self._loaded[each] for each in wanted}
 
     def finish(self) -> None:
-        """Forget what has been started and not begun, and let the threads go. `start` makes new ones."""
+        """Cancel the kernels that have not begun, and end the threads. `start` makes new ones."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records of processes that a GPU's driver or library ended, so that a later start does not use it again.
+"""Records of crashes caused by a GPU's driver or library, so that a later start excludes it.
 
-A driver answers an illegal access with abort(), which no exception handler catches. So a process writes to a
-file what it does with a device (`Attempt`), and Python's faulthandler adds the signal that ends the process.
-A later start reads the files of processes that have ended. A file without a signal is deleted: SIGKILL,
-SIGTERM and a full memory say nothing about the device.
+A driver answers an illegal access with abort(), which no exception handler catches. So a process writes its
+use of a device to a file (`Attempt`), and Python's faulthandler adds the fatal signal. A later start reads
+the files of ended processes. A file without a signal is deleted: SIGKILL, SIGTERM and out of memory do not
+incriminate the device.
 
-The files lie in the user's cache folder. Where that cannot be written, they lie in the folder that the
-parent process names in WAVEFRONT_CRASHES, and are lost with it.
+The files are in the user's cache folder. If that is not writable, they are in a temporary folder that the
+parent process names in WAVEFRONT_CRASHES.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ log = logging.getLogger(__name__)
 
 DAY_S = 24 * 3600.0
 USES = 2
-"""Crashes of a device that had passed its self-check, within DAY_S, that exclude it. While it is opened, one
-is enough."""
+"""Crashes within DAY_S that exclude a device that had passed its self-check. During opening, one is
+enough."""
 
 MOST_FILES = 200
 MOST_BYTES = 1 << 20
-"""Of a file, which are read."""
+"""Maximum bytes that are read of a file."""
 
 _SIGNALS = {
     "Aborted": "SIGABRT",
@@ -48,13 +48,13 @@ _SIGNALS = {
     "Illegal instruction": "SIGILL",
     "Floating point exception": "SIGFPE",
 }
-"""What faulthandler writes for each signal that it handles."""
+"""faulthandler's text for each signal that it handles."""
 
 _FATAL = "Fatal Python error: "
 
 
 class Phase(StrEnum):
-    """What a process does with a device."""
+    """Phase of a process's use of a device."""
 
     OPENING = "opened"
     TRYING = "tried"
@@ -64,7 +64,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A process that ended by a signal. when: seconds since 1970. signal: its name."""
+    """A process that was ended by a signal. when: seconds since 1970. signal: name."""
 
     subject: str
     phase: Phase
@@ -77,26 +77,26 @@ class Crash:
 
 
 class Attempt:
-    """What this process does with one subject. Ends with `end`, or with the process."""
+    """This process's use of one subject. It ends with `end` or with the process."""
 
     def __init__(self, subject: str, phase: Phase) -> None:
-        """subject: what a crash is blamed on: a device or library with its versions."""
+        """subject: what a crash is attributed to: a device or library with its versions."""
         self._subject = subject
         self._id = next(_ids)
         self.enter(phase)
 
     def enter(self, phase: Phase) -> None:
-        """Record that the next phase begins."""
+        """Record the start of the next phase."""
         _write({"id": self._id, "subject": self._subject, "phase": phase, "at": time.time()})
 
     def end(self) -> None:
-        """Record that the subject is not used any more. Idempotent."""
+        """Record the end of the use. Idempotent."""
         _write({"id": self._id, "subject": self._subject, "phase": "", "at": time.time()})
 
 
 @contextlib.contextmanager
 def attempt(subject: str, phase: Phase) -> Iterator[None]:
-    """An Attempt that ends with the context."""
+    """Context manager for an Attempt."""
     made = Attempt(subject, phase)
     try:
         yield
@@ -105,19 +105,19 @@ def attempt(subject: str, phase: Phase) -> Iterator[None]:
 
 
 def record_crashes() -> None:
-    """Have this process record its attempts from now on. For programs, not for a library's user."""
+    """Make this process record its attempts. For programs, not for library use."""
     global _recording
     _recording = True
 
 
 def records() -> bool:
-    """Whether this process records its attempts."""
+    """Return True if this process records its attempts."""
     return _recording
 
 
 @contextlib.contextmanager
 def ignored() -> Iterator[None]:
-    """Nothing is excluded in this context: a report is for devices that fail."""
+    """Context manager in which nothing is excluded: a report must cover failing devices."""
     global _ignoring
     before, _ignoring = _ignoring, True
     try:
@@ -127,7 +127,7 @@ def ignored() -> Iterator[None]:
 
 
 def excluded(subject: str) -> Crash | None:
-    """Return the crash for which a subject is not to be used; None if it may be used."""
+    """Return the crash that excludes a subject; None if it may be used."""
     if _ignoring:
         return None
     found = sorted((each for each in crashes() if each.subject == subject), key=lambda each: each.when)
@@ -141,7 +141,7 @@ def excluded(subject: str) -> Crash | None:
 
 
 def add(subject: str, phase: Phase, signal: str) -> None:
-    """Record the crash of a child process, of which only its parent knows."""
+    """Record the crash of a child process, on behalf of its parent."""
     where = folder()
     if where is None:
         _remembered.append(Crash(subject, phase, time.time(), signal))
@@ -156,7 +156,7 @@ def add(subject: str, phase: Phase, signal: str) -> None:
 
 
 def crashes() -> list[Crash]:
-    """Return all recorded crashes, of processes that have ended."""
+    """Return all recorded crashes of ended processes."""
     where = folder()
     if where is None:
         return list(_remembered)
@@ -174,7 +174,7 @@ def crashes() -> list[Crash]:
 
 
 def forget() -> None:
-    """Delete the records, so that each device is tried again."""
+    """Delete the records, so that all devices are tried again."""
     _remembered.clear()
     where = folder()
     for path in where.glob("*.log") if where is not None else ():
@@ -190,11 +190,11 @@ _recording = False
 _ignoring = False
 _file: Any = None
 _remembered: list[Crash] = []
-"""Of this process's children, where there is no folder."""
+"""Crashes of this process's children, if there is no folder."""
 
 
 def folder() -> Path | None:
-    """The folder of the records; None if there is none that can be written."""
+    """Return the folder of the records; None if none is writable."""
     cache, given = cache_folder(), os.environ.get(CRASHES_VARIABLE)
     for path in (cache and cache / "crashes", given and Path(given)):
         if not path:
@@ -224,7 +224,7 @@ def _write(line: dict[str, Any]) -> None:
 
 
 def _is_alive(path: Path) -> bool:
-    """Whether the process that writes a file still runs. Process ids are used again, start times are not."""
+    """Return True if the writer of a file still runs. Process ids are reused; start times are not."""
     import psutil
 
     number, _, started = path.stem.partition("-")
@@ -235,7 +235,7 @@ def _is_alive(path: Path) -> bool:
 
 
 def _read(path: Path) -> list[Crash]:
-    """The crashes that a file tells of: of what was in progress when the signal came."""
+    """Return the crashes recorded in a file: the attempts in progress when the signal came."""
     try:
         with path.open("rb") as file:
             lines = file.read(MOST_BYTES).decode(errors="replace").splitlines()
@@ -256,7 +256,7 @@ def _read(path: Path) -> list[Crash]:
 
 
 def _blamed(entries: list[dict[str, Any]], signal: str) -> list[Crash]:
-    """The crash of what is likeliest: something that was opened or tried rather than something in use."""
+    """Return the likeliest crash: an attempt at opening or trying, rather than one in use."""
     for phases in ((Phase.TRYING,), (Phase.OPENING,), (Phase.TUNING, Phase.USING)):
         chosen = [entry for entry in entries if entry["phase"] in phases]
         if chosen:

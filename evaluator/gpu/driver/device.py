@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The small interface between everything else here and a GPU's driver.
+"""The interface between the gpu backend and a GPU's driver.
 
-A `Device` allocates, copies, compiles, launches and waits; `amd.py` and `nvidia.py` implement it, as siblings
-with the same methods in the same order. Addresses are plain integers. Streams, events, kernels and graphs are
-the driver's own handles, opaque here. A device may be used from several threads once each has called
-`activate`; no method holds a lock, and the driver calls that wait release the GIL.
+A `Device` allocates, copies, compiles, launches and waits. `amd.py` and `nvidia.py` implement it, with the
+same methods in the same order. Addresses are plain integers. Streams, events, kernels and graphs are opaque
+handles of the driver. Several threads may use a device after each has called `activate`. No method holds a
+lock, and blocking driver calls release the GIL.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ Argument: TypeAlias = Any
 
 
 class DeviceError(Exception):
-    """A driver call failed. The message names the call and what the driver said."""
+    """A driver call failed. The message contains the call and the driver's error."""
 
 
 class OutOfDeviceMemory(DeviceError):  # noqa: N818 - named for what happened
-    """The device has not enough memory left."""
+    """The device has not enough free memory."""
 
 
 class NotFiniteOutput(DeviceError):  # noqa: N818 - named for what happened
-    """What was computed is infinite or not a number."""
+    """A result is infinite or NaN."""
 
 
 class CompilationError(DeviceError):
-    """A kernel did not compile; the message ends with the compiler's log."""
+    """A kernel did not compile. The message ends with the compiler's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What is known of a device before it is used.
+    """Properties of a device that are known before it is opened.
 
-    vendor: "nvidia" or "amd". name: as the driver gives it. memory: bytes. driver: its version, in words.
-    multiprocessors: as the driver counts them. integrated: it shares the CPU's memory. cooperative: it can
-    run kernels whose blocks wait for each other. pci: its address, as 0000:03:00.0; empty if unknown.
-    clock_mhz: the highest clock; 0 if unknown.
+    vendor: "nvidia" or "amd". name: from the driver. memory: bytes. driver: version, in words.
+    multiprocessors: as counted by the driver. integrated: shares the CPU's memory. cooperative: can run
+    kernels whose blocks wait for each other. pci: address, as 0000:03:00.0; empty if unknown. clock_mhz:
+    maximum clock; 0 if unknown.
     """
 
     vendor: str
@@ -70,40 +70,40 @@ class DeviceInfo:
 
     @property
     def small(self) -> bool:
-        """Whether a CPU may be faster. Only a measurement can decide."""
+        """True if a CPU may be faster, which only a measurement can decide."""
         return self.tflops < _FEW_TFLOPS or (self.integrated and self.compute_units < _FEW_UNITS)
 
     @property
     def compute_units(self) -> int:
         """Compute units (AMD) or streaming multiprocessors (NVIDIA).
 
-        HIP counts workgroup processors on RDNA (gfx10 and later), of two compute units each.
+        HIP counts workgroup processors on RDNA (gfx10 and later), with two compute units each.
         """
         is_rdna = self.target.name.startswith("gfx1")
         return 2 * self.multiprocessors if is_rdna else self.multiprocessors
 
     @property
     def is_small_apu(self) -> bool:
-        """Whether it shares the CPU's memory and has not the size of an accelerator, as MI300A has."""
+        """True if it shares the CPU's memory and is smaller than an accelerator such as MI300A."""
         is_large = self.memory >= LARGE_APU_BYTES and self.compute_units >= LARGE_APU_UNITS
         return self.integrated and not is_large
 
 
 _USUAL_MHZ = 2000
-"""Assumed if the driver reports no clock."""
+"""Assumed clock if the driver reports none."""
 
 _FEW_UNITS, _FEW_TFLOPS = 20, 8.0
-"""Radeon 780M has 12 units, gfx1036 (Ryzen 7000) 2. A CPU of 16 cores reaches some 2 TFLOP/s."""
+"""Radeon 780M has 12 units, gfx1036 (Ryzen 7000) 2. A CPU with 16 cores reaches about 2 TFLOP/s."""
 
 LARGE_APU_BYTES = 64 << 30
 LARGE_APU_UNITS = 64
-"""An integrated GPU with at least so much memory and so many units is treated like a discrete one. MI300A has
+"""An integrated GPU with at least this memory and this many units is treated like a discrete one. MI300A has
 128 GB and 228 units, Strix Halo up to 128 GB and 40 units, GB10 128 GB and 48 multiprocessors."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostBuffer:
-    """Page-locked host memory that the device can also address. array: uint8; address: the device's."""
+    """Page-locked host memory that the device can address. array: uint8. address: on the device."""
 
     array: NDArray[np.uint8]
     host_address: int
@@ -112,10 +112,10 @@ class HostBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What NVIDIA's tensor memory accelerator loads at once of an array, with the 128-byte swizzle and zeros
-    outside of the array.
+    """A box that NVIDIA's tensor memory accelerator loads at once, with the 128-byte swizzle and zeros
+    outside the array.
 
-    sizes: of the array's dimensions, up to five, of which the first is contiguous. strides: in bytes, of all
+    sizes: of the array's dimensions, up to five, the first one contiguous. strides: in bytes, of all
     dimensions but the first. shape: of the box, in elements. precision: of the elements, fp16 or bf16.
     """
 
@@ -126,7 +126,7 @@ class Box:
 
 
 class Call(NamedTuple):
-    """A function of the driver, to be called later: its name, its address, and its arguments as integers."""
+    """A driver function to be called later: name, address, and arguments as integers."""
 
     name: str
     function: int
@@ -134,20 +134,21 @@ class Call(NamedTuple):
 
 
 NOT_READY = 600
-"""What both vendors' drivers say of an event that has not happened."""
+"""Both vendors' status of an event that has not happened."""
 
 
 class Calls(ABC):
-    """The calls that run a captured batch, to be made where there is no interpreter (evaluator._core).
+    """The calls that run a captured batch, made without the GIL by evaluator._core.
 
-    Each method is that of `Device` of the same name, but makes a Call of it. library: the driver's.
+    Each method returns a Call that does the same as the method of `Device` of that name. library: the
+    driver's.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._address = cache(partial(function_address, library))
 
     def call(self, name: str, *arguments: Any) -> Call:
-        """A call of one of the driver's functions. Raises DeviceError if it has no such function."""
+        """Return a call of a driver function. Raises DeviceError if the function does not exist."""
         return Call(name, self._address(name), tuple(map(int, arguments)))
 
     @abstractmethod
@@ -170,18 +171,18 @@ class Calls(ABC):
 
     @abstractmethod
     def query(self, event: Any) -> Call:
-        """Whether an event has happened: returns 0 if so, NOT_READY if not."""
+        """Return a call that tests an event: 0 if it has happened, else NOT_READY."""
 
     @abstractmethod
     def launch_graph(self, graph: Any, stream: Any) -> Call: ...
 
     @abstractmethod
     def raise_failure(self, call: Call, status: int) -> NoReturn:
-        """Raise DeviceError for what a call returned."""
+        """Raise DeviceError for the status of a call."""
 
 
 def function_address(library: ctypes.CDLL, name: str) -> int:
-    """Where a function of a library is. Raises DeviceError."""
+    """Return the address of a library's function. Raises DeviceError."""
     try:
         return int(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
     except AttributeError:
@@ -189,7 +190,7 @@ def function_address(library: ctypes.CDLL, name: str) -> int:
 
 
 class Device(ABC):
-    """One GPU. Closed once; every handle dies with it."""
+    """A GPU. Close it once; all handles become invalid then."""
 
     info: DeviceInfo
 
@@ -199,61 +200,61 @@ class Device(ABC):
 
     @abstractmethod
     def calls(self) -> Calls:
-        """This device's calls."""
+        """Return this device's calls."""
 
     # -- memory ----------------------------------------------------------------------------------------
 
     @abstractmethod
     def allocate(self, size: int) -> int:
-        """Device memory of `size` bytes, aligned to 256. Raises OutOfDeviceMemory."""
+        """Allocate device memory, aligned to 256 bytes. Raises OutOfDeviceMemory."""
 
     @abstractmethod
     def free(self, address: int) -> None:
-        """Give memory of `allocate` back."""
+        """Free memory of `allocate`."""
 
     @abstractmethod
     def allocate_host(self, size: int, *, cached: bool = False) -> HostBuffer:
-        """Page-locked host memory. cached: the device may keep what it reads in its caches, so that what is
-        written later is seen by later launches only. Raises OutOfDeviceMemory."""
+        """Allocate page-locked host memory. cached: the device may cache it, so that only later launches see
+        later writes. Raises OutOfDeviceMemory."""
 
     @abstractmethod
     def free_host(self, buffer: HostBuffer) -> None:
-        """Give memory of `allocate_host` back; its array must not be used any more."""
+        """Free memory of `allocate_host`; its array becomes invalid."""
 
     @abstractmethod
     def free_memory(self) -> int:
-        """Bytes that could be allocated now."""
+        """Return the bytes that could be allocated now."""
 
     @abstractmethod
     def write(self, address: int, array: NDArray[Any]) -> None:
-        """Copy a C-contiguous array to the device; it has arrived on return."""
+        """Copy a C-contiguous array to the device, and wait for the end."""
 
     @abstractmethod
     def read(self, address: int, array: NDArray[Any]) -> None:
-        """Copy from the device into a C-contiguous array; it has arrived on return."""
+        """Copy from the device into a C-contiguous array, and wait for the end."""
 
     @abstractmethod
     def upload(self, address: int, host_address: int, size: int, stream: Any) -> None:
-        """Copy from page-locked memory, in the order of a stream."""
+        """Queue a copy from page-locked memory in a stream."""
 
     @abstractmethod
     def download(self, host_address: int, address: int, size: int, stream: Any) -> None:
-        """Copy to page-locked memory, in the order of a stream."""
+        """Queue a copy to page-locked memory in a stream."""
 
     # -- kernels ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def compiler_version(self) -> str:
-        """What the compiled code depends on besides source, target and options."""
+        """Return what the compiled code depends on in addition to source, target and options."""
 
     @abstractmethod
     def compile(self, source: str, name: str, options: Sequence[str]) -> bytes:
-        """Machine code of a source for this device's target. options: of the form -DNAME=VALUE. Raises
+        """Compile a source for this device's target. options: of the form -DNAME=VALUE. Raises
         CompilationError."""
 
     @abstractmethod
     def load(self, code: bytes, name: str, shared_bytes: int) -> Any:
-        """The kernel `name` of some code, allowed `shared_bytes` of dynamic shared memory."""
+        """Load the kernel `name` of some code. shared_bytes: limit of its dynamic shared memory."""
 
     @abstractmethod
     def launch(
@@ -268,67 +269,68 @@ class Device(ABC):
         overlap: bool = False,
         cooperative: bool = False,
     ) -> None:
-        """Queue a kernel. overlap: it calls `wait_for_previous_kernel` itself and may start before the kernel
-        queued before it has ended, where the hardware can do that. cooperative: its blocks wait for each
-        other, so that all must be resident at once; only where `info.cooperative`."""
+        """Queue a kernel. overlap: it calls `wait_for_previous_kernel` itself, and may start before the
+        kernel before it has ended, if the hardware supports it. cooperative: its blocks wait for each other,
+        so all must be resident at once; only if `info.cooperative`."""
 
     def resident_blocks(self, kernel: Any, threads: int, shared_bytes: int, cluster: int) -> int:
-        """How many blocks of a kernel, in clusters of `cluster`, run at once on an idle device."""
+        """Return how many blocks of a kernel, in clusters of `cluster`, run at once on an idle device."""
         raise DeviceError(f"{self.info.name} has no clusters of blocks")
 
     def tensor_map(self, address: int, box: Box) -> Argument:
-        """A kernel's argument that lets the TMA (copy engine) load such boxes of the array at an address."""
+        """Return a kernel argument with which the TMA (copy engine) loads boxes of the array at an
+        address."""
         raise DeviceError(f"{self.info.name} has no tensor maps")
 
     # -- order -----------------------------------------------------------------------------------------
 
     @abstractmethod
     def create_stream(self) -> Any:
-        """A queue of work that waits for no other."""
+        """Create a queue of work that is independent of others."""
 
     @abstractmethod
     def create_event(self, *, timing: bool = False) -> Any:
-        """A point in a stream. timing: `milliseconds` will be asked for it."""
+        """Create an event, a point in a stream. timing: for use with `milliseconds`."""
 
     @abstractmethod
     def record(self, event: Any, stream: Any) -> None:
-        """Let the event stand for everything queued in the stream so far."""
+        """Make the event mark everything queued in the stream so far."""
 
     @abstractmethod
     def wait_for(self, stream: Any, event: Any) -> None:
-        """Let what is queued next in the stream wait for the event."""
+        """Make work queued in the stream from now on wait for the event."""
 
     @abstractmethod
     def synchronize(self, event: Any) -> None:
-        """Wait, with the GIL released, until the event has happened. Raises DeviceError for whatever failed
+        """Wait, with the GIL released, until the event has happened. Raises DeviceError for any failure
         before it."""
 
     @abstractmethod
     def milliseconds(self, start: Any, end: Any) -> float:
-        """Between two events that have happened."""
+        """Return the time between two events that have happened."""
 
     # -- graphs ----------------------------------------------------------------------------------------
 
     @abstractmethod
     def begin_capture(self, stream: Any) -> None:
-        """Record what is queued in the stream from now on, instead of running it."""
+        """Record the work queued in the stream from now on, instead of running it."""
 
     @abstractmethod
     def end_capture(self, stream: Any) -> Any:
-        """What was recorded, as a graph that can be launched."""
+        """Return the recorded work as a graph that can be launched."""
 
     @abstractmethod
     def abandon_capture(self, stream: Any) -> None:
-        """End a recording in which something has failed. Never raises."""
+        """End a capture in which a call has failed. Never raises."""
 
     @abstractmethod
     def launch_graph(self, graph: Any, stream: Any) -> None:
-        """Queue everything that a graph recorded."""
+        """Queue the recorded work of a graph."""
 
     @abstractmethod
     def release(self, handle: Any) -> None:
-        """Give back a stream, an event or a graph that is not used any more, before `close` does."""
+        """Destroy a stream, an event or a graph before `close` does."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the device. Idempotent."""
+        """Release the device. Idempotent."""

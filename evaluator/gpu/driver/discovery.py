@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which GPUs this machine has, and why one that should be there is not."""
+"""Finds the usable GPUs of this machine, and the reasons why others cannot be used."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DEVICE_NODES: dict[str, tuple[str, ...]] = {
     "amd": ("/dev/kfd", "/dev/dxg"),
     "nvidia": ("/dev/nvidiactl", "/dev/dxg"),
 }
-"""By vendor, on Linux: files of which its driver makes at least one; dxg is that of Windows, under WSL."""
+"""Device files on Linux, by vendor; a driver makes at least one. dxg is Windows' driver, under WSL."""
 
 
 _BINDINGS = {"amd": "hip-python", "nvidia": "cuda-bindings"}
@@ -45,9 +45,9 @@ RETRY = "to try it again: `wavefront-evaluator devices --retry-gpu`"
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """devices: those with kernels, AMD first. problems: by vendor, why there are none of it, or why some are
-    not among the devices. excluded: devices that ended a process before, and what to tell the user.
-    crashed_drivers: what to tell of drivers that did so while devices were listed.
+    """devices: those with kernels, AMD first. problems: by vendor, why it has no devices or why some are
+    missing. excluded: devices that crashed a process before, with a text for the user. crashed_drivers: texts
+    about drivers that crashed while listing devices.
     """
 
     devices: tuple[DeviceInfo, ...]
@@ -57,7 +57,7 @@ class Discovery:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What each start tells the user: which devices and drivers are not used, as they crashed."""
+        """Texts for the user at each start: the devices and drivers excluded after a crash."""
         return (*self.crashed_drivers, *self.excluded.values())
 
     @property
@@ -67,7 +67,7 @@ class Discovery:
 
 
 def discover() -> Discovery:
-    """Look for the GPUs of every vendor. Never raises."""
+    """Find the GPUs of all vendors. Never raises."""
     devices: list[DeviceInfo] = []
     problems: dict[str, str] = {}
     crashed: list[str] = []
@@ -90,7 +90,7 @@ def discover() -> Discovery:
                 problems[vendor] = "; ".join(unusable)
         except DeviceError as error:
             problems[vendor] = str(error)
-        except Exception as error:  # whatever is wrong with a vendor's package, the rest must go on
+        except Exception as error:  # any fault of a vendor's package must not affect the others
             problems[vendor] = f"{type(error).__name__}: {error}"
     excluded = {
         device: f"{device.name} ({device.vendor}:{device.index}) is not used: {crash}; {RETRY}"
@@ -101,7 +101,7 @@ def discover() -> Discovery:
 
 
 def subject_of(device: DeviceInfo) -> str:
-    """What a crash of a device is blamed on: the device, its driver, their binding and this program."""
+    """Return what a crash is attributed to: the device, its driver, their binding and this program."""
     return "|".join(
         (device.name, device.target.name, device.pci, device.driver, _driver_subject(device.vendor))
     )
@@ -122,15 +122,15 @@ def _driver_subject(vendor: str) -> str:
 
 @cache
 def found_devices() -> Discovery:
-    """What `discover` says, looked for once."""
+    """Return the result of `discover`, cached."""
     return discover()
 
 
 def fastest(devices: Sequence[DeviceInfo]) -> DeviceInfo:
-    """Return the device that is used if none is named; at least one must be given.
+    """Return the default device; at least one must be given.
 
-    Small integrated GPUs come last. Among the others the estimated rate decides, whichever vendor, and the
-    driver's order decides between equal ones.
+    Small integrated GPUs come last. Otherwise the estimated rate decides, whichever vendor, then the driver's
+    order.
     """
     return max(devices, key=lambda device: (not (device.integrated and device.small), device.tflops))
 
@@ -138,9 +138,9 @@ def fastest(devices: Sequence[DeviceInfo]) -> DeviceInfo:
 def select(
     devices: tuple[DeviceInfo, ...], wanted: str, excluded: Mapping[DeviceInfo, str] | None = None
 ) -> DeviceInfo:
-    """Return the device that `wanted` names: "" the fastest, "1" the second of all, "amd:0" AMD's number 0.
+    """Return the device named by `wanted`: "" the fastest, "1" the second of all, "amd:0" AMD's number 0.
 
-    excluded: devices that are not used, and why. Raises DeviceError.
+    excluded: devices not to use, with reasons. Raises DeviceError.
     """
     excluded = excluded or {}
     if not wanted and devices:
@@ -171,10 +171,10 @@ def _named(devices: tuple[DeviceInfo, ...], wanted: str) -> DeviceInfo:
 def select_all(
     devices: tuple[DeviceInfo, ...], wanted: str, excluded: Mapping[DeviceInfo, str] | None = None
 ) -> list[DeviceInfo]:
-    """Return the devices that `wanted` names.
+    """Return the devices named by `wanted`.
 
-    wanted: several as in "0+2" or "amd:0+nvidia:0", "all", "nvidia:all", or one as `select` has it.
-    excluded: devices that "all" does not mean, and why. Raises DeviceError.
+    wanted: several as in "0+2" or "amd:0+nvidia:0", "all", "nvidia:all", or one as in `select`. excluded:
+    devices that "all" leaves out, with reasons. Raises DeviceError.
     """
     excluded = excluded or {}
     found: list[DeviceInfo] = []
@@ -191,14 +191,14 @@ def select_all(
 
 
 def open_device(info: DeviceInfo) -> Device:
-    """Take a device. Raises DeviceError."""
+    """Open a device. Raises DeviceError."""
     module = _module(info.vendor)
     device: Device = (module.AmdDevice if info.vendor == "amd" else module.NvidiaDevice)(info.index)
     return device
 
 
 def _require_driver(vendor: str) -> None:
-    """Raise DeviceError where a look at the file system says it already, before anything is imported."""
+    """Raise DeviceError if the driver's files are missing, before anything is imported."""
     nodes = DEVICE_NODES[vendor]
     if sys.platform != "linux":
         return

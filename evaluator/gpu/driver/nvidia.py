@@ -28,7 +28,7 @@ from evaluator.gpu.driver.device import (
 from evaluator.gpu.driver.target import Precision, Target, nvidia_target
 
 _MOST_KEPT = 4096
-"""Of launch configurations and tensor maps."""
+"""Maximum number of cached launch configurations and of tensor maps."""
 
 _STREAM_NON_BLOCKING = 1
 _EVENT_DISABLE_TIMING = 2
@@ -42,13 +42,13 @@ _DESTROY = {
 
 
 def device_count() -> int:
-    """How many GPUs the driver sees. Raises DeviceError or ImportError with what is missing."""
+    """Return the number of GPUs of the driver. Raises DeviceError or ImportError with what is missing."""
     _initialize()
     return int(_check(driver.cuDeviceGetCount()))
 
 
 def describe(index: int) -> DeviceInfo:
-    """What the driver says about a GPU, without taking it."""
+    """Return the driver's description of a GPU, without opening it."""
     _initialize()
     device = _check(driver.cuDeviceGet(index))
     attribute = driver.CUdevice_attribute
@@ -80,7 +80,7 @@ def describe(index: int) -> DeviceInfo:
 
 
 class NvidiaDevice(Device):
-    """One NVIDIA GPU, in its primary context."""
+    """One NVIDIA GPU in its primary context."""
 
     def __init__(self, index: int) -> None:
         self.info = describe(index)
@@ -171,7 +171,7 @@ class NvidiaDevice(Device):
         overlap: bool,
         cooperative: bool,
     ) -> Any:
-        """How a kernel is launched, kept for the next time: making one takes longer than a launch."""
+        """Return a cached launch configuration: making one takes longer than a launch."""
         key = (grid, threads, shared_bytes, int(stream), overlap, cooperative)
         if (known := self._configs.get(key)) is not None:
             return known
@@ -296,7 +296,7 @@ class NvidiaDevice(Device):
 
 
 class NvidiaCalls(Calls):
-    """Calls of the CUDA driver library that cuda-bindings has loaded."""
+    """Calls into the CUDA driver library loaded by cuda-bindings."""
 
     def __init__(self, context: Any) -> None:
         super().__init__(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
@@ -332,12 +332,12 @@ class NvidiaCalls(Calls):
 
 
 def compile_source(source: str, name: str, options: Sequence[str], target: Target) -> bytes:
-    """A cubin. Needs NVRTC but no GPU. Raises CompilationError."""
+    """Return a cubin. Needs NVRTC but no GPU. Raises CompilationError."""
     return compile_with_log(source, name, options, target)[0]
 
 
 def compile_with_log(source: str, name: str, options: Sequence[str], target: Target) -> tuple[bytes, str]:
-    """A cubin and what the compiler said."""
+    """Return a cubin and the compiler's log."""
     with _compiled(source, name, options, target, "sm") as (program, log):
         code = bytearray(int(_check(nvrtc.nvrtcGetCUBINSize(program))))
         _check(nvrtc.nvrtcGetCUBIN(program, code))
@@ -345,7 +345,7 @@ def compile_with_log(source: str, name: str, options: Sequence[str], target: Tar
 
 
 def compile_to_ptx(source: str, name: str, options: Sequence[str], target: Target) -> str:
-    """The portable assembly, to be read by people and programs."""
+    """Return PTX, the portable assembly, for analysis."""
     with _compiled(source, name, options, target, "compute") as (program, _):
         text = bytearray(int(_check(nvrtc.nvrtcGetPTXSize(program))))
         _check(nvrtc.nvrtcGetPTX(program, text))
@@ -353,8 +353,8 @@ def compile_to_ptx(source: str, name: str, options: Sequence[str], target: Targe
 
 
 def compiler_version() -> str:
-    """As "nvrtc 13.0". Raises DeviceError where the library of NVRTC is not found, which is looked for at
-    the first call only."""
+    """Return a version such as "nvrtc 13.0". Raises DeviceError if NVRTC's library is not found, which only
+    the first call checks."""
     try:
         major, minor = _check(nvrtc.nvrtcVersion())
     except RuntimeError as error:
@@ -367,8 +367,8 @@ def compiler_version() -> str:
 def _compiled(
     source: str, name: str, options: Sequence[str], target: Target, kind: str
 ) -> Iterator[tuple[Any, str]]:
-    """A program and what the compiler said. kind: "sm" for machine code, "compute" for PTX."""
-    # "a": the architecture's own instructions too (wgmma); such code runs on exactly this compute capability.
+    """Yield a compiled program and the compiler's log. kind: "sm" for machine code, "compute" for PTX."""
+    # "a" adds architecture-specific instructions (wgmma); the code then runs on exactly this capability.
     architecture = target.name.replace("sm", kind) + ("a" if target.name == "sm_90" else "")
     flags = [f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", *options]
     compiler_version()
@@ -390,12 +390,12 @@ def _initialize() -> None:
         _check(driver.cuInit(0))
     except DeviceError:
         raise
-    except Exception as error:  # cuda-pathfinder's own exceptions when libcuda is not there
+    except Exception as error:  # cuda-pathfinder's own exceptions if libcuda is missing
         raise DeviceError(f"the NVIDIA driver was not found ({error})") from error
 
 
 def _check(result: tuple[Any, ...]) -> Any:
-    """The values of a call's result, or its error as an exception."""
+    """Return the values of a call's result, or raise its error."""
     status, *values = result
     if int(status) != 0:
         message = f"{type(status).__name__} {status.name}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Power and temperature of a GPU, where the system or the driver tells.
+"""Power and temperature of a GPU.
 
-AMD's driver for Linux has them in files (the kernel's documentation of amdgpu, "GPU Power/Thermal Controls
-and Monitoring"); NVIDIA's are asked for through nvidia-ml-py, where that is installed.
+AMD's Linux driver provides them in files (the kernel's documentation of amdgpu, "GPU Power/Thermal Controls
+and Monitoring"); NVIDIA's are read through nvidia-ml-py, if installed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHIP = 0
 
 
 def read_sensors(info: DeviceInfo) -> Sensors:
-    """What can be read of a device now. Never raises."""
+    """Return the current readings, as far as available. Never raises."""
     if not info.pci:
         return Sensors()
     return _amd(info.pci) if info.vendor == "amd" else _nvidia(info.pci)
@@ -50,14 +50,14 @@ def _nvidia(pci: str) -> Sensors:
             nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
             float(nvml.nvmlDeviceGetTemperature(handle, _CHIP)),
         )
-    except nvml.NVMLError:  # a virtual GPU, or a driver that does not tell
+    except nvml.NVMLError:  # a virtual GPU, or a driver without sensors
         return Sensors()
 
 
 @cache
 def _open(nvml: Any) -> None:
-    """Look for all GPUs once, not with each reading. Nothing is cached if that fails; the end of the process
-    closes it."""
+    """Initialise NVML once, not for each reading. A failure is not cached. The end of the process closes
+    it."""
     nvml.nvmlInit()
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernels and the plan must know of an architecture, from its name alone.
+"""Properties of an architecture that the kernels and the plan need, derived from its name alone.
 
-The compiler decides from its own macros whether a matrix unit exists (kernels/matrix.h); this is the same
-knowledge on the host, used to choose tile shapes. A name that is not listed gets the kernels of its family,
-or the generic kernels, which need nothing but FMA. `note` tells the user.
+The compiler's macros decide whether a kernel has a matrix unit (kernels/matrix.h). This module has the same
+knowledge on the host, for choosing tile shapes. Unlisted names get the kernels of their family, or the
+generic kernels, which need only FMA; `note` informs the user.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 
 
 class MatrixUnit(Enum):
-    """What multiplies 16 x 16 tiles."""
+    """The unit that multiplies 16 x 16 tiles."""
 
     MMA_SYNC = "mma.sync"  # NVIDIA sm_80 and newer
     WMMA_GFX11 = "WMMA (gfx11)"
@@ -27,7 +27,7 @@ AMD_UNITS = (MatrixUnit.WMMA_GFX11, MatrixUnit.WMMA_GFX12, MatrixUnit.MFMA)
 
 
 class Precision(Enum):
-    """How weights and activations are stored; sums are always float32."""
+    """Storage format of weights and activations; sums are always float32."""
 
     FP16 = "fp16"
     BF16 = "bf16"
@@ -39,15 +39,15 @@ class Precision(Enum):
 
     @property
     def chunk(self) -> int:
-        """Elements in the 16 bytes that a thread moves at once; every row of a matrix is padded to it."""
+        """Elements in the 16 bytes that a thread moves at once; matrix rows are padded to a multiple."""
         return 16 // self.bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An architecture. name: "sm_90" or "gfx1100". wave: lanes that run in step. shared_bytes: the most
-    shared memory (LDS) that one block may use. problem: why the kernels cannot run on it; empty if they can.
-    note: which kernels it gets, if it is not listed.
+    """An architecture. name: "sm_90" or "gfx1100". wave: lanes per wave. shared_bytes: maximum shared memory
+    (LDS) of a block. problem: why the kernels cannot run on it; empty if they can. note: which kernels an
+    unlisted name gets.
     """
 
     name: str
@@ -59,29 +59,29 @@ class Target:
 
     @property
     def known(self) -> bool:
-        """Whether it is listed."""
+        """True if it is listed."""
         return not self.note
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What kernels are compiled with for this target besides its name. Where no matrix unit is known none
-        may be used: the compiler's macros name families (gfx12), in which a newer member can lack the
-        instructions of the others. CDNA has no macro of its family."""
+        """Compiler options for this target in addition to its name. Without a known matrix unit none may be
+        used: the compiler's macros name families (gfx12), and a newer member may lack instructions of the
+        others. CDNA has no macro for its family."""
         if self.unit is MatrixUnit.FMA:
             return ("-DMATRIX_GENERIC=1",)
         return ("-DMATRIX_LIKE_GFX942=1",) if self.unit is MatrixUnit.MFMA and not self.known else ()
 
     @property
     def e4m3(self) -> float:
-        """What a code of e4m3 stands for on its matrix unit, over what the Open Compute Project says: 1, or
-        1/2 for the variant of gfx942. 0 where there is no unit for such numbers."""
+        """The value of an e4m3 code on its matrix unit, relative to the Open Compute Project's: 1, or 1/2 for
+        gfx942's variant. 0 without a unit for e4m3."""
         if self.name.startswith("sm_"):
             return 1.0 if int(self.name.removeprefix("sm_")) >= _FIRST_SM_WITH_E4M3 else 0.0
         return _GFX_E4M3.get(self.name, 0.0)
 
     @property
     def no_e4m3(self) -> str:
-        """Why products of e4m3 numbers are not for it; empty where its matrix unit multiplies them twice as
+        """Why products of e4m3 numbers are useless here; empty if the matrix unit multiplies them twice as
         fast as fp16."""
         if self.unit is MatrixUnit.FMA:
             return "the kernels use no matrix unit there"
@@ -91,10 +91,9 @@ class Target:
 
     @property
     def flops_per_clock(self) -> int:
-        """fp16 operations of a compute unit per clock, as the kernels use it.
+        """fp16 operations of a compute unit per clock with these kernels.
 
-        An addition with its multiplication counts twice. Sources: the vendors' product pages, peak rate /
-        (units x boost clock).
+        A multiply-add counts twice. Sources: the vendors' product pages, peak rate / (units x boost clock).
         """
         if self.unit is MatrixUnit.FMA:
             return _FMA_FLOPS
@@ -102,12 +101,12 @@ class Target:
 
     @property
     def persistent(self) -> bool:
-        """Whether kernels/persistent.hip is for it: measured to be faster, without spilled registers. Its
-        source is portable, but AMD's compilers spill hundreds of registers with the tiles that it has."""
+        """True if kernels/persistent.hip is measured to be faster here, without register spills. Its source
+        is portable, but AMD's compilers spill hundreds of registers with its tiles."""
         return self.name == "sm_90"
 
     def matrix_unit(self, precision: Precision) -> MatrixUnit:
-        """The unit that multiplies matrices of this storage."""
+        """Return the unit for matrices in this format."""
         return MatrixUnit.FMA if precision is Precision.FP32 else self.unit
 
 
@@ -132,7 +131,7 @@ _SM_SHARED_KIB = {
     103: 227,
     110: 227,
 }
-"""Shared memory of a block, from the table of compute capabilities in the CUDA C++ Programming Guide."""
+"""Shared memory per block, from the table of compute capabilities in the CUDA C++ Programming Guide."""
 
 _LDS_BYTES = 64 << 10
 
@@ -176,13 +175,13 @@ _GFX_FAMILIES = (
     (re.compile("gfx11[05][0-9a-f]"), "gfx1100"),
     (re.compile("gfx120[0-9a-f]"), "gfx1200"),
 )
-"""Names whose matrix unit has the instructions of a listed target that the kernels use. gfx950 has the MFMA
-of 16x16x16 (AMD's Composable Kernel uses it there). gfx1250 has other WMMA than gfx1200 (LLVM's
+"""Unlisted names whose matrix unit has the instructions that the kernels use on a listed target. gfx950 has
+MFMA 16x16x16 (used by AMD's Composable Kernel). gfx1250's WMMA differs from gfx1200's (LLVM's
 gfx1250-insts)."""
 
 
 def _unlisted(name: str) -> tuple[MatrixUnit, str]:
-    """The matrix unit of a name that is not listed, and the note for the user."""
+    """Return the matrix unit for an unlisted name, and the note for the user."""
     for names, member in _GFX_FAMILIES:
         if names.fullmatch(name):
             return _GFX_UNITS[member], f"not tried yet: the kernels of {member}"
@@ -190,12 +189,12 @@ def _unlisted(name: str) -> tuple[MatrixUnit, str]:
 
 
 def amd_target(gcn_arch_name: str) -> Target:
-    """The target that hipDeviceProp_t.gcnArchName ("gfx90a:sramecc+:xnack-") names."""
+    """Return the target for hipDeviceProp_t.gcnArchName ("gfx90a:sramecc+:xnack-")."""
     name = gcn_arch_name.partition(":")[0]
     unit, note = _GFX_UNITS.get(name, MatrixUnit.FMA), ""
     if name not in _GFX_UNITS and name not in _GFX_GENERIC:
         unit, note = _unlisted(name)
-    # gfx8 and older have waves of 64 lanes under names that do not begin with gfx9, and no half precision.
+    # gfx8 and older have 64-lane waves, names that do not begin with gfx9, and no half precision.
     old = len(name) < len("gfx1000") and not name.startswith("gfx9")
     return Target(
         name,
@@ -208,7 +207,7 @@ def amd_target(gcn_arch_name: str) -> Target:
 
 
 def nvidia_target(major: int, minor: int) -> Target:
-    """The target of a compute capability."""
+    """Return the target for a compute capability."""
     capability = 10 * major + minor
     return Target(
         f"sm_{capability}",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `python -m evaluator kernels` compiles and reports."""
+"""Inspection of compiled kernels and of the machine, for `kernels` and `report`."""

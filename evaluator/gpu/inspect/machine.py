@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a report says of the machine: versions, settings and GPUs, and nothing of who uses it."""
+"""Facts about the machine for a report: versions, settings and GPUs, without personal data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VARIABLES = (
     "ROCM_PATH",
     "ROCR_VISIBLE_DEVICES",
 )
-"""Those that change what a GPU does; no others are looked at."""
+"""Variables that affect a GPU; no others are read."""
 
 _VERSION_FILES = {
     "rocm": "{rocm}/.info/version",
@@ -39,14 +39,14 @@ _VERSION_FILES = {
 }
 
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\\/]+[^\s\\/:;,'\"()]+){2,}")
-"""A path of two parts and more, as in an error message."""
+"""Matches a path of two or more parts, as in error messages."""
 
 _SHORTEST_NAME = 3
-"""Names of users and hosts shorter than this are in too many words to be taken out."""
+"""Minimum length of user and host names to be removed; shorter ones occur in too many words."""
 
 
 def machine_facts() -> dict[str, Any]:
-    """The system, the processor and versions. As yet with paths: see `impersonal`."""
+    """Return the system, the processor and versions. May contain paths: see `impersonal`."""
     rocm = os.environ.get("ROCM_PATH", "/opt/rocm")
     return {
         "wavefront": __version__,
@@ -63,8 +63,8 @@ def machine_facts() -> dict[str, Any]:
 
 
 def impersonal(value: Any, names: frozenset[str] | None = None) -> Any:
-    """The same data with the names of user and host taken out of every string, and of paths all but the last
-    part. names: to take out; None for those of this process."""
+    """Return the data with user and host names removed from all strings, and paths reduced to their last
+    part. names: names to remove (default: those of this process)."""
     if names is None:
         names = _personal_names()
     if isinstance(value, Mapping):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a kernel takes of a target: registers, spills, shared memory, occupancy. Compiles; needs no GPU.
+"""Resources of a kernel on a target: registers, spills, shared memory, occupancy. Compiles; needs no GPU.
 
-For AMD targets by clang-19 and lld, into a code object as hipRTC makes it; for NVIDIA's by NVRTC. The numbers
-are what the compilers report; as they do not know the dynamic shared memory of a launch, the waves that fit
-are worked out here.
+For AMD targets with clang-19 and lld, into a code object like hipRTC's; for NVIDIA's with NVRTC. The numbers
+are those of the compilers. They do not know a launch's dynamic shared memory, so the occupancy is computed
+here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from evaluator.gpu.inspect.variants import Variant
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """registers: vector registers of a thread. spills: registers of a thread (NVIDIA: bytes written and read)
-    that found no place. scratch_bytes: memory of a thread outside the registers, spills among it.
-    shared_bytes: of a block, static and dynamic. waves: that fit on a SIMD (NVIDIA: on one of a
-    multiprocessor's four schedulers) at once, limited by registers, shared memory and the block's size;
-    most_waves: that the hardware could hold."""
+    """registers: vector registers per thread. spills: spilled registers per thread (NVIDIA: bytes written and
+    read). scratch_bytes: memory per thread outside the registers, including spills. shared_bytes: per block,
+    static and dynamic. waves: resident per SIMD (NVIDIA: per scheduler, four per multiprocessor), limited by
+    registers, shared memory and block size. most_waves: limit of the hardware."""
 
     registers: int
     spills: int
@@ -41,12 +40,12 @@ class Resources:
 
     @property
     def spilled(self) -> bool:
-        """Whether the kernel leaves the registers at all: an array indexed at run time does so, too."""
+        """True if the kernel uses memory besides registers; an array indexed at run time does so, too."""
         return self.spills > 0 or self.scratch_bytes > 0
 
 
 def unavailable(target: Target) -> str | None:
-    """Why kernels cannot be compiled for a target here; None if they can."""
+    """Return why kernels cannot be compiled for a target here; None if they can."""
     if target.name.startswith("gfx"):
         missing = [name for name in ("clang-19", "ld.lld-19") if shutil.which(name) is None]
         return f"needs {' and '.join(missing)} (apt-get install clang-19 lld-19)" if missing else None
@@ -72,7 +71,7 @@ def measure(variant: Variant, target: Target) -> Resources:
 def measure_all(
     wanted: Sequence[tuple[Variant, Target]], *, jobs: int | None = None
 ) -> Iterator[tuple[Variant, Target, Resources | CompilationError]]:
-    """Compile many side by side; results in the order of `wanted`. jobs: None for one per core."""
+    """Compile many concurrently and yield results in the order of `wanted`. jobs: default one per core."""
 
     def one(each: tuple[Variant, Target]) -> Resources | CompilationError:
         try:
@@ -97,7 +96,7 @@ def _measure_amd(variant: Variant, target: Target, options: Sequence[str]) -> Re
 
 
 def amd_assembly(variant: Variant, target: Target) -> tuple[str, Resources]:
-    """A variant as clang's assembly, and what it takes. Raises CompilationError."""
+    """Return a variant as clang's assembly, and its resources. Raises CompilationError."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "kernel.s"
         report = _clang(variant, target, ("-S", *variant.key.options, *target.options), out)
@@ -105,7 +104,7 @@ def amd_assembly(variant: Variant, target: Target) -> tuple[str, Resources]:
 
 
 def _clang(variant: Variant, target: Target, options: Sequence[str], out: Path) -> str:
-    """Compile to a file. Returns what the compiler said. Raises CompilationError."""
+    """Compile to a file. Returns the compiler's messages. Raises CompilationError."""
     path = out.parent / f"{variant.key.file}.hip"
     path.write_text(source(variant.key.file), "utf-8")
     command = ["clang-19", "-x", "hip", f"--offload-arch={target.name}", "--cuda-device-only"]
@@ -118,7 +117,7 @@ def _clang(variant: Variant, target: Target, options: Sequence[str], out: Path) 
 
 
 def _amd_resources(variant: Variant, target: Target, report: str) -> Resources:
-    """report: clang's remarks."""
+    """Parse the resources. report: clang's remarks."""
     found = {name: int(value) for name, value in _REMARK.findall(report)}
     try:
         shared = found["LDS Size"] + variant.shared_bytes
@@ -135,8 +134,8 @@ def _amd_resources(variant: Variant, target: Target, report: str) -> Resources:
 
 
 def _amd_limits(target: Target) -> tuple[int, int]:
-    """Waves that a SIMD holds, and the LDS in bytes that four SIMDs share: those of a compute unit before
-    RDNA, of a work group processor since. From LLVM's AMDGPU user guide and AMD's ISA documents."""
+    """Return the waves per SIMD, and the LDS in bytes of four SIMDs: a compute unit before RDNA, a work group
+    processor since. From LLVM's AMDGPU user guide and AMD's ISA documents."""
     if target.name.startswith("gfx9"):
         return (8 if target.unit is MatrixUnit.MFMA else 10), 64 << 10
     return (20 if target.name.startswith("gfx101") else 16), 128 << 10
@@ -149,8 +148,8 @@ _PTXAS_REGISTERS = re.compile(r"Used (\d+) registers")
 _PTXAS_SHARED = re.compile(r"(\d+) bytes smem")
 
 _REGISTERS, _RESERVED_SHARED, _MOST_BLOCKS = 65536, 1 << 10, 32
-"""What a multiprocessor of sm_80 and sm_90 has (CUDA C++ Programming Guide, table of compute capabilities);
-the driver takes 1 KB of shared memory for every block."""
+"""Limits of a multiprocessor of sm_80 and sm_90 (CUDA C++ Programming Guide, table of compute capabilities).
+The driver reserves 1 KB of shared memory per block."""
 
 
 def _measure_nvidia(variant: Variant, target: Target, options: Sequence[str]) -> Resources:
@@ -166,7 +165,7 @@ def _measure_nvidia(variant: Variant, target: Target, options: Sequence[str]) ->
     used = int(registers[1])
     shared = variant.shared_bytes + (int(static[1]) if static else 0)
     waves_of_block = -(-variant.threads // 32)
-    per_wave = -(-used * 32 // 256) * 256  # registers are given out in units of 256
+    per_wave = -(-used * 32 // 256) * 256  # registers are allocated in units of 256
     most = 12 if target.name in ("sm_86", "sm_89") else 16
     blocks = min(
         _MOST_BLOCKS,
@@ -181,5 +180,5 @@ def _measure_nvidia(variant: Variant, target: Target, options: Sequence[str]) ->
 
 
 def _waves(blocks: int, waves_of_block: int, simds: int) -> int:
-    """Waves on the fullest of some SIMDs that share `blocks` blocks."""
+    """Return the waves on the fullest of the SIMDs that share `blocks` blocks."""
     return -(-blocks * waves_of_block // simds)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every form in which the kernels are compiled: what the plans of networks in use ask for, per target.
+"""All compiled forms of the kernels: those in the plans of networks in use, per target.
 
-Needs no device and no compiler: plans are data. `resources.py` compiles what is listed here.
+Needs no device and no compiler: plans are data. `resources.py` compiles the variants.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ AMD_TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1151", "g
 NVIDIA_TARGETS = ("sm_80", "sm_90")
 
 NETWORKS = ("t82", "bt4", "t80", "resnet-64x4", "resnet-classical")
-"""Shapes whose kernels are listed. Two layers of each will do, of which one reads what the other leaves: the
-others are like these."""
+"""Shapes whose kernels are listed. Two layers of each suffice, one reading the other's output; further layers
+use the same kernels."""
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 256, 512, 1024)
-"""Batch sizes at which the plans are made."""
+"""Batch sizes of the plans."""
 
 _TILE_SIZES = (1, 32, 256)
-"""One for each way in which a plan orders its work; the tiles do not depend on it."""
+"""One batch size for each order of work in a plan; the tiles do not depend on it."""
 
 LIGHT = ("expand", "policy", "outputs", "squeeze_excite")
-"""Kernels that take next to none of the time. All others are hot: they must not spill."""
+"""Kernels with a negligible share of the time. All others are hot: they must not spill."""
 
 _PROCESSORS = 64
 _ACTIVATIONS = {code: activation.value for activation, code in ACTIVATION_CODES.items()}
@@ -43,7 +43,7 @@ _ACTIVATIONS = {code: activation.value for activation, code in ACTIVATION_CODES.
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A kernel as compiled, with its launch: dynamic shared memory in bytes and threads of a block."""
+    """A compiled kernel with its launch: dynamic shared memory in bytes, and threads per block."""
 
     key: KernelKey
     shared_bytes: int
@@ -55,7 +55,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """As "gemm 128x128x32 2x4 mish bias": the constants in words, those that are 0 left out."""
+        """A label such as "gemm 128x128x32 2x4 mish bias": the constants in words, without zeros."""
         constants = dict(self.key.constants)
         words = [self.key.file]
         if "BLOCK_M" in constants:
@@ -72,7 +72,7 @@ class Variant:
 
 
 def target_named(name: str) -> Target:
-    """ "gfx1100" or "sm_90". Raises ValueError for what is neither."""
+    """Return the target named "gfx1100" or "sm_90". Raises ValueError for other names."""
     if name.startswith("gfx"):
         return amd_target(name)
     if name.startswith("sm_") and name[3:].isdecimal() and len(name) >= 5:
@@ -81,7 +81,7 @@ def target_named(name: str) -> Target:
 
 
 class Variants:
-    """Lists variants. The networks are made and their weights packed once for all targets."""
+    """Lists variants. Networks are made, and weights packed, once for all targets."""
 
     def __init__(self, networks: Sequence[str] = NETWORKS) -> None:
         shapes = [SHAPES[name] for name in networks]
@@ -92,19 +92,19 @@ class Variants:
         self._plans: dict[Precision, list[tuple[Plan, bool]]] = {}
 
     def used(self, target: Target, precision: Precision) -> list[Variant]:
-        """What runs where nothing has been measured: the tiles that the model chooses."""
+        """Return the variants that run without measurements: the tiles that the model chooses."""
         choose = model_chooser(target, precision, _PROCESSORS)
         return _sorted(self._of(target, precision, choose, SIZES))
 
     def all(self, target: Target, precision: Precision) -> list[Variant]:
-        """What tuning may choose: every tile with every end of a product, and all that `used` lists."""
+        """Return the variants that tuning may choose: every tile with every epilogue, and all of `used`."""
         found = set(self.used(target, precision))
         turn, turns = 0, 1
         while turn < turns:
 
             def choose(product: Product, turn: int = turn) -> Choice:
                 nonlocal turns
-                # How often k is split is no matter of the kernel's code, only whether.
+                # The number of splits of k does not change the code, only whether it is split.
                 different: dict[object, Choice] = {
                     (choice.tile, choice.splits > 1): choice
                     for choice in candidates(product, target, precision, packed=product.weight_bits > 0)
@@ -160,5 +160,5 @@ class Variants:
 
 
 def _sorted(variants: Iterable[Variant]) -> list[Variant]:
-    """Hot ones first, then by kernel and constants."""
+    """Sort by hot first, then by kernel and constants."""
     return sorted(set(variants), key=lambda each: (not each.hot, each.key.file, each.key.constants))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Work of kernels for AMD: clang's assembly, and what llvm-mca's scheduling models say of it.
+"""Work of kernels on AMD GPUs, from clang's assembly and llvm-mca's scheduling models.
 
-llvm-mca gives each instruction's cycles of the vector unit and of the matrix unit of CDNA, and how long the
-sequence takes one wave in order. It has no cycles for WMMA (a card's published rate takes their place), none
-for quarter-rate functions on some targets, and takes every load for a wait as soon as its register is written
-again: loads from memory are left out of its sequence, and their latency comes in where launches are timed.
+llvm-mca gives each instruction's cycles of the vector unit and of CDNA's matrix unit, and the time of a
+sequence in one wave in order. It has no cycles for WMMA (a card's published rate replaces them) and, on some
+targets, none for quarter-rate functions. It also treats each load as a wait once its register is overwritten.
+So loads from memory are excluded from its sequence, and their latency is added when launches are timed.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _NOT_TIMED = ("s_wait", "s_barrier", "s_delay", "s_clause", "s_cbranch", "s_bran
 _BARRIERS = ("s_barrier", "s_barrier_wait")
 _LOADS = ("global_load", "buffer_load", "flat_load")
 _BYTES = {"b128": 16, "dwordx4": 16, "b96": 12, "dwordx3": 12, "b64": 8, "dwordx2": 8}
-"""Of a lane, by what the name of a load or store ends in; all others occupy a bank for 4 bytes."""
+"""Bytes per lane by the suffix of a load's or store's name; all others occupy a bank for 4 bytes."""
 
 
 def unavailable(target: Target) -> str | None:
-    """Why kernels cannot be analysed here; None if they can."""
+    """Return why kernels cannot be analysed here; None if they can."""
     if shutil.which(_ANALYSER) is None:
         return f"needs {_ANALYSER} (apt-get install llvm-19)"
     return no_compiler(target)
 
 
 def code_of(variant: Variant, target: Target, card: Card) -> Code:
-    """Compile a kernel and look at it. Raises CompilationError."""
+    """Compile and analyse a kernel. Raises CompilationError."""
     text, resources = amd_assembly(variant, target)
     fma = target.matrix_unit(variant.key.precision) is MatrixUnit.FMA
     products = _FMA if fma else ("v_wmma_", "v_mfma_")
@@ -76,7 +76,7 @@ def _work(
     wmma = sum(each.startswith("v_wmma_") for each in instructions)
     if wmma:
         matrix = wmma * _FLOP_OF_PRODUCT / card.matrix
-        vector -= wmma  # llvm-mca's cycle for each
+        vector -= wmma  # llvm-mca counts one cycle for each
         latency += matrix
     mix = Counter(kind_of(each) for each in instructions)
     return Work(
@@ -93,14 +93,14 @@ def _work(
 
 
 def width(instruction: str) -> int:
-    """Bytes of a lane that a load or store moves, as banks and caches count them."""
+    """Return the bytes per lane of a load or store, as banks and caches count them."""
     name = instruction.split()[0]
     each = next((size for ending, size in _BYTES.items() if ending in name), 4)
     return 2 * each if "2addr" in name or "read2" in name or "write2" in name else each
 
 
 def kind_of(instruction: str) -> str:
-    """matrix, vector, shared, memory or scalar."""
+    """Return matrix, vector, shared, memory or scalar."""
     if instruction.startswith(("v_wmma_", "v_mfma_")):
         return "matrix"
     if instruction.startswith("v_"):
@@ -112,7 +112,7 @@ def kind_of(instruction: str) -> str:
 
 @cache
 def _analysed(instructions: tuple[str, ...], processor: str) -> tuple[Counter[str], int]:
-    """Cycles of each unit, and of one wave in order, by llvm-mca. Raises CompilationError."""
+    """Return the cycles of each unit and of one wave in order, by llvm-mca. Raises CompilationError."""
     found: Counter[str] = Counter()
     if not instructions:
         return found, 0

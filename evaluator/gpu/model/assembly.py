@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Assembly as compilers write it: instructions in blocks, the loop that multiplies and the rest.
+"""Parses assembly into the innermost loop that multiplies and the rest.
 
-AMD's (clang -S) says in comments which loop a block belongs to; in PTX a loop is what lies between a label
-and a jump back to it.
+AMD's (clang -S) has comments with the loop of each block; in PTX a loop is between a label and a jump back to
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PTX_JUMP = re.compile(r"\bbra(?:\.uni)?\s+\$(L__BB\d+_\d+)")
 
 @dataclass(slots=True)
 class _Block:
-    """loop: the label of the innermost loop's header; empty outside of loops."""
+    """loop: label of the innermost loop's header; empty outside of loops."""
 
     label: str
     loop: str = ""
@@ -29,14 +29,14 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Instructions of the loop that multiplies most, in the order in which they run, and of all else."""
+    """Instructions of the loop with most multiplications, in execution order, and all others."""
 
     loop: tuple[str, ...]
     rest: tuple[str, ...]
 
 
 def amd_listing(text: str, multiplies: Callable[[str], bool]) -> Listing:
-    """Of clang's assembly of one kernel. multiplies: whether an instruction is a product that counts."""
+    """Parse clang's assembly of one kernel. multiplies: True for product instructions."""
     blocks = [_Block("")]
     for line in text.splitlines():
         start = _AMD_BLOCK.match(line)
@@ -57,7 +57,7 @@ def amd_listing(text: str, multiplies: Callable[[str], bool]) -> Listing:
 
 
 def ptx_listing(text: str, multiplies: Callable[[str], bool]) -> Listing:
-    """Of NVRTC's PTX of one kernel."""
+    """Parse NVRTC's PTX of one kernel."""
     blocks = [_Block("")]
     for line in text.splitlines():
         if label := _PTX_LABEL.match(line):
@@ -68,7 +68,7 @@ def ptx_listing(text: str, multiplies: Callable[[str], bool]) -> Listing:
             if _PTX_JUMP.search(instruction):
                 blocks.append(_Block(""))
     places = {block.label: index for index, block in enumerate(blocks)}
-    # Inner loops come last, so that their blocks are theirs.
+    # Inner loops come last, so that they claim their blocks.
     jumps = [
         (places[jump[1]], index)
         for index, block in enumerate(blocks)

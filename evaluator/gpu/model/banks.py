@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Conflicts of shared memory's banks, as counted from the addresses of kernels in the instruction emulator.
+"""Bank conflicts of shared memory, counted from the addresses of kernels in the instruction emulator.
 
-tests/emulator/test_banks.py runs blocks of these kernels and holds the table to what it counts.
+tests/emulator/test_banks.py runs blocks of these kernels and compares the table with its counts.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Target
 
 TABLE = Path(__file__).with_name("banks.json")
-"""By a target's matrix unit, then by `layout_of`: cycles of the LDS for each that the bytes alone take, in
-the loop over products and outside of it."""
+"""By a target's matrix unit, then by `layout_of`: LDS cycles relative to those of the bytes alone, in the
+loop over products and outside of it."""
 
 
 def layout_of(key: KernelKey) -> str:
-    """What decides where a kernel's lanes read shared memory."""
+    """Return what determines the shared memory addresses of a kernel's lanes."""
     constants = dict(key.constants)
     if key.file == "gemm":
         m, n, k = (constants[f"BLOCK_{axis}"] for axis in "MNK")
@@ -31,7 +31,7 @@ def layout_of(key: KernelKey) -> str:
 
 
 def conflicts(key: KernelKey, target: Target) -> tuple[float, float]:
-    """Factors on a kernel's cycles of shared memory in the loop over products and outside of it; 1 where
+    """Return the factors on a kernel's shared memory cycles in the loop over products and outside of it; 1 if
     nothing was counted."""
     table = _table().get(target.matrix_unit(key.precision).value, {})
     return table.get(layout_of(key), (1.0, 1.0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Published figures of GPUs, as far as the model of speed wants them."""
+"""Published figures of GPUs for the performance model."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A GPU. A unit is what a block runs on: a compute unit of CDNA, a work group processor of RDNA (two
-    compute units), a multiprocessor of NVIDIA; each has four SIMDs.
+    """A GPU. A unit runs a block: a compute unit of CDNA, a work group processor of RDNA (two compute units),
+    a multiprocessor of NVIDIA; each has four SIMDs.
 
-    clock: MHz under load as published (boost). matrix: fp16 multiplications and additions of a SIMD's matrix
-    unit in a clock. memory, cache: GB/s of memory and of the last cache; cache_mb: its size. shared: bytes
-    that a unit's LDS moves in a clock; level2: bytes that reach a unit from the L2 cache in a clock. latency:
-    clocks of a load from the caches behind the unit; memory_latency: from memory. beside: whether the matrix
-    unit works while the vector unit does other waves' work (CDNA, NVIDIA), or is a part of it (RDNA). launch:
-    microseconds from the last block of a launch to the first of the next, within a graph. source: of the
-    figures.
+    clock: published MHz under load (boost). matrix: fp16 multiply-adds of a SIMD's matrix unit per clock.
+    memory, cache: GB/s of memory and of the last cache. cache_mb: size of the last cache. shared: LDS bytes
+    of a unit per clock. level2: bytes from the L2 cache to a unit per clock. latency: clocks of a load from
+    the caches behind the unit. memory_latency: clocks of a load from memory. beside: True if the matrix unit
+    works concurrently with other waves on the vector unit (CDNA, NVIDIA), False if it is part of it (RDNA).
+    launch: microseconds from the last block of a launch to the first of the next, within a graph. source: of
+    the figures.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Card:
 
     @property
     def matrix_tflops(self) -> float:
-        """Of all matrix units."""
+        """Rate of all matrix units."""
         return self.units * 4 * self.matrix * self.clock * 1e-6
 
 
 _LAUNCH = 3.0
-"""Microseconds; assumed for AMD, as nothing was measured. NVIDIA's with programmatic dependent launch are 1.2
+"""Microseconds; assumed for AMD, without a measurement. NVIDIA's with programmatic dependent launch are 1.2
 (docs/lab/gpu-performance.md: 190 launches cost a batch 0.3 ms, a third of it idle processors)."""
 
 CARDS = {
@@ -138,16 +138,16 @@ CARDS = {
         "mma.sync, which these kernels use, reaches 62 % (Luo and others, arXiv 2402.13499)",
     ),
 }
-"""Cards by the names of the command line. The H200 is there to see how wrong the model is."""
+"""Cards by command line name. The H200 is included to show the model's error."""
 
 PREDICTED = ("7900xtx", "9070xt", "mi300x", "strix-halo")
-"""Cards that are predicted where none is asked for."""
+"""Cards that are predicted by default."""
 
 MEMORY_REACHED = 0.87
-"""Of the published bytes a second of memory and caches, what copies reach: 4.3 of 4.8 TB/s and less where
-reads are short."""
+"""Share of the published bandwidth of memory and caches that copies reach: 4.3 of 4.8 TB/s, and less for
+short reads."""
 
 
 def card_of(target: str) -> Card | None:
-    """The card with published figures that stands for a target, if there is one."""
+    """Return the card that represents a target, or None."""
     return next((card for card in CARDS.values() if card.target == target), None)

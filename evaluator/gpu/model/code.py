@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a wave does in a kernel: its cycles of each unit in the loop over products, and outside of it."""
+"""Work of a wave in a kernel: cycles of each unit in the loop over products, and outside of it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from evaluator.gpu.inspect.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Of one wave, in clock cycles.
+    """Work of one wave, in clock cycles.
 
-    matrix: of its SIMD's matrix unit; vector: of its vector unit. shared: cycles of 128 bytes of the LDS,
-    without conflicts of banks; loaded: bytes asked of the caches behind the unit. latency: from the first
-    instruction to the last with everything at hand, the wave alone. loads: whether anything is loaded.
-    products: instructions of the matrix unit (or, without one, fused multiplications). steps: how often the
-    block's waves wait for each other, at least 1. mix: instructions by
-    kind.
+    matrix: of its SIMD's matrix unit. vector: of its vector unit. shared: LDS cycles of 128 bytes, without
+    bank conflicts. loaded: bytes requested from the caches behind the unit. latency: from the first
+    instruction to the last with all data present, for a single wave. loads: True if it loads anything.
+    products: instructions of the matrix unit (without one, fused multiply-adds). steps: how often the block's
+    waves wait for each other, at least 1. mix: instructions by kind.
     """
 
     matrix: float = 0.0
@@ -34,9 +33,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A compiled kernel. loop: one pass of the innermost loop that multiplies; rest: everything else, once.
-    They are the same for kernels whose loops are all unrolled: then loop is empty. ahead: steps of the loop
-    that are loaded before they are wanted."""
+    """A compiled kernel. loop: one pass of the innermost loop that multiplies; empty if all loops are
+    unrolled. rest: everything else, once. ahead: steps of the loop that are prefetched."""
 
     loop: Work
     rest: Work
@@ -45,4 +43,4 @@ class Code:
 
 
 NOTHING = Code(Work(), Work(loads=True), Resources(0, 0, 0, 0, waves=8, most_waves=16))
-"""Of kernels that only move what they are given: their bytes and their launch are all that counts."""
+"""Code of kernels that only move data: only their bytes and their launch count."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Work of kernels for NVIDIA, by the same account as for AMD: to be compared with what was measured.
+"""Work of kernels on NVIDIA GPUs, computed as for AMD, for comparing the model with measurements.
 
-LLVM has no scheduling models for these targets, so the cycles are a table: what a quarter of a multiprocessor
-issues (CUDA C++ Programming Guide, table of arithmetic throughput), and latencies as microbenchmarks have
-them (Luo and others, arXiv 2402.13499). PTX is not what runs: ptxas removes and moves instructions.
+LLVM has no scheduling models for these targets. So the cycles are a table of issue rates of a quarter of a
+multiprocessor (CUDA C++ Programming Guide, table of arithmetic throughput), with latencies from
+microbenchmarks (Luo and others, arXiv 2402.13499). PTX differs from the machine code: ptxas removes and moves
+instructions.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from evaluator.gpu.model.code import Code, Work
 _FLOP_OF_PRODUCT = 2 * 16 * 8 * 16
 _LANES = 32
 _ISSUE = {"ex2": 8.0, "rcp": 8.0, "rsqrt": 8.0, "lg2": 8.0, "cvt": 2.0, "mul": 1.0, "fma": 1.0, "shfl": 2.0}
-"""Cycles of an instruction; all others take 1."""
+"""Cycles per instruction; all others take 1."""
 
 _LATENCY = {"mma": 33.0, "ldmatrix": 33.0, "ld": 33.0, "ex2": 20.0, "shfl": 25.0}
 _USUAL_LATENCY = 5.0
 
 _FREE = ("mov", "bar", "bra", "ret", "griddepcontrol", "setp", "cvta", "selp")
-"""Most of these ptxas folds into others, or they wait for other units."""
+"""Free instructions: ptxas folds most of these into others, or they wait for other units."""
 
 _REGISTER = re.compile(r"%[a-z]+\d+")
 
 
 def unavailable(target: Target) -> str | None:
-    """Why kernels cannot be analysed here; None if they can."""
+    """Return why kernels cannot be analysed here; None if they can."""
     return no_compiler(target)
 
 
 def code_of(variant: Variant, target: Target, card: Card) -> Code:
-    """Compile a kernel and look at it. Raises CompilationError."""
+    """Compile and analyse a kernel. Raises CompilationError."""
     from evaluator.gpu.driver.nvidia import compile_to_ptx
 
     key = variant.key
@@ -77,7 +78,7 @@ def _work(instructions: Sequence[str], card: Card) -> Work:
             loaded += _LANES * _bytes(name, rest)
             if name == "cp":
                 shared += _LANES * _bytes(name, rest) / 128
-        # In the order of the program each wave waits for its operands.
+        # Each wave waits for its operands in program order.
         issued += cycles
         read = _REGISTER.findall(operands)
         begins = max((ready.get(register, 0.0) for register in read), default=0.0)
@@ -99,7 +100,7 @@ def _kind(name: str, rest: str) -> str:
 
 
 def _bytes(name: str, rest: str) -> int:
-    """That a lane moves."""
+    """Return the bytes that a lane moves."""
     if name == "ldmatrix" or (name == "cp" and "async.cg" in rest):
         return 16
     wide = 4 if ".v4" in rest else 2 if ".v2" in rest else 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Positions a second of whole networks on a card, launch by launch."""
+"""Predicts positions per second of whole networks on a card, launch by launch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ENCODER = re.compile(r"^encoder\d+\.")
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A launch as predicted. count: how often the whole network has it. tile: of a product."""
+    """A predicted launch. count: occurrences in the whole network. tile: of a product."""
 
     label: str
     kernel: str
@@ -41,7 +41,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A network at one batch size on one card."""
+    """The prediction for a network at one batch size on one card."""
 
     positions: int
     phases: tuple[Phase, ...]
@@ -56,23 +56,22 @@ class Prediction:
 
     @property
     def most_positions_per_second(self) -> float:
-        """If no part of a unit ever waited for another."""
+        """Positions per second if all parts of a unit worked concurrently all the time."""
         return 1e6 * self.positions / sum(phase.count * phase.timing.bound for phase in self.phases)
 
 
 def unavailable(card: Card) -> str | None:
-    """Why nothing can be predicted for a card here; None if it can."""
+    """Return why nothing can be predicted for a card here; None if it can."""
     reason: str | None = _maker(card).unavailable(target_named(card.target))
     return reason
 
 
 class Model:
-    """Predictions for one card, in fp16 and with our own kernels alone. Kernels are compiled when they are
-    first asked for."""
+    """Predictions for one card in fp16 with our own kernels alone. Kernels are compiled on first use."""
 
     def __init__(self, card: Card, *, tuned: bool = True, deterministic: bool = False) -> None:
-        """tuned: each product gets the tile that this model finds fastest, as if it had been measured; else
-        that of `tiles.model_chooser`. deterministic: its choice in that mode; nothing is tuned there."""
+        """tuned: each product gets the tile that is fastest in this model, as if measured; else that of
+        `tiles.model_chooser`. deterministic: its choice in that mode, without tuning."""
         self.card = card
         self.target: Target = target_named(card.target)
         usual = model_chooser(self.target, Precision.FP16, card.units, deterministic=deterministic)
@@ -82,9 +81,9 @@ class Model:
         self._chosen: dict[Product, Choice] = {}
 
     def predict(self, network: str, batches: Sequence[int]) -> list[Prediction]:
-        """network: a name of SHAPES. Raises CompilationError."""
+        """Predict each batch size. network: a name of SHAPES. Raises CompilationError."""
         shape = SHAPES[network]
-        # A first and a last encoder, and one that stands for all between them.
+        # A first and a last encoder, and one that represents all others.
         spec = random_network(replace(shape, layers=min(shape.layers, 3), blocks=min(shape.blocks, 1)))
         repeats = {"encoder1.": max(1, shape.layers - 2), "block0.": shape.blocks}
         plan = Plan(spec, self.target, Precision.FP16, self._choose, fused=self._fused)
@@ -106,8 +105,8 @@ class Model:
         return Prediction(program.positions, tuple(phases))
 
     def timings(self, launches: Sequence[Launch], sizes: dict[str, float], weights: float) -> list[Timing]:
-        """Of kernels that the model knows (`predictable`). sizes: of the program's buffers; weights: bytes of
-        the whole network's. Raises CompilationError."""
+        """Return times of kernels that the model supports (`predictable`). sizes: of the program's buffers.
+        weights: bytes of the whole network's. Raises CompilationError."""
         self._compile(launches)
         found = []
         for launch in launches:
@@ -120,7 +119,7 @@ class Model:
     # -- choosing --------------------------------------------------------------------------------------
 
     def _fastest(self, product: Product) -> Choice:
-        """The fastest of our own tiles, by this model."""
+        """Return the fastest of our own tiles in this model."""
         if product not in self._chosen:
             possible = [
                 choice
@@ -134,7 +133,7 @@ class Model:
         return self._chosen[product]
 
     def _time(self, product: Product, launch: Launch) -> float:
-        """Microseconds, with the pass that adds up what is split."""
+        """Return the microseconds, including the pass that adds up splits."""
         code = self._codes[_reduced(launch.kernel)]
         traffic = traffic_of(launch, {})
         own = timing(launch, code, self.card, self.target, traffic, cached=False).microseconds
@@ -147,7 +146,7 @@ class Model:
     # -- compiling -------------------------------------------------------------------------------------
 
     def _compile(self, launches: Iterable[Launch]) -> None:
-        """Look at all kernels that are not known yet, side by side."""
+        """Compile and analyse all unknown kernels concurrently."""
         wanted = {
             _reduced(each.kernel): Variant(_reduced(each.kernel), each.shared_bytes, each.threads)
             for each in launches
@@ -164,7 +163,7 @@ class Model:
 
 
 def _add(phases: list[Phase], phase: Phase) -> None:
-    """To what encoders alike have in common."""
+    """Append a phase, or count it with the equal one of another encoder."""
     for index, each in enumerate(phases):
         if replace(each, count=phase.count) == phase:
             phases[index] = replace(each, count=each.count + phase.count)
@@ -173,7 +172,7 @@ def _add(phases: list[Phase], phase: Phase) -> None:
 
 
 def predictable(launch: Launch) -> bool:
-    """Whether the model knows a kernel: those for Hopper alone, and of all encoders in one, it does not."""
+    """Return True if the model supports a kernel: all but those for Hopper and the one for all encoders."""
     return launch.kernel.file in ("gemm", "attention", "rows", *LIGHT)
 
 
@@ -182,7 +181,7 @@ def _maker(card: Card) -> ModuleType:
 
 
 def _reduced(key: KernelKey) -> KernelKey:
-    """A kernel without what hardly matters: how a product ends, and whether it takes whole boards."""
+    """Return a kernel without insignificant constants: its epilogue, and whether it takes whole boards."""
     if key.file != "gemm":
         return key
     same = {"SPLIT": 0, "SEGMENT": 0, "ACTIVATION": 0, "BIAS_BY_SQUARE": 0, "BIAS": 1}
@@ -190,7 +189,7 @@ def _reduced(key: KernelKey) -> KernelKey:
 
 
 def _launch_of(product: Product, choice: Choice, target: Target) -> Launch:
-    """A product by one of our tiles, with the arguments that timing reads."""
+    """Return the launch of a product with one of our tiles, with the arguments needed for timing."""
     tile, split = choice.tile, choice.splits > 1
     assert tile is not None
     constants = gemm_constants(
@@ -214,7 +213,7 @@ def _launch_of(product: Product, choice: Choice, target: Target) -> Launch:
 
 
 def _label(launch: Launch) -> str:
-    """As "gemm 128x128x32 / 2": the tile and how often k is split; "direct" where it takes fragments."""
+    """Return a label such as "gemm 128x128x32 / 2": tile and splits of k; "direct" if it takes fragments."""
     constants = dict(launch.kernel.constants)
     if launch.kernel.file != "gemm":
         return launch.kernel.file

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long one launch takes a card: the slowest of what it needs, round after round of blocks.
+"""The time of one launch on a card: the slowest of its resources, in rounds of blocks.
 
-A block needs its waves' cycles of the matrix unit, the vector unit, the LDS and the way to the L2 cache, and
-lasts no less than its chain of steps, one waiting for the other. A unit holds as many blocks as registers
-and LDS allow; what they need together is compared with what one of them lasts. No launch takes less than its
-bytes of memory.
+A block needs its waves' cycles of the matrix unit, the vector unit, the LDS and the path to the L2 cache, and
+at least the duration of its chain of dependent steps. Registers and LDS limit the blocks per unit. Their
+total needs are compared with the duration of one block. No launch takes less than its bytes of memory.
 
-Where a block's waves wait for each other at every step, what they need of the matrix unit, the vector unit
-and the LDS is added up: products on an H200 take what the three take one after the other. The bound at which
-all of them are used at once is given beside it.
+If a block's waves wait for each other at every step, their needs of the matrix unit, the vector unit and the
+LDS are added: products on an H200 take the sum of the three. The bound with all of them fully concurrent is
+also given.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from evaluator.gpu.model.code import Code, Work
 from evaluator.gpu.plan.program import Argument, Launch
 
 _BARRIER = 40.0
-"""Clocks of a barrier, of signals to all waves and of what does not overlap at it."""
+"""Clocks of a barrier, of signals to all waves, and of the work that does not overlap there."""
 
 _SIMDS = 4
 
 _FEW_BLOCKS = 4
-"""Blocks that share weights."""
+"""Number of blocks that share weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes of a launch. weights: read once by no other launch; data: read and written between launches."""
+    """Bytes of a launch. weights: read once, by this launch only. data: read and written between launches."""
 
     weights: float
     data: float
@@ -40,9 +39,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """microseconds: with the gap to the next launch; bound: if nothing of a unit ever waited for another part
-    of it. limit: what it waits for. flop: of matrix products.
-    shares: of the time, by resource, what each would need alone. waves: on a SIMD."""
+    """microseconds: including the gap to the next launch. bound: if all parts of a unit worked concurrently.
+    limit: the limiting resource. flop: of matrix products. shares: of the time, what each resource would need
+    alone. waves: per SIMD."""
 
     microseconds: float
     bound: float
@@ -54,12 +53,12 @@ class Timing:
 
     @property
     def intensity(self) -> float:
-        """FLOP for each byte of memory."""
+        """FLOP per byte of memory."""
         return self.flop / max(1.0, self.traffic.weights + self.traffic.data)
 
 
 def timing(launch: Launch, code: Code, card: Card, target: Target, traffic: Traffic, cached: bool) -> Timing:
-    """cached: whether data and weights are in the card's last cache."""
+    """Return the time of a launch. cached: data and weights are in the card's last cache."""
     waves = -(-launch.threads // target.wave)
     passes = _passes(launch, code.loop, target)
     blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
@@ -68,7 +67,7 @@ def timing(launch: Launch, code: Code, card: Card, target: Target, traffic: Traf
         resident = min(resident, max(1, _shared_bytes(card) // code.resources.shared_bytes))
     full, left = divmod(blocks, resident * card.units)
     factors = conflicts(launch.kernel, target)
-    # The first blocks to want a tile of weights wait for memory, those after them for a cache.
+    # The first blocks that need a tile of weights wait for memory, later ones for a cache.
     latency = card.latency if cached or launch.grid[1] > _FEW_BLOCKS else card.memory_latency
     needs = dict.fromkeys(("matrix unit", "vector unit", "shared memory", "L2 cache", "latency"), 0.0)
     cycles = overlapped = 0.0
@@ -87,7 +86,7 @@ def timing(launch: Launch, code: Code, card: Card, target: Target, traffic: Traf
     limit = max(microseconds, key=microseconds.__getitem__) if busy > card.launch else "launch"
     flop = flop_of(launch)
     shares = {name: value / total for name, value in microseconds.items()}
-    # Of the whole card, idle units in the last round included.
+    # Of the whole card, including idle units in the last round.
     shares["matrix unit"] = flop / (card.matrix_tflops * 1e6) / total
     held = min(code.resources.waves, -(-resident * waves // _SIMDS))
     return Timing(total, least + card.launch, limit, flop, traffic, shares, held)
@@ -102,8 +101,8 @@ def _unit_needs(
     conflict: tuple[float, float],
     latency: float,
 ) -> dict[str, float]:
-    """Clocks that a unit's blocks need of each resource, and that they last. conflict: factors on the loop's
-    shared memory and on the rest's. latency: of what they load."""
+    """Return the clocks that a unit's blocks need of each resource, and their duration. conflict: factors on
+    the shared memory of the loop and of the rest. latency: of their loads."""
 
     def total(of_loop: float, of_rest: float) -> float:
         return passes * of_loop + of_rest
@@ -129,7 +128,7 @@ def _in_turns(needs: dict[str, float]) -> float:
 
 
 def _shared_issue(needs: dict[str, float], card: Card) -> float:
-    """Of a SIMD whose matrix unit is a part of the vector unit."""
+    """Return the clocks of a SIMD whose matrix unit is part of the vector unit."""
     return 0.0 if card.beside else needs["matrix unit"] + needs["vector unit"]
 
 
@@ -138,7 +137,7 @@ def _shared_bytes(card: Card) -> int:
 
 
 def _passes(launch: Launch, loop: Work, target: Target) -> float:
-    """How often a wave runs the loop."""
+    """Return how often a wave runs the loop."""
     if not loop.products:
         return 0.0
     unit = target.matrix_unit(launch.kernel.precision)
@@ -154,7 +153,7 @@ def _integer(argument: Argument) -> int:
 
 
 def flop_of(launch: Launch) -> float:
-    """Of the matrix products of a launch, tiles that are only partly used counted whole."""
+    """Return the FLOPs of a launch's matrix products; partially used tiles count fully."""
     constants = dict(launch.kernel.constants)
     x, y, z = launch.grid
     if launch.kernel.file == "gemm":
@@ -168,7 +167,7 @@ def flop_of(launch: Launch) -> float:
 
 
 def traffic_of(launch: Launch, sizes: dict[str, float]) -> Traffic:
-    """sizes: of the program's buffers, for kernels that are not told apart here."""
+    """Return the bytes of a launch. sizes: of the program's buffers, for all other kernels."""
     arguments, element = launch.arguments, launch.kernel.precision.bytes
     constants = dict(launch.kernel.constants)
     if launch.kernel.file == "gemm":

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a network to the launches that compute it."""
+"""Plans: the launches that compute a network, as plain data."""

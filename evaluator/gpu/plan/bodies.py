@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The body of a network as launches: the forward pass up to the heads, layer by layer.
+"""The launches for a network's body: the forward pass up to the heads, layer by layer.
 
-Reads like `evaluator.backends.reference`, function by function; what is fused is noted where it happens. A
-function appends to the program `b`; `layers` gives the packed weights.
+Structured like `evaluator.backends.reference`, function by function; comments note what is fused. Each
+function appends to the program `b`; `layers` provides the packed weights.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from evaluator.network.spec import (
 
 
 def residual_tower(b: ProgramBuilder, layers: PackedLayers, tower: ResidualTower) -> Matrix:
-    """Squares by channels throughout: a convolution is a product that picks up the neighbours."""
+    """Append a residual tower. Its boards are squares by channels; a convolution is a product with
+    neighbours."""
     first = replace(tower.input, weights=of_planes(tower.input.weights))
     x = linear(b, layers.convolution("input", first), expand(b, appended=None, pieces=False), "x0")
     for index, block in enumerate(tower.blocks):
@@ -56,7 +57,8 @@ def residual_tower(b: ProgramBuilder, layers: PackedLayers, tower: ResidualTower
 def attention_body(
     b: ProgramBuilder, layers: PackedLayers, body: AttentionBody, blocks: int, form: PersistentForm
 ) -> Matrix:
-    """blocks: of one launch for all encoders, which has that form; 0 for many launches."""
+    """Append an attention body. blocks: of the single launch for all encoders, in that form; 0 for many
+    launches."""
     after = After(norm=None if body.tail is None else body.tail.norm1, gating=body.gating)
     x = linear(b, *embedding(b, layers, body), "x", after=after)
     if blocks:
@@ -74,7 +76,7 @@ def attention_body(
 
 
 def embedding(b: ProgramBuilder, layers: PackedLayers, body: AttentionBody) -> tuple[Linear, Matrix]:
-    """The embedding layer and what it takes."""
+    """Return the embedding layer and its input."""
     layer = body.embedding
     if body.tower is not None:
         return layers.dense("embedding", layer), residual_tower(b, layers, body.tower)
@@ -93,7 +95,7 @@ def embedding(b: ProgramBuilder, layers: PackedLayers, body: AttentionBody) -> t
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """An encoder, by name, that alone reads what comes before it."""
+    """The encoder, by name, that is the only reader of a matrix."""
 
     name: str
     layer: EncoderLayer
@@ -108,8 +110,9 @@ def encoder(
     out: str,
     following: Following | None = None,
 ) -> Matrix:
-    """alpha goes into the weights of each sublayer's last product, whose end adds the skip. out: the buffer
-    of the result, which may be that of x. following: the encoder that takes it, if none but that does."""
+    """Append an encoder. alpha is part of the weights of each sublayer's last product, whose epilogue adds
+    the skip. out: buffer of the result, which may be x's. following: the encoder that reads it, if it is the
+    only reader."""
     ffn = layer.ffn
     mixed = attention(b, layers, name, layer.attention, x)
     output = layers.attention_output(name, layer.attention, layer.alpha)
@@ -134,7 +137,7 @@ def before(
     residual: Matrix,
     norm: LayerNorm,
 ) -> Matrix:
-    """The product and norm that an encoder comes after, if one is named."""
+    """Append the product and norm before an encoder, if one is given."""
     if following is None:
         return linear(b, layer, a, out, residual=residual, after=After(norm))
     readers = partial(readers_in_attention, b, layers, following.name, following.layer, residual)
@@ -151,8 +154,8 @@ def normed(
     readers: Callable[[], Sequence[Use]],
     rounded: E4m3Inputs | None,
 ) -> Matrix:
-    """norm(a @ weights + biases + residual), the norm left to the readers where that can be. rounded: of the
-    layers that take the result."""
+    """Append norm(a @ weights + biases + residual), leaving the norm to the readers if possible. rounded:
+    inputs of the layers that read the result."""
     left = rounded is None and is_left(b, Use(layer, a, norm), readers)
     return linear(b, layer, a, out, residual=residual, after=After(norm), rounded=rounded, leave_norm=left)
 
@@ -160,7 +163,7 @@ def normed(
 def readers_in_feed_forward(
     b: ProgramBuilder, layers: PackedLayers, name: str, layer: EncoderLayer, x: Matrix
 ) -> list[Use]:
-    """What reads a matrix of x's shape that an encoder's first norm makes."""
+    """Return the products that read the first norm of an encoder, whose matrix has x's shape."""
     dense1 = layers.dense(f"{name}.ffn1", layer.ffn.dense1)
     dense2 = layers.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha)
     hidden = b.matrix("hidden", x.rows, dense1.width)
@@ -170,7 +173,7 @@ def readers_in_feed_forward(
 def readers_in_attention(
     b: ProgramBuilder, layers: PackedLayers, name: str, layer: EncoderLayer, x: Matrix
 ) -> list[Use]:
-    """What reads a matrix of x's shape that is an encoder's input. Only of chains of launches."""
+    """Return the products that read an encoder's input, of x's shape. Only for chains of launches."""
     own, generator = layer.attention, layer.attention.smolgen
     output = layers.attention_output(name, own, layer.alpha)
     mixed = b.matrix("attention", x.rows, own.heads * layers.depth(name, own))
@@ -183,7 +186,7 @@ def readers_in_attention(
 
 
 def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attention, x: Matrix) -> Matrix:
-    """The heads' values, mixed. q, k and v are one product; smolgen runs beside it."""
+    """Append the heads' mixed values. q, k and v are one product; smolgen runs concurrently."""
     heads, depth = layer.heads, layers.depth(name, layer)
     generator, within = layer.smolgen, f"{name}.smolgen"
     tile = attention_tile(b.positions, depth, b.target, b.precision) if b.fused else None
@@ -194,7 +197,7 @@ def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attenti
     if generator is None:
         qkv = linear(b, layers.qkv(name, layer, norm), x, "qkv")
     elif b.shares_products and layer.q.inputs is None:
-        # What smolgen takes of each square is computed with q, k and v: one kernel less in the chain.
+        # Smolgen's compression is part of the product for q, k and v: one kernel less in the chain.
         qkv = linear(b, layers.qkv_compress(name, layer, generator, norm), x, "qkv_compress")
         at = 3 * heads * depth
         compressed = Matrix(qkv.buffer, b.positions, 64 * (qkv.width - at), qkv.stride, qkv.width - at, at)
@@ -211,7 +214,7 @@ def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attenti
 def _attention_in_one(
     b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attention, x: Matrix, tile: AttentionTile
 ) -> Matrix:
-    """`attention` with q, k and v made where they are used."""
+    """Append `attention` with q, k and v computed in the same kernel."""
     heads, generator, within = layer.heads, layer.smolgen, f"{name}.smolgen"
     bias: Matrix | None = None
     if generator is not None:
@@ -221,7 +224,7 @@ def _attention_in_one(
 
 
 def compress(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Smolgen, x: Matrix) -> Matrix:
-    """What smolgen takes of each square, a row for each board."""
+    """Append smolgen's compression of each square, one row per board."""
     return linear(b, layers.compress(name, layer, x.left_norm), x, "compressed").with_rows(b.positions)
 
 
@@ -248,8 +251,8 @@ def persistent_encoders(
     blocks: int,
     form: PersistentForm,
 ) -> Matrix:
-    """All encoders, and what follows the embedding, in one launch of so many blocks. Raises PlanError for
-    what kernels/persistent.hip does not do."""
+    """Append all encoders, and the layers after the embedding, in one launch of `blocks` blocks. Raises
+    PlanError if kernels/persistent.hip does not support the network."""
     packed = []
     forms = set()
     before = None if body.tail is None else body.tail.norm2

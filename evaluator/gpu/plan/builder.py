@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Program under construction: its memory, its order, and where a launch is checked against its target.
+"""Builds a Program: its memory, its order, and the check of each launch against the target.
 
 The functions of `products` and `steps.py` append the launches of one operation each to a ProgramBuilder.
 Shapes: a board is a Matrix of positions * 64 rows (one per square), a vector one of positions rows.
@@ -34,23 +34,23 @@ ACTIVATION_CODES = {
     Activation.TANH: 6,
     Activation.SIGMOID: 7,
 }
-"""The numbers of the activations in kernels/activation.h."""
+"""Codes of the activations in kernels/activation.h."""
 
-"""The numbers of the formats of 8 bits in kernels/portable.h; 0 for elements."""
+"""Codes of the 8-bit formats in kernels/portable.h; 0 for elements."""
 
 _CHAINED_POSITIONS = 8
-"""From so many positions on everything runs as one chain of kernels. For fewer, smolgen is a second branch
-beside the products for q, k and v: one position of the BT4 shape takes 0.78 ms that way, 0.84 ms in a chain.
-At 32 the chain is faster, by 3 %."""
+"""Minimum positions for one chain of kernels. Below, smolgen is a second branch next to the products for q, k
+and v: one position of the BT4 shape takes 0.78 ms that way, 0.84 ms in a chain. At 32 positions the chain is
+3 % faster."""
 
 _SHARED_PRODUCT_POSITIONS = 96
-"""Chains of fewer positions compute what smolgen takes of each square in one product with q, k and v. For
-more, the odd width costs the product more (BT4 at 256: 158 us where two take 147 and 7)."""
+"""Positions below which a chain computes smolgen's compression in one product with q, k and v. Above, the odd
+width costs more (BT4 at 256: 158 us, instead of 147 and 7 for two products)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """How a kernel is launched: as of Launch."""
+    """Launch geometry, as in Launch."""
 
     grid: tuple[int, int, int]
     threads: int
@@ -62,10 +62,9 @@ class Geometry:
 class ProgramBuilder:
     """A program for one batch size, to which launches are appended.
 
-    choose: says how each matrix product is computed. fused: whether attention and the product before it may
-    be one kernel. left: whether layer norms may be left to the products that read their rows. chained:
-    whether everything is one chain of kernels; None for what is faster as a rule.
-    measurements: what `choose` chooses by, if products were measured.
+    choose: decides how to compute each matrix product. fused: allow attention and the product before it in
+    one kernel. left: allow norms to be left to the products that read the rows. chained: one chain of
+    kernels; None for what is normally faster. measurements: the basis of `choose`, if products were measured.
     """
 
     def __init__(
@@ -81,8 +80,8 @@ class ProgramBuilder:
         chained: bool | None = None,
         measurements: Measurements | None = None,
     ) -> None:
-        """known: the arrays of weights by name, to which this program's are added; several programs that are
-        given the same ones share them."""
+        """known: weight arrays by name, to which this program's are added; programs with the same dictionary
+        share them."""
         self.program = Program(positions, weights={} if known is None else known)
         self.positions = positions
         self.target = target
@@ -96,12 +95,12 @@ class ProgramBuilder:
         self._forked = False
 
     def takes_norms(self, choice: Choice) -> bool:
-        """Whether a product that is computed so takes norms that were left to it, and leaves them."""
+        """Return True if a product computed this way can take and leave norms."""
         return takes_norms(self.target, choice)
 
     def choose_normed(self, product: Product) -> Choice:
-        """The fastest way to compute a product that takes and leaves norms. Raises PlanError if there is
-        none, or, where nothing was measured, if another way was chosen."""
+        """Return the fastest choice that takes and leaves norms. Raises PlanError if there is none, or if
+        nothing was measured and another choice was made."""
         if self.measurements is None:
             choices = [self.choose(product)]
         else:
@@ -114,12 +113,12 @@ class ProgramBuilder:
     # -- memory ----------------------------------------------------------------------------------------
 
     def counters(self, name: str, count: int) -> Buffer:
-        """32-bit zeros that kernels count in, and leave as zeros."""
+        """Return a buffer of 32-bit zeros for counting; kernels reset them to zero."""
         self.program.written.add(name)
         return self.weight(name, lambda: np.zeros(count, np.uint32))
 
     def weight(self, name: str, make: Callable[[], NDArray[Any]]) -> Buffer:
-        """An array on the device, made when it is first asked for. Raises PlanError where a weight cannot be
+        """Return a weight array on the device, made on first use. Raises PlanError if a weight cannot be
         stored."""
         if name not in self.program.weights:
             try:
@@ -129,75 +128,75 @@ class ProgramBuilder:
         return Buffer(Space.WEIGHTS, name)
 
     def work(self, name: str, size: int) -> Buffer:
-        """A buffer of at least `size` bytes; the same name is the same memory."""
+        """Return a buffer of at least `size` bytes; equal names share memory."""
         self.program.work[name] = max(size, self.program.work.get(name, 0))
         return Buffer(Space.WORK, name)
 
     def matrix(self, name: str, rows: int, width: int) -> Matrix:
-        """A matrix in a buffer of that name, its rows padded to whole chunks."""
+        """Return a matrix in a buffer of that name, with rows padded to whole chunks."""
         stride = round_up(width, self.precision.chunk)
         return Matrix(self.work(name, rows * stride * self.precision.bytes), rows, width, stride)
 
     def rounded(self, name: str, rows: int, width: int, inputs: E4m3Inputs) -> Matrix:
-        """A matrix of pairs of numbers of 8 bits, for the inputs of a layer; width is a multiple of 16."""
+        """Return a matrix of pairs of 8-bit numbers for a layer's inputs; width must be a multiple of 16."""
         return Matrix(self.work(f"{name}.e4m3", rows * width), rows, width // 2, width // 2, inputs=inputs)
 
     def round_scale(self, rounded: Matrix | None) -> float:
-        """What kernels multiply with before they round into a matrix of e4m3 numbers; 0 for others."""
+        """Return the factor before rounding into a matrix of e4m3 numbers; 0 for other matrices."""
         inputs = None if rounded is None else rounded.inputs
         return inputs.scale * self.target.e4m3 if inputs is not None else 0.0
 
     def of_branch(self, name: str) -> str:
-        """The name of a buffer that the branches of work use at the same time: one for each of them."""
+        """Return a buffer name for the current branch of work, because both branches run concurrently."""
         return f"{name}.aside" if self._aside else name
 
     @staticmethod
     def format_code(matrix: Matrix | None) -> int:
-        """The number of a matrix's format in kernels/portable.h."""
+        """Return the code of a matrix's format in kernels/portable.h."""
         return int(matrix is not None and matrix.inputs is not None)
 
     @staticmethod
     def exchange(name: str) -> Buffer:
-        """One of the batch's own inputs and outputs (Space.EXCHANGE)."""
+        """Return one of the batch's own inputs and outputs (Space.EXCHANGE)."""
         return Buffer(Space.EXCHANGE, name)
 
     # -- order -----------------------------------------------------------------------------------------
 
     @property
     def chained(self) -> bool:
-        """Whether everything is one chain of kernels, a second branch not paying."""
+        """True if all kernels form one chain, because a second branch does not pay."""
         return self._chained
 
     @property
     def shares_products(self) -> bool:
-        """Whether one product that serves q, k, v and smolgen beats two."""
+        """True if one product for q, k, v and smolgen is faster than two."""
         return self.chained and self.positions < _SHARED_PRODUCT_POSITIONS
 
     @property
     def leaves_norms(self) -> bool:
-        """Whether layer norms may be left to the products that read their rows."""
+        """True if norms may be left to the products that read the rows."""
         if self.target.matrix_unit(self.precision) in AMD_UNITS:
             return self._left and self.chained
         return self._left and self.target.name == "sm_90"
 
     @property
     def aside(self) -> bool:
-        """Whether what is appended now belongs to the second branch of work."""
+        """True while launches are appended to the second branch of work."""
         return self._aside
 
     def fork(self) -> None:
-        """What follows, until `main`, may run beside what comes after that."""
+        """Start the second branch. Launches until `main` may run concurrently with those after it."""
         self._forked = not self.chained
         if self._forked:
             self.program.steps.append(Branch.FORK)
             self._aside = True
 
     def main(self) -> None:
-        """End of the second branch's launches."""
+        """End the second branch's launches."""
         self._aside = False
 
     def join(self) -> None:
-        """From here on the second branch has ended."""
+        """Make all later launches wait for the second branch."""
         if self._forked:
             self.program.steps.append(Branch.JOIN)
 

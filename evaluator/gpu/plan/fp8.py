@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The network that precision=fp8 computes: the encoders' products of weights and inputs in e4m3.
+"""The network for precision=fp8: the encoders' products have weights and inputs in e4m3.
 
-`rounded_network` says all of it in the network itself: the weights are rounded, and each layer says how its
-inputs are (`Dense.inputs`). The reference computes that network, and the plan makes its kernels from it, so
-both round the same numbers in the same places. Smolgen, norms, softmax, the skip connections, embedding and
-heads stay as they are.
+`rounded_network` expresses this in the network itself: weights are rounded, and each layer has the rounding
+of its inputs (`Dense.inputs`). The reference and the kernels both use that network, so they round the same
+numbers in the same places. Smolgen, norms, softmax, skip connections, embedding and heads do not change.
 
-A matrix has one scale, and so have the inputs of a layer. No scale is measured, neither at run time nor from
-positions: what a layer norm makes is bounded by its gammas and betas, and so is what the layers behind it
-make of that. e4m3 has as many digits anywhere between 2^-6 and 448, so that a bound that is 100 times too
-large costs nothing (docs/lab/gpu-formats.md compares it with scales of each row, tile and tensor).
+A matrix has one scale, and so do a layer's inputs. No scale is measured, neither at run time nor on
+positions. The output of a layer norm is bounded by its gammas and betas, which also bounds the outputs of the
+layers behind it. e4m3 has constant relative precision between 2^-6 and 448, so a bound that is 100 times too
+large costs nothing (docs/lab/gpu-formats.md compares it with scales per row, tile and tensor).
 """
 
 from __future__ import annotations
@@ -31,18 +30,17 @@ from evaluator.network.spec import (
 )
 
 CHUNK = 16
-"""Inputs of a product are rounded where they are whole chunks of so many: the 16 bytes that a thread
-moves."""
+"""Inputs of a product are rounded if they are whole chunks of this size: the 16 bytes that a thread moves."""
 
 _REACH = 16.0
-"""How many standard deviations the hidden layer of a feed-forward is allowed before e4m3 saturates. A normed
-row of E elements can reach sqrt(E) of them, but squared as by relu_squared that would leave few digits. The
-trained networks of docs/lab/gpu-formats.md reach 6."""
+"""Range of a feed-forward's hidden layer in standard deviations before e4m3 saturates. A normed row of E
+elements can reach sqrt(E), but after relu_squared that would leave few digits. The trained networks of
+docs/lab/gpu-formats.md reach 6."""
 
 
 def rounded_network(network: NetworkSpec) -> NetworkSpec:
-    """The network with the encoders' products in e4m3. A residual network stays as it is, and so does the
-    attention of a first encoder whose input is no norm's."""
+    """Return the network with the encoders' products in e4m3. A residual network does not change, nor does
+    the attention of a first encoder whose input does not come from a norm."""
     body = network.body
     if not isinstance(body, AttentionBody):
         return network
@@ -58,7 +56,7 @@ def _encoder(layer: EncoderLayer, before: LayerNorm | None) -> EncoderLayer:
     attention = layer.attention
     if before is not None:
         inputs = _of_norm(before)
-        # What attention gives is a mean of the values of some squares.
+        # Attention returns means of the values of some squares.
         mixed = _of_bounds(_bounds(attention.v, before))
         q, k, v = _rounded((attention.q, attention.k, attention.v), inputs)
         (output,) = _rounded((attention.output,), mixed)
@@ -75,7 +73,7 @@ def _feed_forward(ffn: FeedForward, norm: LayerNorm) -> FeedForward:
 
 
 def _rounded(layers: tuple[Dense, ...], inputs: E4m3Inputs) -> list[Dense]:
-    """Layers that are one product, rounded; as they are where it has no whole chunks of inputs."""
+    """Return layers of one common product, rounded; unchanged if its inputs are not whole chunks."""
     if layers[0].weights.shape[1] % CHUNK:
         return list(layers)
     together = np.concatenate([layer.weights for layer in layers])
@@ -86,18 +84,18 @@ def _rounded(layers: tuple[Dense, ...], inputs: E4m3Inputs) -> list[Dense]:
 
 
 def _of_norm(norm: LayerNorm) -> E4m3Inputs:
-    """The rounding of what a norm makes: no element of a normed row of E exceeds sqrt(E)."""
+    """Return the rounding of a norm's output: no element of a normed row of E exceeds sqrt(E)."""
     return _of_bounds(np.abs(norm.gammas) * np.sqrt(np.float32(len(norm.gammas))) + np.abs(norm.betas))
 
 
 def _of_bounds(bounds: FloatArray) -> E4m3Inputs:
-    """The rounding of what has such magnitudes at most."""
+    """Return the rounding for values with these maximum magnitudes."""
     return E4m3Inputs(scale_for(float(np.abs(bounds).max())))
 
 
 def _bounds(layer: Dense, norm: LayerNorm, reach: float = np.inf) -> FloatArray:
-    """The largest magnitudes of a layer's sums from what a norm makes, by Cauchy and Schwarz: a normed row
-    has the length sqrt(E). reach: as if it were no longer than that."""
+    """Return the maximum magnitudes of a layer's sums after a norm, by Cauchy-Schwarz: a normed row has
+    length sqrt(E). reach: upper limit of that length."""
     length = min(float(np.sqrt(len(norm.gammas))), reach)
     spread = np.sqrt(np.square(layer.weights * norm.gammas).sum(axis=1))
     bounds: FloatArray = spread * np.float32(length) + np.abs(layer.weights @ norm.betas + layer.biases)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The heads of a network as launches, from the board that its body ends with."""
+"""The launches for a network's heads, from the board at the end of its body."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from evaluator.network.spec import (
 
 
 def policy(b: ProgramBuilder, layers: PackedLayers, head: PolicyHead, x: Matrix) -> None:
-    """The logits of every position's legal moves."""
+    """Append the logits of every position's legal moves."""
     match head:
         case ClassicalPolicyHead():
             y = linear(b, layers.convolution("policy.conv", head.conv), x, "policy1")
@@ -48,7 +48,7 @@ def policy(b: ProgramBuilder, layers: PackedLayers, head: PolicyHead, x: Matrix)
 def hidden_layers(
     b: ProgramBuilder, layers: PackedLayers, value: ValueHead, moves: MovesLeftHead | None, x: Matrix
 ) -> tuple[Matrix, Matrix | None]:
-    """The hidden layers of the value and moves-left heads, [positions, width]."""
+    """Append the hidden layers of the value and moves-left heads, [positions, width]."""
     if moves is None:
         return _hidden_layer(b, layers, "value", value, x), None
     first, second = value.embedding, moves.embedding
@@ -59,7 +59,7 @@ def hidden_layers(
         or first.activation is not second.activation
     ):
         return _hidden_layer(b, layers, "value", value, x), _hidden_layer(b, layers, "moves_left", moves, x)
-    # For few positions a product that both share is a kernel less.
+    # For few positions, a shared product saves a kernel.
     width = round_up(len(first.biases), b.precision.chunk)
     y = linear(b, layers.side_by_side("heads.embedding", (first, second)), x, "heads1")
     hidden = []
@@ -73,7 +73,7 @@ def hidden_layers(
 def _hidden_layer(
     b: ProgramBuilder, layers: PackedLayers, name: str, head: ValueHead | MovesLeftHead, x: Matrix
 ) -> Matrix:
-    """The hidden layer of one head, [positions, width]."""
+    """Append the hidden layer of one head, [positions, width]."""
     convolved = isinstance(head.embedding, ConvBlock)
     if isinstance(head.embedding, ConvBlock):
         embedding = layers.convolution(f"{name}.embedding", head.embedding)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The layers of a network as the kernels take them: packed weights, with constant factors and norms in them.
+"""A network's layers in the kernels' form: packed weights, including constant factors and norms.
 
-What is made here is named, and made once for all batch sizes.
+Layers have names and are made once for all batch sizes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from evaluator.network.spec import (
 )
 
 PLANES = 112
-"""Planes of a position, which the position encoding follows in an embedding's input."""
+"""Planes of a position; in an embedding's input the position encoding follows them."""
 
 
 class PackedLayers:
-    """The layers of a network, packed when they are first asked for."""
+    """The layers of a network, packed on first use."""
 
     def __init__(
         self,
@@ -46,15 +46,15 @@ class PackedLayers:
         codes: WeightFormat | None = None,
         unit: MatrixUnit = MatrixUnit.FMA,
     ) -> None:
-        """known: layers by name that are packed already, to which others are added. codes: the format that
-        the encoders' weights were rounded to, where they were, and unit: what multiplies them."""
+        """known: packed layers by name, to which others are added. codes: format to which the encoders'
+        weights were rounded, if any. unit: the unit that multiplies them."""
         self.precision = precision
         self._known = known
         self._codes = codes
         self._unit = unit
 
     def linear(self, name: str, make: Callable[[], Linear]) -> Linear:
-        """The layer of that name. Raises PlanError where a weight cannot be stored."""
+        """Return the layer with a name. Raises PlanError if a weight cannot be stored."""
         if name not in self._known:
             try:
                 self._known[name] = self._with_codes(make())
@@ -63,7 +63,7 @@ class PackedLayers:
         return self._known[name]
 
     def _with_codes(self, linear: Linear) -> Linear:
-        """The layer with its codes, if it is one of the encoders' and its weights can be written as codes."""
+        """Return the layer with its codes, if it is an encoder's and its weights can be written as codes."""
         if (
             self._codes is None
             or linear.eight is not None
@@ -73,7 +73,8 @@ class PackedLayers:
         return replace(linear, packed=pack_codes(linear.weights, self._codes, self._unit))
 
     def dense(self, name: str, layer: Dense, *, scale: float = 1.0) -> Linear:
-        """scale: a factor on the output before the activation, which must then be NONE."""
+        """Return a dense layer. scale: factor on the output before the activation, which must then be
+        NONE."""
 
         if layer.inputs is not None:
             return self._dense_of_pairs(_of_e4m3(name), layer, layer.inputs, scale)
@@ -97,7 +98,8 @@ class PackedLayers:
         return self.linear(name, make)
 
     def dense_of_norm(self, name: str, layer: Dense, norm: LayerNorm) -> Linear:
-        """Of rows before a norm, of which the weights and biases have the gammas and betas."""
+        """Return a layer whose input rows are before a norm; weights and biases contain the gammas and
+        betas."""
 
         def make() -> Linear:
             inner = _of_norm(layer, norm)
@@ -108,7 +110,7 @@ class PackedLayers:
         return self.linear(f"{name}.of_norm", make)
 
     def convolution(self, name: str, layer: ConvBlock, *, outputs: int | None = None) -> Linear:
-        """outputs: only the first so many."""
+        """Return a convolution. outputs: only the first `outputs` channels."""
 
         def make() -> Linear:
             weights, biases = layer.weights[:outputs], layer.biases[:outputs]
@@ -126,7 +128,7 @@ class PackedLayers:
         return self.linear(name, make)
 
     def flattened(self, name: str, layer: Dense, *, channels_first: bool) -> Linear:
-        """A dense layer on a whole flattened board."""
+        """Return a dense layer on a whole flattened board."""
 
         def make() -> Linear:
             return Linear(
@@ -140,7 +142,7 @@ class PackedLayers:
         return self.linear(name, make)
 
     def side_by_side(self, name: str, layers: Sequence[Dense]) -> Linear:
-        """Layers of one activation that take the same, as one."""
+        """Return layers with the same input and activation as one."""
 
         def make() -> Linear:
             weights = np.concatenate([pack.matrix(each.weights, self.precision) for each in layers])
@@ -150,8 +152,8 @@ class PackedLayers:
         return self.linear(name, make)
 
     def embedding_of_planes(self, layer: Dense) -> Linear:
-        """An embedding that takes the planes and the position encoding, as one that takes the planes alone:
-        what the encoding gives is a bias for each square."""
+        """Return an embedding for the planes alone: the position encoding's constant part becomes a bias per
+        square."""
 
         def make() -> Linear:
             position = position_encoding() @ layer.weights[:, PLANES:].T + layer.biases
@@ -162,22 +164,22 @@ class PackedLayers:
         return self.linear("embedding", make)
 
     def tail(self, tail: DenseEmbeddingTail) -> tuple[Linear, Linear]:
-        """What follows a dense embedding; alpha is in the second layer."""
+        """Return the layers after a dense embedding; alpha is part of the second."""
         dense2 = self.dense("tail.dense2", tail.ffn.dense2, scale=tail.alpha)
         return self.dense("tail.dense1", tail.ffn.dense1), dense2
 
-    # -- of an encoder ---------------------------------------------------------------------------------
+    # -- encoders --------------------------------------------------------------------------------------
 
     def depth(self, name: str, layer: Attention) -> int:
-        """Channels of a head, padded to what the attention kernel multiplies. Raises PlanError for
-        activations that it does not apply."""
+        """Return a head's channels, padded for the attention kernel. Raises PlanError for activations that it
+        does not apply."""
         for part in (layer.q, layer.k, layer.v, layer.output):
             if part.activation is not Activation.NONE:
                 raise PlanError(f"{name}: activations of queries, keys and values are not supported")
         return round_up(len(layer.q.biases) // layer.heads, 16)
 
     def qkv(self, name: str, layer: Attention, before: LayerNorm | None = None) -> Linear:
-        """One product, with 1/sqrt(depth) in q. before: a norm of what it takes, to be part of it."""
+        """Return one product with 1/sqrt(depth) in q. before: norm of its input, to be included."""
         heads, depth = layer.heads, self.depth(name, layer)
         if layer.q.inputs is not None:
             return self._qkv_of_pairs(_of_e4m3(f"{name}.qkv"), layer, layer.q.inputs, depth)
@@ -226,7 +228,7 @@ class PackedLayers:
         return self.linear(name, make)
 
     def attention_output(self, name: str, layer: Attention, alpha: float) -> Linear:
-        """Takes the heads' padded values; alpha is in it."""
+        """Return the output layer for the heads' padded values; alpha is included."""
         inputs = layer.output.inputs
 
         def make() -> Linear:
@@ -248,7 +250,7 @@ class PackedLayers:
         return self.linear(f"{name}.output" if inputs is None else _of_e4m3(f"{name}.output"), make)
 
     def compress(self, name: str, layer: Smolgen, before: LayerNorm | None = None) -> Linear:
-        """before: a norm of what it takes, to be part of it."""
+        """Return smolgen's compression. before: norm of its input, to be included."""
         if before is not None:
             without = Dense(layer.compress, np.zeros(len(layer.compress), np.float32))
             return self.dense_of_norm(f"{name}.compress", without, before)
@@ -262,9 +264,9 @@ class PackedLayers:
     def smolgen_layers(
         self, name: str, layer: Smolgen, heads: int
     ) -> tuple[Linear, Linear, LayerNorm, Linear]:
-        """dense1, dense2 and its norm, and what makes the logits of a head, which all layers share."""
+        """Return dense1, dense2 and its norm, and the layer for a head's logits, which all layers share."""
         own = len(layer.dense2.biases) // heads
-        width = round_up(own, self.precision.chunk)  # of a head, so that each begins with a chunk
+        width = round_up(own, self.precision.chunk)  # per head, so that each begins with a chunk
 
         def per_head(values: FloatArray) -> FloatArray:
             return pack.head_rows(values, heads, width)
@@ -288,7 +290,7 @@ class PackedLayers:
     def qkv_compress(
         self, name: str, layer: Attention, generator: Smolgen, before: LayerNorm | None = None
     ) -> Linear:
-        """What smolgen takes of each square in one product with q, k and v. before: as of `qkv`."""
+        """Return smolgen's compression combined with q, k and v in one product. before: as in `qkv`."""
         within = f"{name}.qkv_compress" if before is None else f"{name}.qkv_compress.of_norm"
 
         def make() -> Linear:
@@ -307,10 +309,10 @@ class PackedLayers:
 
         return self.linear(within, make)
 
-    # -- of heads --------------------------------------------------------------------------------------
+    # -- heads -----------------------------------------------------------------------------------------
 
     def policy_products(self, head: AttentionPolicyHead) -> Linear:
-        """q and k as one product, each padded to whole chunks; 1/sqrt(D) is in q."""
+        """Return q and k as one product, each padded to whole chunks; 1/sqrt(D) is in q."""
         width = len(head.q.biases)
         stride = round_up(width, self.precision.chunk)
 
@@ -327,7 +329,7 @@ class PackedLayers:
 
 
 def _of_e4m3(name: str) -> str:
-    """The name of a layer whose weights and inputs have 8 bits."""
+    """Return the name of a layer with 8-bit weights and inputs."""
     return f"{name}.e4m3"
 
 
@@ -339,8 +341,8 @@ def _of_pairs(
     inputs: e4m3.E4m3Inputs,
     factor: float = 1.0,
 ) -> Linear:
-    """A layer of weights that were rounded to 8 bits (fp8.rounded_network), times a factor on its
-    sums. biases: padded, with the factor."""
+    """Return a layer with weights rounded to 8 bits (fp8.rounded_network). factor: on its sums. biases:
+    padded, with the factor."""
     rows = pack.padded(weights, 8, 16)
     scale = e4m3.scale_for(float(np.abs(weights).max(initial=0.0)))
     pairs = e4m3.codes(rows * np.float32(scale)).view(np.uint16)
@@ -349,12 +351,12 @@ def _of_pairs(
 
 
 def _times(values: FloatArray, factor: np.float32) -> FloatArray:
-    """The product; the array itself where the factor is 1, as networks are large."""
+    """Return the product; the array itself for factor 1, because networks are large."""
     return values if factor == 1 else values * factor
 
 
 def _of_norm(layer: Dense, norm: LayerNorm) -> Dense:
-    """A layer that takes what a norm makes, with the gammas in its weights and the betas in its biases."""
+    """Return a layer after a norm, with the gammas in its weights and the betas in its biases."""
     return replace(
         layer,
         weights=layer.weights * norm.gammas,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the programs of a network ask for: the matrix products to be chosen, and all other kernels."""
+"""The matrix products and other kernels of a network's programs."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.tiles import Choice, Measured, estimates, takes_norms
 
 PRODUCT_KERNELS = ("gemm", "gemm_cluster", "gemm_hopper", "rows")
-"""What products become, as chosen."""
+"""Kernels of matrix products, depending on the choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a network's programs are made of: products, and the kernels of everything else."""
+    """Parts of a network's programs: products, and the kernels of everything else."""
 
     products: Collection[Product]
     kernels: Collection[tuple[KernelKey, int]] = ()
 
 
 class MeasuringChooser(Protocol):
-    """A Chooser that measures what it does not know, and keeps it (tuning.tune.Tuner)."""
+    """A Chooser that measures unknown products and caches the results (tuning.tune.Tuner)."""
 
     def expect(self, needs: Callable[[], Needs]) -> None:
-        """Say what `choose` is going to be asked for. needs: called if something of it must be measured."""
+        """Announce the coming calls of `choose`. needs: called if any of them must be measured."""
 
     def choose(self, product: Product) -> Choice:
-        """The fastest way to compute a product. Raises DeviceError if there is none, and LibraryGivenUp once
-        when earlier answers no longer hold."""
+        """Return the fastest choice for a product. Raises DeviceError if there is none, and LibraryGivenUp
+        once if earlier answers no longer hold."""
 
     def measurements(self, product: Product) -> Sequence[Measured]:
-        """All that computes a product, the fastest first. Raises as `choose` does."""
+        """Return all choices for a product, fastest first. Raises as `choose` does."""
 
     def save(self) -> None:
-        """Keep what was measured for the next start."""
+        """Cache the measurements for the next start."""
 
 
 class Collector:
-    """A Chooser that records which products it is asked for.
+    """A Chooser that records the requested products.
 
-    takes_norms: whether some kernels can take layer norms. With False the plan takes the other branch at each
+    takes_norms: True if some kernels can take layer norms. With False the plan takes the other branch at each
     norm.
     """
 
@@ -63,14 +63,14 @@ class Collector:
         return estimates(product, *self._of)[0].choice
 
     def measurements(self, product: Product) -> list[Measured]:
-        """Estimates instead of measurements."""
+        """Return estimates instead of measurements."""
         self.products[product] = None
         found = estimates(product, *self._of)
         return [each for each in found if self._takes_norms or not takes_norms(self._of[0], each.choice)]
 
 
 class _Unmade(dict[str, NDArray[Any]]):
-    """Arrays of weights that count as made: what a program needs does not depend on what is in them."""
+    """Weight arrays that always count as made: a program's needs do not depend on their values."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -79,15 +79,15 @@ class _Unmade(dict[str, NDArray[Any]]):
 def needs_of(plan: Plan, buckets: tuple[int, ...], multiprocessors: int) -> Needs:
     """Return the matrix products of all batch sizes, and all other kernels.
 
-    The result holds for any measurements, as both branches of each decision by measurements are collected.
-    Packs the plan's layers, which later programs share. Raises PlanError.
+    The result holds for any measurements, because both branches of each decision are collected. Packs the
+    plan's layers, which later programs share. Raises PlanError.
     """
     products: dict[Product, None] = {}
     kernels: dict[tuple[KernelKey, int], None] = {}
     for with_norms in (True, False):
         collector = Collector(plan.target, plan.precision, multiprocessors, takes_norms=with_norms)
         measurements = None if plan.measurements is None else collector.measurements
-        # Shares the packed layers.
+        # It shares the packed layers.
         collecting = replace(plan, choose=collector, measurements=measurements, weights=_Unmade())
         for size in buckets:
             others = (*collecting.persistent_programs(size), *collecting.own_programs(size))

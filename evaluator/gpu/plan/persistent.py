@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The encoders of a network as one launch for a few positions: what kernels/persistent.hip is compiled with.
+"""All encoders of a network as one launch for a few positions: the constants of kernels/persistent.hip.
 
-At one position a kernel of its own for every step costs more than the step: 13 of them a layer take 3.4 us
-each on an H200. In one launch a step waits for the steps before it by a counter in memory, in 0.8 us.
+At one position a kernel per step costs more than the step itself: 13 per layer take 3.4 us each on an H200.
+In one launch a step waits for the steps before it by a counter in memory, in 0.8 us.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from evaluator.gpu.plan.program import Argument, Buffer, Launch, Matrix, PlanErr
 from evaluator.network.spec import Activation, FloatArray, LayerNorm
 
 MAX_POSITIONS = 8
-"""What the kernel can take. From 4 on many launches are as fast on an H200, and it spills registers."""
+"""Limit of the kernel. From 4 on, many launches are as fast on an H200, and it spills registers."""
 
 _WAVES, _PHASES, _SQUARES = 8, 8, 4
 _SUM_GAP = 8
@@ -32,28 +32,27 @@ _COMMON_BYTES = 2128
 """Constants of the kernel; the last is the size of its `Shared`."""
 
 _SHAPES = ((64, 32), (32, 64), (32, 48), (32, 32), (32, 16), (16, 64), (16, 48), (16, 32), (16, 16))
-"""Tiles of a product, rows by columns; statistics are made by tiles whose columns are a power of two."""
+"""Tiles of a product, rows by columns; row statistics need columns that are a power of two."""
 
 _TILE_US, _INPUT_BYTES_PER_US, _WEIGHT_BYTES_PER_US, _IN_PARTS_US = 0.8, 1.0e5, 2.5e5, 1.0
-"""The model that chooses a tile: the weights are on their way early, the inputs are waited for; the last
-is what it costs if the weights come in parts."""
+"""Model for the choice of a tile: weights are loaded early, inputs are waited for. The last constant is the
+cost of loading weights in parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """How shared memory is used: bytes of inputs and weights for each wave, and most elements of k in a
-    chunk."""
+    """Use of shared memory: bytes of inputs and weights per wave, and maximum elements of k per chunk."""
 
     input_bytes: int
     weight_bytes: int
     chunk: int
 
     def chunk_of(self, k: int) -> int:
-        """Elements of k in a chunk: as many for every wave, where that can be."""
+        """Return the elements of k per chunk: equal for every wave, if possible."""
         return 64 if self.chunk == 64 and k % (64 * _WAVES) == 0 else 32
 
     def fits(self, shape: tuple[int, int], k: int, precision: Precision, *, normalised: bool) -> bool:
-        """normalised: gammas and betas lie beside the inputs."""
+        """Return True if a tile fits. normalised: gammas and betas are next to the inputs."""
         bm, bn = shape
         row = (self.chunk_of(k) + precision.chunk) * precision.bytes
         sums = bm * (bn + _SUM_GAP) * 4
@@ -63,14 +62,15 @@ class Space:
         return not normalised or max(norms, bm * row) <= self.input_bytes // 2
 
     def holds(self, shape: tuple[int, int], k: int, precision: Precision, *, normalised: bool) -> bool:
-        """Whether all weights of a tile can be there at once."""
+        """Return True if all weights of a tile fit at once."""
         bm, bn = shape
         elements = bn * (k + precision.chunk) + (bm * (2 * k + precision.chunk) if normalised else 0)
         return elements * precision.bytes <= _WAVES * self.weight_bytes
 
 
 def space(target: Target) -> Space:
-    """On 227 KB all weights of a tile of 64 columns are there at once if k = 1024."""
+    """Return the use of shared memory. With 227 KB, all weights of a tile of 64 columns fit at once for k =
+    1024."""
     for shared, choice in (
         (227 << 10, Space(11264, 16512, 64)),
         (163 << 10, Space(10240, 9216, 64)),
@@ -96,8 +96,8 @@ class SmolgenLayers:
 
 @dataclass(frozen=True, slots=True)
 class EncoderLayers:
-    """One encoder, packed. before: the norm that its input still wants, which is the last one of the layer
-    before. The gammas of `before` and norm1 are in the weights of qkv and ffn1, the betas in their biases."""
+    """One packed encoder. before: norm of its input, the last one of the layer before. The gammas of `before`
+    and norm1 are in the weights of qkv and ffn1, the betas in their biases."""
 
     before: LayerNorm | None
 
@@ -111,7 +111,7 @@ class EncoderLayers:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What follows an embedding, packed: y = x + ffn2(ffn1(x)). Its norm is the first layer's `before`."""
+    """Packed layers after an embedding: y = x + ffn2(ffn1(x)). Its norm is the first layer's `before`."""
 
     ffn1: Linear
     ffn2: Linear
@@ -125,7 +125,7 @@ class Encoders:
     ) -> None:
         """blocks: of the grid, at most the device's multiprocessors. depth: of a head, padded.
 
-        Raises PlanError for what the kernel does not do."""
+        Raises PlanError for what the kernel does not support."""
         if builder.target.matrix_unit(builder.precision) is MatrixUnit.FMA:
             raise PlanError("the persistent kernel wants a matrix unit")
         if builder.positions > MAX_POSITIONS:
@@ -140,8 +140,8 @@ class Encoders:
     def launch(
         self, layers: Sequence[EncoderLayers], end: LayerNorm, x: Matrix, tail: Tail | None = None
     ) -> Matrix:
-        """end: the last layer's second norm. x: the embedded board; the result is in another buffer of the
-        same shape. Raises PlanError."""
+        """Append the launch. end: the last layer's second norm. x: the embedded board; the result is another
+        buffer of that shape. Raises PlanError."""
         b = self._b
         self._width = x.width
         if len({repr(self._constants(layer, x)) for layer in layers}) != 1:
@@ -183,7 +183,7 @@ class Encoders:
         return out
 
     def _shared_bytes(self, table: Table) -> int:
-        """Dynamic shared memory of a block. Raises PlanError if there is less."""
+        """Return the dynamic shared memory of a block. Raises PlanError if it is more than available."""
         b, where = self._b, self._space
         shared = _WAVES * (where.input_bytes + where.weight_bytes) + _COMMON_BYTES + 8 * len(table.words)
         chunk = b.precision.chunk
@@ -193,7 +193,7 @@ class Encoders:
         return shared
 
     def _between(self, constants: dict[str, int], x: Matrix) -> tuple[Argument, ...]:
-        """The buffers that the kernel's steps leave their results in, in the kernel's order."""
+        """Return the buffers of the kernel's intermediate results, in the kernel's order."""
         b, heads, positions, rows = self._b, self._heads, self._b.positions, x.rows
         squeezed, generated = constants.get("DENSE1_WIDTH", 0), heads * constants.get("GENERATED", 0)
 
@@ -215,7 +215,7 @@ class Encoders:
         )
 
     def _constants(self, layer: EncoderLayers, x: Matrix) -> dict[str, int]:
-        """Everything about a layer's shape. Raises PlanError for what the kernel does not do."""
+        """Return the constants of a layer's shape. Raises PlanError for what the kernel does not support."""
         if x.width != x.stride:
             raise PlanError(f"a width of {x.width} is not a multiple of {self._b.precision.chunk}")
         heads, depth, width, rows = self._heads, self._depth, x.width, x.rows
@@ -236,7 +236,7 @@ class Encoders:
             "FFN_ACTIVATION": ACTIVATION_CODES[layer.ffn1.activation],
             **self._form.constants(),
         }
-        # The blocks that squeeze have no part in it, where there are others.
+        # The squeezing blocks do not take part, if there are others.
         squeezing = 64 // _SQUARES * self._b.positions if smolgen else 0
         constants |= self._tile("QKV", layer.qkv, rows, 3 * model, width, blocks=self._blocks - squeezing)
         constants |= self._tile("OUTPUT", layer.output, rows, width, model)
@@ -248,7 +248,7 @@ class Encoders:
         return constants if smolgen is None else constants | self._smolgen_constants(smolgen, width)
 
     def _smolgen_constants(self, smolgen: SmolgenLayers, width: int) -> dict[str, int]:
-        """Everything about the shape of smolgen's layers. Raises PlanError as `_constants` does."""
+        """Return the constants of smolgen's layers. Raises PlanError as `_constants` does."""
         heads, where = self._heads, self._space
         positions, compressed = self._b.positions, len(smolgen.compress.weights)
         first, generated = len(smolgen.dense1.weights), smolgen.generate.weights.shape[1]
@@ -286,7 +286,8 @@ class Encoders:
                 )
 
     def _check_squeeze(self, compressed: int, outputs: int, width: int) -> None:
-        """Raise PlanError unless the kernel can take four squares at once (kernels/persistent_squeeze.h)."""
+        """Raise PlanError unless the kernel can process four squares at once
+        (kernels/persistent_squeeze.h)."""
         chunk, size, where = self._b.precision.chunk, self._b.precision.bytes, self._space
         squeezed = _SQUARES * compressed
         if width % 16 or squeezed % 16:
@@ -301,7 +302,7 @@ class Encoders:
     def _tile(
         self, name: str, layer: Linear, m: int, n: int, k: int, *, normalised: bool = False, blocks: int = 0
     ) -> dict[str, int]:
-        """The tile that the model likes best for a product. blocks: that work on it, if not all."""
+        """Return the best tile for a product by the model. blocks: that work on it, if not all."""
         blocks = blocks if blocks > 0 else self._blocks
         precision = self._b.precision
         if layer.weights.shape != (n, k) or layer.convolution:
@@ -323,7 +324,7 @@ class Encoders:
             for each in _SHAPES
             if self._space.fits(each, k, precision, normalised=normalised)
             and not (name == "DENSE2" and each[1] == 48)
-            and not (name in ("QKV", "FFN1") and each[0] == 64)  # with the rows' sums it spills registers
+            and not (name in ("QKV", "FFN1") and each[0] == 64)  # it spills registers with the rows' sums
         ]
         if not possible:
             raise PlanError(f"{layer.name}: no tile fits")
@@ -331,7 +332,7 @@ class Encoders:
         return {f"{name}_M": bm, f"{name}_N": bn}
 
     def _words(self, layer: EncoderLayers) -> list[Buffer | int | float | None]:
-        """`Layer` of the kernel, word by word."""
+        """Return the kernel's `Layer` as words."""
         words: list[Buffer | int | float | None] = []
         for linear in (layer.ffn1, layer.ffn2, layer.qkv, layer.output):
             words += self._product(linear)
@@ -348,15 +349,15 @@ class Encoders:
             words += [self._pairs(smolgen.dense1.name, smolgen.norm1)]
             words += [self._pairs(smolgen.dense2.name, smolgen.norm2)]
             words += [float(smolgen.norm1.epsilon), float(smolgen.norm2.epsilon)]
-        return words  # an even number, as a layer is a multiple of 16 bytes
+        return words  # an even number, because a layer is a multiple of 16 bytes
 
     def _product(self, layer: Linear) -> tuple[Buffer, Buffer | None]:
-        """Weights, as the kernel's products take them, and biases."""
+        """Return weights in the form of the kernel's products, and biases."""
         weights, biases = self._dense(layer)
         return (self._padded(layer) if self._form.pairs else weights), biases
 
     def _padded(self, layer: Linear) -> Buffer:
-        """Weights whose rows are a chunk apart."""
+        """Return weights with a chunk of padding between rows."""
         gap = ((0, 0), (0, self._b.precision.chunk))
         return self._b.weight(f"{layer.name}.padded", lambda: np.pad(layer.weights, gap))
 
@@ -368,13 +369,13 @@ class Encoders:
         )
 
     def _tail_words(self, tail: Tail, count: int) -> list[Buffer | int | float | None]:
-        """`Layer` of the kernel for the tail, which has the last two products of a layer and nothing else."""
+        """Return the kernel's `Layer` for the tail, which has only the last two products of a layer."""
         words: list[Buffer | int | float | None] = [*self._product(tail.ffn1), *self._product(tail.ffn2)]
         words += [None, None, None, None, self._sums(tail.ffn1), None, *self._norm("tail.between", None)]
         return words + [None] * (count - len(words))
 
     def _sums(self, layer: Linear) -> Buffer:
-        """The sums of the rows of a layer's weights as they are stored."""
+        """Return the sums of the rows of a layer's weights, as stored."""
 
         def make() -> FloatArray:
             values = pack.floats(layer.weights, self._b.precision)
@@ -383,8 +384,8 @@ class Encoders:
         return self._b.weight(f"{layer.name}.sums", make)
 
     def _slices(self, smolgen: SmolgenLayers) -> Buffer:
-        """The weights of dense1 as its tiles take them: [16 groups of squares][outputs][their inputs, and a
-        chunk that keeps rows in shared memory apart]."""
+        """Return the weights of dense1 in the order of its tiles: [16 groups of squares][outputs][inputs, and
+        a chunk of padding between rows in shared memory]."""
         chunk = self._b.precision.chunk
 
         def make() -> NDArray[Any]:
@@ -398,7 +399,7 @@ class Encoders:
         return self._b.weight(name, lambda: pack.vector(values, self._b.precision))
 
     def _norm(self, name: str, norm: LayerNorm | None) -> list[Buffer | float]:
-        """`Norm` of the kernel; None leaves a row as it is."""
+        """Return the kernel's `Norm`; None leaves a row unchanged."""
         if norm is None:
             norm = LayerNorm(np.ones(self._width, np.float32), np.zeros(self._width, np.float32), -1.0)
         return [
@@ -408,7 +409,7 @@ class Encoders:
         ]
 
     def _pairs(self, name: str, norm: LayerNorm) -> Buffer:
-        """Gammas and betas in turns, a chunk of each."""
+        """Return gammas and betas in alternating chunks."""
 
         def make() -> NDArray[Any]:
             chunk = self._b.precision.chunk

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Forms of the persistent kernel. Where both may be the fastest, each start measures them (`forms_for`).
+"""Forms of the persistent kernel. If several may be the fastest, each start measures them (`forms_for`).
 
-docs/lab/gpu-small-batches.md has what was tried besides.
+docs/lab/gpu-small-batches.md describes other trials.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from evaluator.gpu.driver.target import Precision, Target
 
 _WAVES = 8
 _LOGITS_GAP = 4
-"""As in kernels/persistent_logits.h."""
+"""The same as in kernels/persistent_logits.h."""
 
 _TILE_US, _BYTES_PER_US = 2.5, 1.0e5
-"""The model that chooses a tile of attention: what it takes whatever its size, and bytes that a block reads
-in a microsecond."""
+"""Model for the choice of an attention tile: its constant time, and bytes that a block reads per
+microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class PersistentForm:
-    """How the kernel is made.
+    """Build options of the kernel.
 
-    pairs: blocks come in pairs that share the weights that they read, where a product has an even number of
-    tiles down (sm_90 only). The weights are then stored as they lie in shared memory, so that the TMA brings
-    those of a tile as one piece; a copy of what other programs want without.
-    logits_in_attention: smolgen's logits are made where they are used, which is one phase less in each layer;
-    networks without smolgen stay as they are.
-    most_positions: larger batches have no such kernel.
+    pairs: blocks form pairs that share the weights they read, if a product has an even number of tile rows
+    (sm_90 only). The weights are then stored in the layout of shared memory, so that the TMA loads those of a
+    tile as one piece; they are a copy of those for other programs. logits_in_attention: compute smolgen's
+    logits in the attention phase, which saves one phase per layer; no effect without smolgen. most_positions:
+    maximum batch with such a kernel.
     """
 
     pairs: bool = False
@@ -38,11 +37,11 @@ class PersistentForm:
 
     @property
     def name(self) -> str:
-        """Which table of weights the kernel wants."""
+        """Name of the table of weights for the kernel."""
         return "padded" if self.pairs else "logits" if self.logits_in_attention else "usual"
 
     def constants(self) -> dict[str, int]:
-        """The constants of the kernel, LOGITS_IN_ATTENTION that of a network without smolgen."""
+        """Constants of the kernel; LOGITS_IN_ATTENTION is that of a network without smolgen."""
         return {"PAIRS": int(self.pairs), "LOGITS_IN_ATTENTION": 0}
 
 
@@ -53,18 +52,18 @@ PAIRS_AND_LOGITS = PersistentForm(pairs=True, logits_in_attention=True, most_pos
 
 
 _BLOCKS_FOR_PAIRS = 100
-"""With fewer blocks tiles are larger, and the kernel spills registers."""
+"""Minimum blocks for pairs: with fewer blocks tiles are larger, and the kernel spills registers."""
 
 
 def forms_for(target: Target, blocks: int) -> tuple[PersistentForm, ...]:
-    """Those that may be the fastest on a target with so many blocks."""
+    """Return the forms that may be the fastest on a target with this many blocks."""
     pairs = target.name == "sm_90" and blocks >= _BLOCKS_FOR_PAIRS
     return (USUAL, PAIRS_AND_LOGITS) if pairs else (USUAL,)
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """What a tile of kernels/persistent_logits.h is cut from. generated: elements of a head's vector."""
+    """Shape that tiles of kernels/persistent_logits.h divide. generated: elements of a head's vector."""
 
     positions: int
     heads: int
@@ -73,8 +72,8 @@ class AttentionShape:
     precision: Precision
 
     def tile(self, blocks: int, input_bytes: int, weight_bytes: int) -> dict[str, int] | None:
-        """The constants of the tile that the model likes best; None if none fits. input_bytes, weight_bytes:
-        of shared memory for each wave."""
+        """Return the constants of the best tile by the model; None if none fits. input_bytes, weight_bytes:
+        of shared memory per wave."""
         possible = [
             (self._microseconds(queries, heads, blocks), queries, heads)
             for queries, heads in self._tiles()
@@ -92,17 +91,17 @@ class AttentionShape:
                 yield queries, heads
 
     def _input_bytes(self, queries: int, heads: int) -> int:
-        """Keys, values, queries and logits."""
+        """Return the bytes of keys, values, queries and logits."""
         row = (self.depth + self.precision.chunk) * self.precision.bytes
         return (2 * heads * 64 + heads * queries + 16) * row + heads * queries * (64 + _LOGITS_GAP) * 4
 
     def _weight_bytes(self, queries: int, heads: int) -> int:
-        """Weights of the logits, gammas and betas, vectors."""
+        """Return the bytes of the logits' weights, gammas and betas, and vectors."""
         row = self.generated + self.precision.chunk
         return ((64 * queries + 16) * row + heads * 2 * self.generated) * self.precision.bytes
 
     def _microseconds(self, queries: int, heads: int, blocks: int) -> float:
         tiles = self.positions * (64 // queries) * -(-self.heads // heads)
-        # Weights are on their way while the phase before ends, keys and values are waited for.
+        # Weights load while the phase before ends; keys and values are waited for.
         read = self._input_bytes(queries, heads) + self._weight_bytes(queries, heads) / 2
         return -(-tiles // blocks) * (_TILE_US * -(-heads // _WAVES) + read / _BYTES_PER_US) + tiles * 1e-4

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How one network runs on one target: the launches of every batch size, with the packed weights kept between
-them."""
+"""The plan of one network on one target: the launches of every batch size, sharing the packed weights."""
 
 from __future__ import annotations
 
@@ -27,27 +26,26 @@ log = logging.getLogger(__name__)
 
 
 FP8_POSITIONS = 16
-"""With precision=fp8, batches of at least this many positions have products of 8 bits. Smaller ones wait for
-memory and for each other's launches, not for the matrix unit, and stay in fp16."""
+"""Minimum batch for 8-bit products with precision=fp8. Smaller batches wait for memory and launches, not for
+the matrix unit, and stay in fp16."""
 
 
 OWN_POSITIONS = range(2, 33)
-"""Batches that may be computed by our own kernels alone. A larger one is long beside the gaps between its
-launches; a single position has one launch for all encoders."""
+"""Batches that may be computed by our own kernels alone. For larger ones the gaps between launches hardly
+matter; a single position has one launch for all encoders."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """How one network runs on one target. weights: every array for the device, filled by `program`.
+    """The plan of one network on one target. weights: every array for the device, filled by `program`.
 
-    packed: the format that the network's weights were rounded to (quantised.rounded_network), if they were.
-    blocks: how many can wait for each other in one launch, 0 for none. fused: whether attention and the
-    product before it may be one kernel at some batch sizes, and norms may be left to the products that read
-    their rows, by which a position's bits then differ.
-    rounded: the network with products of 8 bits (fp8.rounded_network), which batches of
-    FP8_POSITIONS and more compute in place of it. form: of the one launch; None for all forms that
-    may be the fastest on the target. measurements: what `choose`
-    chooses by, if products were measured.
+    packed: format to which the network's weights were rounded (quantised.rounded_network), if any. blocks:
+    maximum number that can wait for each other in one launch; 0 for none. fused: allow attention and the
+    product before it in one kernel at some batch sizes, and norms left to the products that read the rows; a
+    position's bits then depend on the batch size. rounded: the network with 8-bit products
+    (fp8.rounded_network), for batches of FP8_POSITIONS and more. form: of the single launch; None for all
+    forms that may be the fastest on the target. measurements: the basis of `choose`, if products were
+    measured.
     """
 
     network: NetworkSpec
@@ -64,28 +62,28 @@ class Plan:
     _linears: dict[str, Linear] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Drop everything that was packed: what is asked for next is packed anew."""
+        """Delete all packed arrays; later requests pack again."""
         self.weights.clear()
         self._linears.clear()
 
     def network_of(self, positions: int) -> NetworkSpec:
-        """What a batch of so many positions computes."""
+        """Return the network for a batch size."""
         return self.network if self.rounded is None or positions < FP8_POSITIONS else self.rounded
 
     def program(self, positions: int) -> Program:
-        """The launches for a batch. Raises PlanError for what the kernels cannot run."""
+        """Return the launches for a batch. Raises PlanError if the kernels do not support the network."""
         if self.fused:
             try:
-                # On sm_90 only what is all our own leaves norms: whether that is faster shows in the whole.
+                # On sm_90 only programs of our own kernels leave norms, and are timed as a whole.
                 return self._program(positions, blocks=0, left=self.target.name != "sm_90")
-            except PlanError as error:  # gammas and weights may be too large together
+            except PlanError as error:  # gammas times weights may exceed the range
                 log.debug("no norms are left to their readers for %d positions: %s", positions, error)
         return self._program(positions, blocks=0)
 
     def own_programs(self, positions: int) -> list[Program]:
-        """A program of our own kernels alone, if there is one, for a few positions on sm_90: each kernel
-        begins while the one before it ends, and fetches its weights meanwhile, which a library's do not. With
-        smolgen as a second branch: one chain of all was 5 to 12 % slower."""
+        """Return the programs of our own kernels alone, if any, for a few positions on sm_90. Each kernel
+        begins while the one before it ends, and prefetches its weights; libraries' kernels do not. Smolgen is
+        a second branch: a single chain was 5 to 12 % slower."""
         if self.measurements is None or self.target.name != "sm_90" or positions not in OWN_POSITIONS:
             return []
         if self.packed is not None or self.network_of(positions) is self.rounded:
@@ -94,17 +92,16 @@ class Plan:
         return [] if program is None else [program]
 
     def own_program(self, positions: int, *, chained: bool, left: bool = True) -> Program | None:
-        """One of them. left: whether norms may be left to the products that read their rows. None if that
-        cannot be."""
+        """Return one of them, or None if it is impossible. left: allow norms to be left to the products that
+        read the rows."""
         try:
             return self._program(positions, blocks=0, left=left, own=True, chained=chained)
-        except PlanError as error:  # gammas and weights may be too large together
+        except PlanError as error:  # gammas times weights may exceed the range
             log.debug("no program of our own kernels alone for %d positions: %s", positions, error)
             return self.own_program(positions, chained=chained, left=False) if left else None
 
     def persistent_programs(self, positions: int) -> list[Program]:
-        """The programs with all encoders in one launch, for a few positions, one for each form that can
-        be."""
+        """Return the programs with all encoders in one launch, for a few positions, one per possible form."""
         forms = forms_for(self.target, self.blocks) if self.form is None else (self.form,)
         made = (self._persistent_program(positions, form) for form in forms)
         return [program for program in made if program is not None]
@@ -131,9 +128,9 @@ class Plan:
         chained: bool | None = None,
         form: PersistentForm = USUAL,
     ) -> Program:
-        """blocks: of one launch for all encoders, which has that form; 0 for many launches. left: whether
-        norms may be left to the products that read their rows. own: whether only our own kernels compute
-        products, for which they must have been measured. chained: as of ProgramBuilder."""
+        """blocks: of the single launch for all encoders, in that form; 0 for many launches. left: allow norms
+        to be left to the products that read the rows. own: use only our own kernels for products, which must
+        have been measured. chained: as in ProgramBuilder."""
         network = self.network_of(positions)
         choose, measurements = self.choose, self.measurements
         if own:
@@ -168,7 +165,7 @@ class Plan:
 
 
 def _without_libraries(measurements: Measurements) -> tuple[Chooser, Measurements]:
-    """The same of what is our own alone."""
+    """Return the chooser and the measurements restricted to our own kernels."""
 
     def own(product: Product) -> list[Measured]:
         return [each for each in measurements(product) if not each.choice.library]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A network as launches: plain data, made by `plan.py` for one batch size and run by `executor.py`.
 
-Nothing here knows a device or an address: a launch names the buffers and weights it works on, and the
-executor puts the addresses in when it captures the program as a graph.
+It contains no device or address. A launch names its buffers and weights, and the executor inserts the
+addresses when it captures the program as a graph.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from evaluator.network.spec import LayerNorm
 
 
 class PlanError(Exception):
-    """The kernels cannot run this network; the message says what is in the way."""
+    """The kernels cannot run this network. The message has the reason."""
 
 
 class Space(Enum):
-    """Where a buffer lies."""
+    """The memory space of a buffer."""
 
-    WEIGHTS = "weights"  # on the device, written once; counters, too, which kernels leave as they were
+    WEIGHTS = "weights"  # on the device, written once; also counters, which kernels reset
     WORK = "work"  # on the device, between launches
     EXCHANGE = "exchange"  # the batch's own inputs and outputs, named and laid out as in protocol.batch
 
@@ -42,7 +42,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A buffer that a kernel loads in boxes, by NVIDIA's tensor memory accelerator."""
+    """A buffer that a kernel loads in boxes with NVIDIA's tensor memory accelerator."""
 
     buffer: Buffer
     box: Box
@@ -50,7 +50,7 @@ class TensorMap:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An array on the device of 8 bytes a word: addresses, int64, and float32 in a word's lower half."""
+    """An array on the device with 8 bytes per word: addresses, int64, and float32 in a word's lower half."""
 
     name: str
     words: tuple[Buffer | int | float | None, ...]
@@ -62,7 +62,7 @@ Argument: TypeAlias = Buffer | TensorMap | Table | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class LeftNorm:
-    """A layer norm that is left to those who read a matrix (kernels/row_norms.h). sums: of each part of its
+    """A layer norm that is left to the readers of a matrix (kernels/row_norms.h). sums: of each part of its
     rows' columns, float32 [parts, rows, 2]. name: of the norm's weights."""
 
     norm: LayerNorm
@@ -73,13 +73,13 @@ class LeftNorm:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Rows of elements: `width` of them used, `stride` apart (a whole number of chunks, padded with zeros or
-    with anything that later weights of zero take out).
+    """Rows of `width` elements, `stride` apart (a whole number of chunks). The padding is zero, or multiplied
+    by zero weights later.
 
     segment: if not 0, a row is a whole board: the `segment` elements from `offset` on of each of 64 rows that
-    are `stride` apart; the width is 64 * segment. inputs: if given, an element is a pair of e4m3
-    numbers, so rounded. rounded: the same matrix in such
-    pairs, where there is one. norm: if given, the matrix is what that norm makes of these rows.
+    are `stride` apart; the width is 64 * segment. inputs: if given, an element is a pair of e4m3 numbers with
+    that rounding. rounded: the same matrix in such pairs, if it exists. norm: if given, the matrix is that
+    norm of these rows.
     """
 
     buffer: Buffer
@@ -94,11 +94,11 @@ class Matrix:
 
     @property
     def left_norm(self) -> LayerNorm | None:
-        """The norm that is left to who reads it, if one is."""
+        """The norm that is left to the readers, if any."""
         return None if self.norm is None else self.norm.norm
 
     def with_rows(self, rows: int) -> Matrix:
-        """The same memory with another number of rows."""
+        """Return the same memory with another number of rows."""
         stride = self.rows * self.stride // rows
         return replace(self, rows=rows, width=stride, stride=stride, rounded=None)
 
@@ -107,10 +107,10 @@ class Matrix:
 class Launch:
     """One kernel. label: what it computes, for profiles. aside: it belongs to the second branch of work.
 
-    cluster: if not 0, blocks come in clusters of so many and stay, each taking part after part of the work:
-    the grid is the most that there is work for, and no more are started than are resident at once.
-    together: the number of blocks is a multiple of it, as so many wait for each other.
-    cooperative: all blocks wait for each other, so that all must be resident at once.
+    cluster: if not 0, blocks form clusters of this size and are persistent, each doing part after part of the
+    work. The grid is the maximum useful number, of which only resident blocks are started. together: the
+    number of blocks is a multiple of it, because that many wait for each other. cooperative: all blocks wait
+    for each other, so all must be resident at once.
     """
 
     kernel: KernelKey
@@ -127,7 +127,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LibraryStep:
-    """A matrix product by a vendor's library, named; bias and residual where the product has them."""
+    """A matrix product by a vendor's library; bias and residual if the product has them."""
 
     library: str
     product: LibraryProduct
@@ -142,7 +142,7 @@ class LibraryStep:
 
 
 class Branch(Enum):
-    """Where a second branch of work, that may run beside the first, begins and ends."""
+    """Start and end of the second branch of work, which may run concurrently with the first."""
 
     FORK = "fork"
     JOIN = "join"
@@ -153,11 +153,10 @@ Step: TypeAlias = Launch | LibraryStep | Branch
 
 @dataclass(slots=True)
 class Program:
-    """Everything for one batch size.
+    """All launches of one batch size.
 
-    work: bytes of each buffer between launches. weights: arrays by name, as they go to the device. written:
-    those of them that kernels write to, and leave as they found them: what computes at the same time needs
-    copies of its own.
+    work: bytes of each buffer between launches. weights: arrays by name, as stored on the device. written:
+    arrays that kernels write and restore; concurrent programs need copies of their own.
     """
 
     positions: int
@@ -167,10 +166,10 @@ class Program:
     written: set[str] = field(default_factory=set)
 
     def kernels(self) -> dict[tuple[KernelKey, int], None]:
-        """Every kernel with its dynamic shared memory, in order of first use."""
+        """Return every kernel with its dynamic shared memory, in order of first use."""
         launches = (step for step in self.steps if isinstance(step, Launch))
         return {(launch.kernel, launch.shared_bytes): None for launch in launches}
 
     def libraries(self) -> set[str]:
-        """The names of the libraries that compute steps of it."""
+        """Return the names of the libraries used."""
         return {step.library for step in self.steps if isinstance(step, LibraryStep)}

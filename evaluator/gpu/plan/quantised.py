@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Weights of 8 and 4 bits.
 
-`rounded_network` rounds the encoders' weights of a network, once and for everything: for the reference of
-the self-check, for the plain elements that large batches are computed with, and for the codes that the
-kernels read at small ones. `pack` finds the codes of a rounded matrix again, as kernels/packed.h wants them;
-so a layer whose weights were not rounded, or not in the groups that its packed form has, is never stored as
-codes.
+`rounded_network` rounds the weights of a network's encoders once. The self-check's reference, the plain
+elements for large batches, and the codes for small ones all use these. `pack` recovers the codes of a rounded
+matrix in the layout of kernels/packed.h. So a layer whose weights were not rounded, or in other groups than
+its packed form, is never stored as codes.
 
-A weight is code * scale with |code| at most 127 or 7. int8 has a scale for each row of a matrix (an output),
-its largest weight over 127. int4 has one for each 32 weights of a row, chosen among a few by the squared
-error: on the shipped network that halves the error of the largest weight's.
+A weight is code * scale with |code| at most 127 or 7. int8 has a scale per row of a matrix (an output): its
+largest weight over 127. int4 has one per 32 weights of a row, chosen among a few by squared error. On the
+shipped network this has half the error of scaling by the largest weight.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ from evaluator.network.spec import (
 )
 
 GROUP = 32
-"""Weights along k that share a scale of int4; PACKED_GROUP of kernels/packed.h."""
+"""Weights along k that share an int4 scale; PACKED_GROUP of kernels/packed.h."""
 
 _INT4_SCALES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)
-"""Parts of the scale that would just hold the largest weight."""
+"""Candidate scales relative to the one for the largest weight."""
 
 _BLOCK_ROWS = 256
-"""Rows that are rounded at once, so that what is in between stays in the CPU's cache."""
+"""Rows rounded at once, so that intermediate values stay in the CPU's cache."""
 
 _ORDER_OF_MMA_SYNC = np.array([0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15])
-"""The order of 16 codes along k in which those that a lane multiplies are neighbours."""
+"""Order of 16 codes along k that puts the codes of a lane next to each other."""
 
 
 class WeightFormat(Enum):
-    """How the encoders' weights are stored, where not like everything else."""
+    """Storage format of the encoders' weights, if different from the rest."""
 
     INT8 = "int8"
     INT4 = "int4"
@@ -63,14 +62,14 @@ class WeightFormat(Enum):
         return 127 if self is WeightFormat.INT8 else 7
 
     def group(self, k: int) -> int:
-        """Weights of a row of k that share a scale."""
+        """Return the number of weights in a row of k that share a scale."""
         return k if self is WeightFormat.INT8 else GROUP
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """codes: uint8 [n, bytes of a row, whole chunks of 16]. scales: float32 [n] (int8) or float16
-    [k / GROUP, n] (int4)."""
+    """codes: uint8 [n, bytes of a row, whole chunks of 16]. scales: float32 [n] (int8) or float16 [k / GROUP,
+    n] (int4)."""
 
     format: WeightFormat
     codes: NDArray[np.uint8]
@@ -78,7 +77,7 @@ class Packed:
 
 
 def rounded(weights: FloatArray, form: WeightFormat) -> FloatArray:
-    """[n, k] -> the nearest that the format can express; unchanged where k is not whole groups."""
+    """Round [n, k] to the format; unchanged if k is not whole groups."""
     n, k = weights.shape
     if k % form.group(k):
         return weights
@@ -111,14 +110,14 @@ def _codes(values: FloatArray, scales: FloatArray, form: WeightFormat) -> FloatA
 
 
 def rounded_network(network: NetworkSpec, form: WeightFormat) -> NetworkSpec:
-    """The network with the weights of its encoders' products rounded; the rest, and a residual network, stay
-    as they are."""
+    """Return the network with the weights of its encoders' products rounded; a residual network does not
+    change."""
     if not isinstance(network.body, AttentionBody):
         return network
     shared: dict[int, FloatArray] = {}
 
     def matrix(weights: FloatArray) -> FloatArray:
-        # The last matrix of smolgen is one array of all layers.
+        # The last matrix of smolgen is one array shared by all layers.
         if id(weights) not in shared:
             shared[id(weights)] = rounded(weights, form)
         return shared[id(weights)]
@@ -155,8 +154,8 @@ def _rounded_encoder(layer: EncoderLayer, matrix: Callable[[FloatArray], FloatAr
 
 
 def pack(weights: NDArray[np.float16], form: WeightFormat, unit: MatrixUnit) -> Packed | None:
-    """[n, k] with n a multiple of 8 -> codes for a target with this matrix unit; None if the weights are not
-    code * scale to half precision."""
+    """Return the codes of [n, k], n a multiple of 8, for a target with this matrix unit; None if the weights
+    are not code * scale in half precision."""
     n, k = weights.shape
     group = form.group(k)
     if k % group:
@@ -168,7 +167,7 @@ def pack(weights: NDArray[np.float16], form: WeightFormat, unit: MatrixUnit) -> 
         values = weights[at : at + _BLOCK_ROWS].astype(np.float32).reshape(-1, k // group, group)
         guess = np.abs(values).max(axis=-1, keepdims=True) / np.float32(form.largest)
         found = _codes(values, guess, form)
-        # The scale that fits all elements best: each of them was rounded to half precision.
+        # The least squares scale over all elements, because each was rounded to half precision.
         squares = np.square(found).sum(axis=-1)
         products = (found * values).sum(axis=-1)
         exact = np.where(squares > 0, products / np.maximum(squares, 1), 0).astype(np.float32)
@@ -187,14 +186,14 @@ def pack(weights: NDArray[np.float16], form: WeightFormat, unit: MatrixUnit) -> 
 
 
 _TOLERANCE = 0.2
-"""How far a weight may be from its code, in steps between codes. Half precision is off by at most 1/16 of
-one; weights that were not rounded to codes are off by up to a half."""
+"""Maximum distance of a weight from its code, in steps between codes. Half precision is off by at most 1/16
+of a step; weights that were not rounded to codes by up to a half."""
 
 _SMALLEST_HALF = np.float32(2.0**-24)
 
 
 def _ordered(codes: NDArray[np.uint8], form: WeightFormat, unit: MatrixUnit) -> NDArray[np.uint8]:
-    """[n, k] codes, one in a byte -> [n, k * bits / 8], in the order of kernels/packed.h."""
+    """[n, k] codes, one per byte -> [n, k * bits / 8], in the order of kernels/packed.h."""
     n, k = codes.shape
     if unit is MatrixUnit.MMA_SYNC:
         codes = codes.reshape(n, k // 16, 16)[:, :, _ORDER_OF_MMA_SYNC].reshape(n, k)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operations that a plan is made of, but for matrix products (products/): each function appends the
-launches of one fused step to a program."""
+"""The operations of a plan except matrix products (products/). Each function appends the launches of one
+fused step to a program."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.spec import Activation, Dense, FloatArray, SEUnit
 
 _MOST_DEPTH_AT_ONCE = 128
-"""The largest part of a head's depth that kernels/attention.hip takes at once: a lane of a wave of 32 without
-a matrix unit then holds 64 sums."""
+"""Maximum part of a head's depth that kernels/attention.hip processes at once: a lane of a 32-lane wave
+without a matrix unit then holds 64 sums."""
 
 
 def attention(
@@ -33,8 +33,9 @@ def attention(
     name: str,
     rounded: E4m3Inputs | None = None,
 ) -> Matrix:
-    """softmax(q k^T + bias) v. qkv: a board that begins with 3 * heads * depth elements; bias:
-    [positions * heads, 4096]. rounded: of the layer that takes the result, where it takes it rounded."""
+    """Append softmax(q k^T + bias) v. qkv: a board that begins with 3 * heads * depth elements. bias:
+    [positions * heads, 4096]. rounded: inputs of the layer that reads the result, if it takes them
+    rounded."""
     out = _attended(b, qkv.rows, heads * depth, rounded)
     chunk, size = b.precision.chunk, b.precision.bytes
     available = min(b.target.shared_bytes, 64 << 10)
@@ -70,14 +71,14 @@ def attention(
 
 
 def _attended(b: ProgramBuilder, rows: int, width: int, rounded: E4m3Inputs | None) -> Matrix:
-    """What a kernel of attention writes: of the heads of a row it has one or two."""
+    """Return the output matrix of an attention kernel, which processes one or two heads of a row."""
     if rounded is None:
         return b.matrix("attention", rows, width)
     return b.rounded("attention", rows, width, rounded)
 
 
 def _rounded_rows(b: ProgramBuilder, out: Matrix, rounded: E4m3Inputs | None, name: str) -> Matrix:
-    """The matrix as the layer that takes it wants it, if need be by a pass over its rows."""
+    """Return the matrix in the form of its reader's inputs, adding a pass over its rows if necessary."""
     if rounded is None or out.inputs is not None:
         return out
     pairs = b.rounded("attention", out.rows, out.width, rounded)
@@ -95,8 +96,8 @@ def projected_attention(
     tile: AttentionTile,
     rounded: E4m3Inputs | None = None,
 ) -> Matrix:
-    """`attention` of what the layer makes of boards: q, k and v are never written to memory. Raises PlanError
-    where only one of the layer and of what takes the result is in e4m3."""
+    """Append `attention` of a layer's output, whose q, k and v are never written to memory. Raises PlanError
+    if only one of this layer and the result's reader is in e4m3."""
     out = _attended(b, a.rows, heads * HEAD_DEPTH, rounded)
     biases, precision = layer.biases, b.precision
     assert biases is not None
@@ -137,8 +138,8 @@ def projected_attention(
 
 
 def expand(b: ProgramBuilder, *, appended: Matrix | None, pieces: bool) -> Matrix:
-    """The packed positions as a board of planes, `appended` after them, or as [positions, 768] pieces. What
-    multiplies the planes is to be `weights.of_planes`."""
+    """Append the expansion of packed positions into a board of planes followed by `appended`, or into
+    [positions, 768] pieces. Weights for the planes must come from `weights.of_planes`."""
     if pieces:
         out = b.matrix("pieces", b.positions, 768)
         constants = {"STRIDE": 112, "TOKENS": 0, "PIECES": 1, "APPENDED": 0}
@@ -165,7 +166,7 @@ def expand(b: ProgramBuilder, *, appended: Matrix | None, pieces: bool) -> Matri
 def squeeze_excite(
     b: ProgramBuilder, unit: SEUnit, y: Matrix, skip: Matrix, activation: Activation, out: str, name: str
 ) -> Matrix:
-    """activation(sigmoid(z[:C]) y + z[C:] + skip) with z from the mean of y."""
+    """Append activation(sigmoid(z[:C]) y + z[C:] + skip) with z from the mean of y."""
     result = b.matrix(out, y.rows, y.width)
     channels, hidden = y.width, len(unit.squeeze.biases)
     b.launch(
@@ -195,7 +196,7 @@ def squeeze_excite(
 def policy_of_products(
     b: ProgramBuilder, qk: Matrix, promotion: FloatArray, source: NDArray[np.int32]
 ) -> None:
-    """The logits of the legal moves of an attention policy. qk: a board of q and k side by side."""
+    """Append the logits of the legal moves of an attention policy. qk: a board with q and k side by side."""
     depth = qk.stride // 2
     offsets = np.zeros((3, depth), np.float32)
     offsets[:, : promotion.shape[1]] = promotion[:3] + promotion[3]
@@ -211,7 +212,7 @@ def policy_of_products(
 def policy_of_entries(
     b: ProgramBuilder, entries: Matrix, per_position: int, source: NDArray[np.int32]
 ) -> None:
-    """The logits of the legal moves, gathered. source: [1858], an index below per_position."""
+    """Append the gathered logits of the legal moves. source: [1858], an index below per_position."""
     _policy(b, {"ATTENTION_POLICY": 0, "ENTRIES": per_position}, entries, None, source)
 
 
@@ -245,7 +246,8 @@ def outputs(
     moves: Matrix | None,
     moves_layer: Dense | None,
 ) -> None:
-    """The last layers of the value and moves-left heads, from their hidden layers [positions, width]."""
+    """Append the last layers of the value and moves-left heads, from their hidden layers [positions,
+    width]."""
     constants = {
         "WDL": int(len(value_layer.biases) == 3),
         "VALUE_WIDTH": value.width,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which tile and how many splits a matrix product gets.
+"""Tiles and splits of matrix products.
 
-`candidates` lists what can compute a product on a target; `estimate` ranks them by a model of a few lines,
-which is what is used where nothing has been measured.
+`candidates` lists the choices for a product on a target. `estimate` ranks them by a simple model, which
+decides if nothing was measured.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from evaluator.gpu.plan.quantised import GROUP
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Constants of kernels/gemm.hip. rate: how fast it is on a full chip, relative to the fastest. direct:
-    its waves load the weights as fragments (plan/weights.py) and share only the other operand."""
+    """Constants of kernels/gemm.hip. rate: speed on a full chip, relative to the fastest. direct: its waves
+    load weights as fragments (plan/weights.py) and share only the other operand."""
 
     block_m: int
     block_n: int
@@ -38,10 +38,11 @@ class Tile:
     def shared_bytes(
         self, target: Target, precision: Precision, weight_bits: int = 0, *, normed: bool = False
     ) -> int:
-        """weight_bits: of codes, if they are read; else 0. normed: with room for the norms of the rows."""
+        """Return the shared memory. weight_bits: of codes, if they are read; else 0. normed: with the rows'
+        norms."""
         chunk, size = precision.chunk, precision.bytes
         stages = self.stages if target.name.startswith("sm_") else 2
-        # Rows are padded by a chunk, or their chunks swizzled (kernels/swizzled.h).
+        # Rows are padded by a chunk, or their chunks are swizzled (kernels/swizzled.h).
         swizzled = target.matrix_unit(precision) in AMD_UNITS and not weight_bits
         padding = 0 if swizzled else 16
         row = self.block_k * (weight_bits or 8 * size) // 8 + padding
@@ -50,7 +51,7 @@ class Tile:
         stage = self.block_m * (self.block_k * size + padding) + of_b
         loading = stages * stage
         handed_over = (self.warps_k - 1) * self.block_m * self.block_n * 4
-        # Where the whole of what comes out takes more, it goes through in parts (kernels/swizzled_out.h).
+        # If the whole output takes more, it is written in parts (kernels/swizzled_out.h).
         out, of_wave = self.block_m * (self.block_n + chunk) * size, self.block_m // self.warps_m // 16
         while swizzled and out > loading and of_wave % 2 == 0:
             out, of_wave = out // 2, of_wave // 2
@@ -58,7 +59,7 @@ class Tile:
 
     @property
     def part_columns(self) -> int:
-        """Columns of a wave, by which the sums of rows come (kernels/row_norms.h)."""
+        """Columns of a wave, and of the partial sums of rows (kernels/row_norms.h)."""
         return self.block_n // self.warps_n
 
     @property
@@ -68,10 +69,10 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a product is computed: by our kernel with a tile, by those for Hopper with other kinds of tiles
-    (hopper, cluster), or by an algorithm of a vendor's library, named.
+    """How to compute a product: by our kernel with a tile, by a Hopper kernel with another kind of tile
+    (hopper, cluster), or by an algorithm of a named library.
 
-    splits: shares of k that are summed separately. fused: the library applies the activation, if it can.
+    splits: parts of k that are summed separately. fused: the library applies the activation, if it can.
     packed: the weights are read as codes.
     """
 
@@ -86,12 +87,12 @@ class Choice:
 
     @property
     def whole(self) -> bool:
-        """Whether our general kernel computes the product to its end, from weights that are elements."""
+        """True if our general kernel computes the whole product from unpacked weights."""
         return self.tile is not None and self.splits == 1 and not self.packed
 
     @property
     def part_columns(self) -> int:
-        """Columns of a row by which its sums come, where a norm is left to those who read it."""
+        """Columns per partial sum of a row, if a norm is left to its readers."""
         return PART_COLUMNS if self.tile is None else self.tile.part_columns
 
     def __str__(self) -> str:
@@ -100,7 +101,7 @@ class Choice:
         if self.cluster is not None:
             return str(self.cluster)
         if self.tile is None:
-            # An algorithm is opaque bytes; a few digits are enough to tell a handful of them apart.
+            # An algorithm is opaque bytes; a few digits distinguish them.
             digits = f"{zlib.crc32(self.algorithm):08x}"[:4]
             return f"{self.library} {digits}" + " unfused" * (not self.fused)
         tile = self.tile
@@ -112,7 +113,8 @@ class Choice:
 
 
 def takes_norms(target: Target, choice: Choice) -> bool:
-    """Whether a product computed this way can apply a norm to its inputs, and leave one to its readers."""
+    """Return True if a product computed this way can apply a norm to its inputs and leave one to its
+    readers."""
     return choice.cluster is not None if target.name == "sm_90" else choice.whole
 
 
@@ -121,14 +123,14 @@ Chooser: TypeAlias = Callable[[Product], Choice]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A choice and its microseconds."""
+    """A choice and its time in microseconds."""
 
     choice: Choice
     microseconds: float
 
 
 Measurements: TypeAlias = Callable[[Product], Sequence[Measured]]
-"""All that was measured of a product, the fastest first, of which a Chooser takes the first."""
+"""Returns all measurements of a product, fastest first; a Chooser takes the first."""
 
 _MATRIX_TILES = (
     Tile(128, 128, 32, 2, 4, 4, 1.0),
@@ -143,7 +145,7 @@ _MATRIX_TILES = (
     Tile(16, 32, 128, 1, 2, 6, 0.2),
     Tile(16, 32, 256, 1, 1, 4, 0.2, warps_k=8),
 )
-"""Tiles with groups along k are for a few positions, where the latency of a step is what counts."""
+"""Tiles with groups along k are for a few positions, where the latency of a step matters."""
 
 _FMA_TILES = (Tile(32, 32, 16, 2, 2, 2, 1.0), Tile(16, 32, 32, 1, 2, 2, 0.5, warps_k=2))
 """Larger ones spill registers on gfx906 and gfx1030."""
@@ -155,8 +157,8 @@ _WMMA_TILES = (
     *(tile for tile in _MATRIX_TILES[3:] if tile.warps > 2),
     Tile(16, 32, 64, 1, 2, 2, 0.2),
 )
-"""For RDNA: a wave of 64 x 64 uses each fragment that it reads from the LDS four times, and its registers
-hold no more. Two waves with steps of 128 spill some on gfx11."""
+"""For RDNA: a wave of 64 x 64 uses each fragment from the LDS four times, the maximum for its registers. Two
+waves with steps of 128 spill some on gfx11."""
 
 _MFMA_TILES = (
     Tile(128, 128, 32, 2, 2, 2, 0.75),
@@ -168,7 +170,7 @@ _DIRECT_TILES = (
     Tile(128, 128, 32, 2, 2, 2, 0.95, direct=True),
     Tile(256, 128, 32, 4, 1, 2, 1.0, direct=True),
 )
-"""For CDNA, whose LDS moves half of what RDNA's does for the same matrix unit."""
+"""For CDNA, whose LDS has half of RDNA's bandwidth relative to the matrix unit."""
 
 _UNIT_TILES = {
     MatrixUnit.FMA: _FMA_TILES,
@@ -184,7 +186,7 @@ _PACKED_MATRIX_TILES = (
     Tile(64, 32, 128, 1, 2, 4, 0.45, warps_k=4),
     Tile(64, 16, 128, 1, 1, 4, 0.3, warps_k=8),
 )
-"""More, for weights that are codes: no two waves widen the same ones."""
+"""Additional tiles for codes: no two waves decode the same weights."""
 
 _PACKED_FMA_TILES = (Tile(32, 32, 32, 2, 2, 2, 1.0),)
 """A row of 16 codes of 4 bits is less than a thread moves at once."""
@@ -192,18 +194,18 @@ _PACKED_FMA_TILES = (Tile(32, 32, 32, 2, 2, 2, 1.0),)
 _SPLITS = (1, 2, 3, 4, 6, 8, 16)
 
 _LAUNCH_US, _STEP_US, _FULL_TFLOPS_PER_PROCESSOR, _PARTIALS_BYTES_PER_US = 2.0, 0.35, 3.5, 2.0e6
-"""The model's constants: what a launch costs, the latency of one step along k, the speed of a busy
-multiprocessor and the bandwidth at which partial sums are written and read back. Fitted by eye on an H200."""
+"""Constants of the model: cost of a launch, latency of a step along k, rate of a busy multiprocessor, and
+bandwidth of partial sums (written and read). Fitted by eye on an H200."""
 
 
 def candidates(
     product: Product, target: Target, precision: Precision, *, packed: bool = False
 ) -> list[Choice]:
-    """Everything of our own that can compute a product, in no order. packed: from the weights' codes."""
+    """Return all of our own choices for a product, unordered. packed: with weights as codes."""
     unit = target.matrix_unit(precision)
     fma = unit is MatrixUnit.FMA
     bits = product.weight_bits if packed else 0
-    # Fragments of codes are made in registers: the larger tiles would spill.
+    # Codes are decoded in registers, so larger tiles would spill.
     tiles: tuple[Tile, ...] = _MATRIX_TILES if packed and not fma else _UNIT_TILES[unit]
     if packed:
         tiles += _PACKED_FMA_TILES if fma else _PACKED_MATRIX_TILES
@@ -218,20 +220,20 @@ def candidates(
             if tile.direct and splits > 1:
                 break
             share = -(-steps // splits)
-            # Every split must have something to sum, and enough of it to be worth a block.
+            # Every split needs enough steps to be worth a block.
             if splits == 1 or (share >= 2 and -(-steps // share) == splits):
                 choices.append(Choice(tile, splits, packed=packed))
     return choices
 
 
 def _takes_fragments(product: Product) -> bool:
-    """Whether the steps of direct tiles, which go by twos, are whole."""
+    """Return True if the pairs of steps of direct tiles are whole."""
     irregular = product.convolution or product.segment > 0
     return not irregular and all(product.k % (2 * tile.block_k) == 0 for tile in _DIRECT_TILES)
 
 
 def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:
-    """Microseconds, roughly."""
+    """Return a rough time in microseconds."""
     tile = choice.tile
     assert tile is not None
     blocks = -(-product.m // tile.block_m) * -(-product.n // tile.block_n) * choice.splits
@@ -247,7 +249,7 @@ def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:
 
 
 def estimates(product: Product, target: Target, precision: Precision, multiprocessors: int) -> list[Measured]:
-    """What would be measured of all candidates of our own, by `estimate`."""
+    """Return all of our own candidates with their `estimate` in place of measurements."""
     possible = candidates(product, target, precision)
     clusters = cluster_tiles.candidates(product, target, precision, multiprocessors)
     found = [Measured(choice, estimate(product, choice, multiprocessors)) for choice in possible]
@@ -261,9 +263,9 @@ def estimates(product: Product, target: Target, precision: Precision, multiproce
 def model_chooser(
     target: Target, precision: Precision, multiprocessors: int, *, deterministic: bool = False
 ) -> Chooser:
-    """Choose by `estimate`. deterministic: never split and without groups along k, so that every sum along k
-    has one order whatever the batch (all other tiles sum in the same order). Weights are read as codes
-    wherever they are codes."""
+    """Return a chooser by `estimate`. deterministic: neither splits nor groups along k, so that sums along k
+    have one order at every batch size (all other tiles sum in the same order). Weights are read as codes if
+    they have them."""
 
     def choose(product: Product) -> Choice:
         possible = candidates(product, target, precision, packed=product.weight_bits > 0)

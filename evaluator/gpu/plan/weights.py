@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Weights as the kernels want them: rows padded to whole chunks, in the precision of storage."""
+"""Weights in the kernels' form: rows padded to whole chunks, in the storage precision."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from evaluator.network.spec import FloatArray
 
 RULE50_PLANE = 109
 RULE50_DIVISOR = 64
-"""The plane that counts to 99 has weights a hundredth of the others', many of them subnormal in fp16: stored
-with few bits, and taken as zero by the matrix unit of gfx90a. kernels/expand.hip divides the plane by this
+"""The plane that counts to 99 has weights a hundredth of the others', many of them subnormal in fp16. These
+have few bits, and gfx90a's matrix unit flushes them to zero. kernels/expand.hip divides the plane by this
 power of two, and the weights are multiplied by it, which is exact."""
 
 _HALF_INFINITY = 0x7C00
 
 
 class WeightError(Exception):
-    """A weight cannot be stored in the precision asked for."""
+    """A weight cannot be stored in the requested precision."""
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -31,8 +31,8 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def stored(values: FloatArray, precision: Precision) -> NDArray[Any]:
-    """Any shape -> the same shape as float16, bfloat16 (as uint16) or float32. Raises WeightError where a
-    finite value would become infinite."""
+    """Convert any shape to float16, bfloat16 (as uint16) or float32. Raises WeightError if a finite value
+    would become infinite."""
     match precision:
         case Precision.FP32:
             return np.ascontiguousarray(values, np.float32)
@@ -45,7 +45,7 @@ def stored(values: FloatArray, precision: Precision) -> NDArray[Any]:
 def _converted(
     values: FloatArray, dtype: np.dtype[Any], convert: Callable[[FloatArray, NDArray[Any]], None]
 ) -> NDArray[Any]:
-    """`convert` into a new array."""
+    """Return a new array filled by `convert`."""
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
     result = np.empty(len(flat), dtype)
     by_blocks(len(flat), lambda block: convert(flat[block], result[block]))
@@ -55,7 +55,7 @@ def _converted(
 def _to_half(values: FloatArray, out: NDArray[Any]) -> None:
     with np.errstate(over="ignore"):
         out[:] = values
-    # Without the sign infinity has the largest bits; isfinite costs as much as the conversion.
+    # Without the sign, infinity has the largest bits; isfinite takes as long as the conversion.
     if len(out) and int((out.view(np.uint16) & np.uint16(0x7FFF)).max()) >= _HALF_INFINITY:
         largest = float(np.abs(values).max())
         raise WeightError(f"a weight of {largest:.3g} does not fit into fp16; use bf16 or fp32")
@@ -68,7 +68,7 @@ def _to_bfloat(values: FloatArray, out: NDArray[Any]) -> None:
 
 
 def floats(values: NDArray[Any], precision: Precision) -> FloatArray:
-    """What `stored` has made, as float32."""
+    """Return an array of `stored` as float32."""
     if precision is Precision.BF16:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32)
@@ -80,7 +80,7 @@ def matrix(values: FloatArray, precision: Precision) -> NDArray[Any]:
 
 
 def sums_of_rows(weights: NDArray[Any], precision: Precision) -> FloatArray:
-    """[out, in] stored -> float32 [out]: the sums of what each output's weights are as stored."""
+    """[out, in] stored -> float32 [out]: the sums of each output's weights, as stored."""
     sums: FloatArray = floats(weights, precision).sum(axis=1, dtype=np.float64).astype(np.float32)
     return sums
 
@@ -93,7 +93,7 @@ def vector(values: FloatArray, precision: Precision) -> FloatArray:
 
 
 def padded(values: FloatArray, rows: int, columns: int) -> FloatArray:
-    """[r, c] -> both rounded up to multiples, with zeros; the array itself where they are multiples."""
+    """Pad [r, c] with zeros to multiples; returns the array itself if no padding is needed."""
     if values.shape[0] % rows == 0 and values.shape[1] % columns == 0:
         return values
     result = np.zeros((round_up(values.shape[0], rows), round_up(values.shape[1], columns)), np.float32)
@@ -102,8 +102,8 @@ def padded(values: FloatArray, rows: int, columns: int) -> FloatArray:
 
 
 def of_planes(weights: FloatArray) -> FloatArray:
-    """[out, planes and more, ...] of a layer that takes the planes -> those for the planes as
-    kernels/expand.hip makes them."""
+    """Convert a layer's weights [out, planes and more, ...] for the planes to those for the planes of
+    kernels/expand.hip."""
     result = weights.astype(np.float32)
     result[:, RULE50_PLANE] *= RULE50_DIVISOR
     return result
@@ -119,12 +119,12 @@ def convolution(weights: FloatArray, precision: Precision) -> NDArray[Any]:
 
 
 FRAGMENT_ROWS, FRAGMENT_K = 16, 32
-"""Of a fragment of MFMA (SPAN in kernels/swizzled.h)."""
+"""Shape of an MFMA fragment (SPAN in kernels/swizzled.h)."""
 
 
 def fragments(weights: NDArray[Any]) -> NDArray[Any]:
-    """[out, in] of 16-bit elements, in a multiple of FRAGMENT_K -> [out / 16][in / 32][lane][8]: what the 64
-    lanes of a wave hold of 16 rows and 32 columns, zeros in the rows that pad them."""
+    """[out, in] of 16-bit elements, in a multiple of FRAGMENT_K -> [out / 16][in / 32][lane][8]: the elements
+    of 16 rows and 32 columns that the 64 lanes of a wave hold, zeros in padded rows."""
     outputs, inputs = weights.shape
     result = np.zeros((round_up(outputs, FRAGMENT_ROWS), inputs), weights.dtype)
     result[:outputs] = weights
@@ -133,8 +133,8 @@ def fragments(weights: NDArray[Any]) -> NDArray[Any]:
 
 
 def head_rows(weights: FloatArray, heads: int, depth: int) -> FloatArray:
-    """[heads * d, ...] -> [heads * depth, ...]: every head's rows padded with zeros to `depth`; the array
-    itself where nothing is missing."""
+    """[heads * d, ...] -> [heads * depth, ...]: each head's rows padded with zeros to `depth`; the array
+    itself if no padding is needed."""
     own = weights.shape[0] // heads
     if own == depth:
         return weights
@@ -144,9 +144,8 @@ def head_rows(weights: FloatArray, heads: int, depth: int) -> FloatArray:
 
 
 def after_flatten(weights: FloatArray, precision: Precision, *, channels_first: bool) -> NDArray[Any]:
-    """[out, 64 * C] of a dense layer on a flattened board -> stored [out padded, 64 * C padded], in the order
-    square * C padded + channel, in which the kernels leave the board. channels_first: the file's order is
-    channel * 64 + square."""
+    """[out, 64 * C] of a dense layer on a flattened board -> stored [out padded, 64 * C padded], in the
+    kernels' order square * C padded + channel. channels_first: the file's order is channel * 64 + square."""
     outputs, inputs = weights.shape
     channels = inputs // 64
     if channels_first:

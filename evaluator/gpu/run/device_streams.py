@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Device streams: batches of one network compute in them concurrently on a device.
+"""Device streams, in which batches of one network compute concurrently on a device.
 
-A small batch leaves most of a large device idle while its kernels start one after another, so two concurrent
-ones end sooner than two in sequence. Each then needs work buffers of its own. Larger
-ones would only delay each other.
+A small batch leaves most of a large device idle while its kernels start one after another. So two concurrent
+batches end sooner than two in sequence. Each needs its own work buffers. Larger batches would only delay each
+other.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from evaluator.gpu.run.memory import Buffers, Memory, upload
 from evaluator.gpu.run.recording import Recorder
 
 MOST_POSITIONS = 128
-"""Of a batch that may compute beside another."""
+"""Maximum positions of batches that may compute concurrently."""
 
 FEWEST_UNITS = 40
-"""Compute units of a device on which that is tried: a small batch fills a device with fewer."""
+"""Minimum compute units of a device for device streams: a small batch fills a smaller device."""
 
 MOST_MS = 1.0
-"""A batch that takes longer fills the device, too, and to measure it would delay the start."""
+"""Maximum time of such a batch. A slower one fills the device, too, and measuring it would delay the
+start."""
 
 WORTHWHILE = 0.9
-"""Concurrent batches are worth their streams if they take at most this part of their time in sequence."""
+"""Maximum time of concurrent batches, relative to the same in sequence, that justifies streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceStream:
-    """A stream whose batches compute one after the other, the buffers that they do it in, and who records
-    programs for it."""
+    """A stream whose batches compute in sequence, their work buffers, and the recorder of programs for it."""
 
     stream: Any
     buffers: Buffers
@@ -46,9 +46,9 @@ class DeviceStream:
 
 @dataclass(frozen=True, slots=True)
 class DeviceStreams:
-    """What all device streams of a network have in common. kernels, libraries: as of Recorder. weights: where
-    each array lies on the device, by name. written: those of them that kernels write to, of which each device
-    stream has a copy. workspace: bytes that a library may want."""
+    """Common parts of a network's device streams. kernels, libraries: as in Recorder. weights: device address
+    of each array, by name. written: arrays that kernels write; each device stream has a copy. workspace:
+    bytes for a library."""
 
     device: Device
     kernels: Mapping[tuple[KernelKey, int], Any]
@@ -58,7 +58,7 @@ class DeviceStreams:
     workspace: int
 
     def open(self, memory: Memory, programs: Sequence[Program]) -> DeviceStream:
-        """A device stream for these programs. Raises DeviceError."""
+        """Open a device stream for programs. Raises DeviceError."""
         own = upload(memory, self.written) if self.written else {}
         buffers = Buffers(memory, programs, {**self.weights, **own}, self.workspace)
         recorder = Recorder(self.device, self.kernels, buffers, self.libraries)

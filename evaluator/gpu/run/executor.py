@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs a Plan on a Device: weights uploaded once, one captured graph per batch size and batch in flight.
+"""Runs a Plan on a Device: uploads weights once, and captures one graph per batch size and batch in flight.
 
-Batches compute in one stream on one workspace, so that they do not slow each other down. Small ones compute
-concurrently where that is sooner (device_streams.py). Copies of one batch overlap the computation of another.
-Small batches are not copied at all: the kernels read and write the page-locked memory directly, as they
-always do on a device that shares the CPU's memory.
+Batches compute in one stream with one workspace, so that they do not slow each other down. Small ones compute
+concurrently if that is faster (device_streams.py). Copies of one batch overlap the computation of another.
+Small batches are not copied: kernels access the page-locked memory directly, as they always do on a device
+that shares the CPU's memory.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, OutOfDeviceMemory
@@ -27,13 +28,12 @@ from evaluator.gpu.run.in_flight import (
     allocate_in_flight,
 )
 from evaluator.gpu.run.memory import Memory, upload
-from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
 class Executor:
-    """One network on one device. `evaluate` may be called from as many threads at once as there are batches
-    in flight."""
+    """One network on one device. At most as many threads as there are batches in flight may call `evaluate`
+    concurrently."""
 
     def __init__(
         self,
@@ -45,21 +45,21 @@ class Executor:
         libraries: Sequence[Library] = (),
         in_flight: int = 2,
         planned: Callable[[], None] = lambda: None,
-        slices: Slice = unshared,
+        lease: DeviceLease = exclusive_lease,
     ) -> None:
-        """buckets: ascending batch sizes; a batch is padded to the next one. planned: called when the weights
-        are packed, for which all of the CPU was needed. slices: of the device, to time batches in. Raises
-        DeviceError (among them OutOfDeviceMemory, with nothing left allocated) and PlanError."""
+        """buckets: ascending batch sizes, to which batches are padded. planned: called once the weights are
+        packed, which needs all CPU cores. lease: of the device, for timing batches. Raises PlanError and
+        DeviceError, including OutOfDeviceMemory with everything freed."""
         self.device = device
         self.buckets = buckets
-        self.slices = slices
+        self.lease = lease
         self._programs: dict[int, Program] = {}
         self.alternatives: dict[int, tuple[Program, ...]] = {}
-        """The programs of each batch size that has more than one."""
+        """The programs of each batch size with more than one."""
         try:
             for size in buckets:
                 program = self._programs[size] = plan.program(size)
-                compiler.start(key for key, _ in program.kernels())  # while the rest is planned
+                compiler.start(key for key, _ in program.kernels())  # during the rest of the planning
             for size in buckets:
                 others = [*plan.persistent_programs(size), *plan.own_programs(size)]
                 if others:
@@ -72,7 +72,7 @@ class Executor:
         self._direct = buckets[-1] if device.info.is_small_apu else DIRECT_POSITIONS
         self._memory, self._memory_of_streams = Memory(device), Memory(device)
         self.beside: frozenset[int] = frozenset()
-        """The batch sizes that compute concurrently."""
+        """Batch sizes that compute concurrently."""
         try:
             self._allocate(compiler, plan, {library.name: library for library in libraries}, in_flight)
         except BaseException:
@@ -81,7 +81,7 @@ class Executor:
         self._free = list(self.in_flight)
         self._freed = threading.Condition()
         self.version = 0
-        """Changes with what a batch size runs."""
+        """Changes whenever a batch size's program changes."""
 
     def _allocate(
         self, compiler: Compiler, plan: Plan, libraries: dict[str, Library], in_flight: int
@@ -98,7 +98,7 @@ class Executor:
             device, kernels, libraries, upload(self._memory, weights), written, workspace
         )
         self.device_stream = self._streams.open(self._memory, programs)
-        """Where batches compute that do so one after the other."""
+        """The stream of batches that compute in sequence."""
         self.runner = BatchRunner(device.calls(), self._direct)
         largest = Layout(self.buckets[-1])
         copied = largest.positions > self._direct
@@ -116,11 +116,11 @@ class Executor:
     # -- evaluating ------------------------------------------------------------------------------------
 
     def evaluate(self, parts: Sequence[PositionBatch]) -> EvaluationBatch:
-        """A batch that comes in parts. Raises DeviceError, among them NotFiniteOutput; ValueError for more
-        positions than the largest batch size."""
+        """Evaluate the concatenation of the parts. Raises DeviceError, including NotFiniteOutput, and
+        ValueError for more positions than the largest batch size."""
         moves = sum(len(part.moves) for part in parts)
         if moves > Layout(self.buckets[-1]).max_moves:
-            # Only somebody who asks for whole policy vectors gets here.
+            # Too many moves: only requests for whole policy vectors have so many.
             return self._in_halves(PositionBatch.concatenate(parts))
         with self._freed:
             self._freed.wait_for(lambda: bool(self._free))
@@ -133,17 +133,17 @@ class Executor:
                 self._free.append(batch)
                 self._freed.notify()
 
-    def lend(self) -> bool:
-        """Take all batches in flight out of use, so that the caller may run them by what `runner` says;
-        False, and none, while one is in use."""
+    def lease_buffers(self) -> bool:
+        """Reserve all batches in flight for the caller, who runs them with `runner`. Returns False, and
+        reserves none, if one is in use."""
         with self._freed:
-            lent = len(self._free) == len(self.in_flight)
-            if lent:
+            leased = len(self._free) == len(self.in_flight)
+            if leased:
                 self._free.clear()
-            return lent
+            return leased
 
-    def give_back(self) -> None:
-        """Put all batches in flight to use again."""
+    def release_buffers(self) -> None:
+        """Make all batches in flight available again."""
         with self._freed:
             self._free[:] = self.in_flight
             self._freed.notify_all()
@@ -156,7 +156,7 @@ class Executor:
         return EvaluationBatch.concatenate([self.evaluate([half]) for half in halves])
 
     def bucket(self, positions: int, moves: int) -> int:
-        """The batch size that runs so many. Raises ValueError if there is none."""
+        """Return the batch size for a batch. Raises ValueError if it is too large."""
         for size in self.buckets:
             if positions <= size and moves <= Layout(size).max_moves:
                 return size
@@ -165,7 +165,7 @@ class Executor:
         )
 
     def recorded(self, batch: InFlight, size: int) -> Recorded:
-        """What a batch in flight runs at a batch size. Raises DeviceError."""
+        """Return the recorded graph of a batch in flight for a batch size. Raises DeviceError."""
         recorded = batch.graphs.get(size)
         if recorded is None:
             device_stream = (
@@ -186,8 +186,7 @@ class Executor:
     # -- programs --------------------------------------------------------------------------------------
 
     def select(self, size: int, program: Program) -> None:
-        """Run a batch size by one of its alternatives from now on, one after the other. Nothing may be in
-        flight."""
+        """Use one of a batch size's alternatives from now on, in sequence. No batch may be in flight."""
         self._programs[size] = program
         self.beside -= {size}
         self.version += 1
@@ -195,18 +194,18 @@ class Executor:
             batch.graphs.pop(size, None)
 
     def selected(self, size: int) -> Program:
-        """What a batch size runs."""
+        """Return the program of a batch size."""
         return self._programs[size]
 
     # -- device streams --------------------------------------------------------------------------------
 
     def may_compute_beside(self, size: int) -> bool:
-        """Whether what a batch size runs may run several times at once."""
+        """Return True if a batch size's program may run several times concurrently."""
         return all(self._streams.libraries[name].beside for name in self._programs[size].libraries())
 
     def open_streams(self, sizes: Collection[int]) -> bool:
-        """Give each batch in flight but the first a device stream for these batch sizes, as programs are now.
-        False, and nothing is allocated, where there is no memory for it. Raises DeviceError."""
+        """Give each batch in flight except the first a device stream for these batch sizes, with the current
+        programs. Returns False, with nothing allocated, if memory is short. Raises DeviceError."""
         programs = [self._programs[size] for size in sizes]
         try:
             streams = [self._streams.open(self._memory_of_streams, programs) for _ in self.in_flight[1:]]
@@ -218,8 +217,8 @@ class Executor:
         return True
 
     def compute_beside(self, sizes: Collection[int]) -> None:
-        """Compute batches of these sizes, for which there are streams, beside each other from now on, all
-        others one after the other. Without any size the streams are closed. Nothing may be in flight."""
+        """Compute batches of these sizes (with streams) concurrently from now on, and others in sequence. An
+        empty argument closes the streams. No batch may be in flight."""
         changed, self.beside = self.beside.symmetric_difference(sizes), frozenset(sizes)
         self.version += 1
         for batch in self.in_flight[1:]:
@@ -233,12 +232,11 @@ class Executor:
     # -- measuring -------------------------------------------------------------------------------------
 
     def time(self, size: int, repeats: int = 10) -> float:
-        """Milliseconds of the computation alone for a bucket, back to back, the best of three runs."""
+        """Return the milliseconds of a bucket's computation alone, back to back; the best of three runs."""
         return self._time(self.in_flight[:1], size, repeats)
 
     def time_together(self, size: int, repeats: int = 10) -> float:
-        """The same for one batch in each of those in flight, from the beginning of the first to the end of
-        the last."""
+        """Return the same for one batch in each slot, from the start of the first to the end of the last."""
         return self._time(self.in_flight, size, repeats)
 
     def _time(self, batches: Sequence[InFlight], size: int, repeats: int) -> float:
@@ -252,7 +250,7 @@ class Executor:
         ended = device.create_event()
         best = float("inf")
         for _ in range(4):
-            with self.slices():
+            with self.lease():
                 device.record(start, first)
                 for other in others:
                     device.wait_for(other, start)
@@ -268,13 +266,13 @@ class Executor:
         return best
 
     def _empty(self, batch: InFlight) -> None:
-        """Give a batch that is not in flight input without moves, at every batch size."""
+        """Give an idle batch input without moves, at every batch size."""
         batch.host_input.array[:] = 0
         if batch.device_input:
             self.device.write(batch.device_input, batch.host_input.array)
 
     def profile(self, size: int, repeats: int = 20) -> list[tuple[Launch | LibraryStep, float]]:
-        """Every launch of a bucket with its milliseconds, run alone `repeats` times back to back."""
+        """Return each launch of a bucket with its milliseconds, run alone `repeats` times back to back."""
         self.device.activate()
         device = self.device
         batch = self.in_flight[0]
@@ -290,7 +288,7 @@ class Executor:
             for _ in range(repeats):
                 self.device_stream.recorder.queue(step, addresses, stream, overlap=False)
             graph = device.end_capture(stream)
-            for _ in range(2):  # the first warms up
+            for _ in range(2):  # the first one warms up
                 device.record(start, stream)
                 device.launch_graph(graph, stream)
                 device.record(end, stream)

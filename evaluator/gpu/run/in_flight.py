@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A batch in flight with its page-locked buffers: how it is handed to a device and its answer taken.
+"""A batch in flight with its page-locked buffers: submission to a device, and reading of the results.
 
-Everything is prepared here and then done at once by evaluator._core, without the interpreter: each call of
-the driver from Python would give it up, and get it back late from a busy I/O thread.
+Calls are prepared here and then made together by evaluator._core without the GIL. From Python, each driver
+call would release the GIL and wait for it again while the I/O thread is busy.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from evaluator.gpu.run.memory import Memory
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
 
 DIRECT_POSITIONS = 64
-"""Batches up to this size are read and written in page-locked memory without copies: 58 KB over PCIe cost
-less than the two copies and their events (on an H200 15 to 40 us less)."""
+"""Batches up to this size are accessed in page-locked memory without copies. 58 KB over PCIe cost 15 to 40 us
+less than the two copies and their events, on an H200."""
 
 _ALIGNMENT = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the parts of a batch's inputs and outputs lie, in bytes from their blocks' starts.
+    """Byte offsets of the parts of a batch's inputs and outputs in their blocks.
 
-    The moves come last, so that what is not used of their space is not copied.
+    The moves come last, so that the unused part of their space is not copied.
     """
 
     positions: int
@@ -46,7 +46,7 @@ class Layout:
 
     @property
     def max_moves(self) -> int:
-        """Room for every legal move, and for one whole policy vector, which tests ask for."""
+        """Capacity in moves: all legal moves, or one whole policy vector, which tests use."""
         return self.positions * MAX_LEGAL_MOVES + POLICY_SIZE
 
     @property
@@ -54,7 +54,7 @@ class Layout:
         return self.sent_bytes(self.max_moves)
 
     def sent_bytes(self, moves: int) -> int:
-        """Of the inputs, with so many moves."""
+        """Return the bytes of the inputs for a number of moves."""
         return self.moves_at + 2 * moves
 
     @property
@@ -70,13 +70,13 @@ class Layout:
         return self.answered_bytes(self.max_moves)
 
     def answered_bytes(self, moves: int) -> int:
-        """Of the outputs, with so many moves."""
+        """Return the bytes of the outputs for a number of moves."""
         return self.logits_at + 4 * moves
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A graph, and the stream that it is launched in."""
+    """A graph and the stream in which it is launched."""
 
     graph: Any
     stream: Any
@@ -84,8 +84,8 @@ class Recorded:
 
 @dataclass(slots=True)
 class InFlight:
-    """What one batch in flight has of its own. device_input and device_output are 0 where nothing is copied.
-    graphs: by batch size. device_stream: where it computes beside the others; None if it cannot."""
+    """The buffers of one batch in flight. device_input, device_output: 0 if nothing is copied. graphs: by
+    batch size. device_stream: for concurrent computation; None without one."""
 
     stream: Any
     uploaded: Any
@@ -99,7 +99,7 @@ class InFlight:
     device_stream: DeviceStream | None = None
 
     def addresses(self, layout: Layout, *, direct: bool) -> dict[str, int]:
-        """Where the kernels find the inputs and outputs of a batch. direct: in page-locked memory."""
+        """Return the addresses of a batch's inputs and outputs. direct: in page-locked memory."""
         inputs = self.host_input.address if direct else self.device_input
         outputs = self.host_output.address if direct else self.device_output
         return {
@@ -113,8 +113,8 @@ class InFlight:
 
 
 def allocate_in_flight(device: Device, memory: Memory, layout: Layout, *, copied: bool) -> InFlight:
-    """Room for batches up to a layout. copied: also on the device, for those that are not read and written in
-    page-locked memory. Raises DeviceError."""
+    """Allocate buffers for batches up to a layout. copied: also on the device, for batches that are not
+    accessed in page-locked memory. Raises DeviceError."""
     host_input = memory.allocate_host(layout.input_bytes)
     host_output = memory.allocate_host(layout.output_bytes)
     host_input.array[:] = 0
@@ -134,22 +134,22 @@ def allocate_in_flight(device: Device, memory: Memory, layout: Layout, *, copied
 
 
 class BatchRunner:
-    """Runs batches on a device, from as many threads at once as there are batches in flight.
+    """Runs batches on a device, in at most as many threads as there are batches in flight.
 
-    calls: the device's. direct: batches up to this size are read and written in page-locked memory.
+    calls: of the device. direct: batches up to this size are accessed in page-locked memory.
     """
 
     def __init__(self, calls: Calls, direct: int) -> None:
         self.calls = calls
         self._direct = direct
-        # Held while a batch queues its computation: what it waits for and what waits for it belong together.
+        # Held while a batch queues its computation: its waits and its events belong together.
         self._queueing = Turn()
 
     def run(
         self, batch: InFlight, layout: Layout, recorded: Recorded, parts: Sequence[PositionBatch]
     ) -> EvaluationBatch:
-        """Run what was recorded for this batch in flight and the layout, on positions that come in parts.
-        Raises DeviceError, among them NotFiniteOutput."""
+        """Run a recorded graph on the concatenation of the parts. Raises DeviceError, including
+        NotFiniteOutput."""
         count, moves = sum(map(len, parts)), sum(len(part.moves) for part in parts)
         before, in_turn, after = self._submission(batch, layout, recorded, moves)
         logits, moves_left = np.empty(moves, np.float32), np.empty(count, np.float32)
@@ -179,7 +179,7 @@ class BatchRunner:
     def _submission(
         self, batch: InFlight, layout: Layout, recorded: Recorded, moves: int
     ) -> tuple[list[Call], list[Call], list[Call]]:
-        """What is done before a batch may queue its computation, what queues it, and what follows."""
+        """Return the calls before the batch's turn to queue, those that queue it, and those after."""
         before, in_turn, after = self.queueing(batch, layout, recorded, moves)
         activate, synchronize = self.calls.activate(), self.calls.synchronize(batch.downloaded)
         return [activate, *before], in_turn, [*after, synchronize]
@@ -187,8 +187,8 @@ class BatchRunner:
     def queueing(
         self, batch: InFlight, layout: Layout, recorded: Recorded, moves: int
     ) -> tuple[list[Call], list[Call], list[Call]]:
-        """The same but for what makes the device the thread's, and the wait: the batch is over when the event
-        `downloaded` has happened. Of moves only the lengths of copies depend."""
+        """Return the same without activating the device and without waiting: the batch has ended when the
+        event `downloaded` has happened. The number of moves changes only the lengths of copies."""
         calls, graph, compute = self.calls, recorded.graph, recorded.stream
         if layout.positions <= self._direct:
             return (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a step of a Program to work in a stream: its buffers become addresses, its arguments what the driver
-takes."""
+"""Queues steps of a Program in a stream: replaces buffers by addresses, and converts arguments for the
+driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def queue(
     overlap: bool,
     tables: Mapping[str, int] | None = None,
 ) -> None:
-    """Queue one kernel. address: where a buffer lies; tables: where tables lie. overlap: as of
+    """Queue one kernel. address: returns a buffer's address. tables: addresses of tables. overlap: as in
     Device.launch."""
     arguments = [_value(device, argument, address, tables or {}) for argument in launch.arguments]
     _queue(device, kernel, launch, _grid(device, kernel, launch), arguments, stream, overlap=overlap)
@@ -61,8 +61,8 @@ def _queue(
 
 
 class RepeatedLaunch:
-    """One kernel that is queued many times, each time with other copies of some buffers. What does not change
-    is worked out once, which otherwise takes longer than a short kernel."""
+    """A kernel that is queued many times with different copies of some buffers. The constant parts are
+    prepared once, which otherwise takes longer than a short kernel."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class RepeatedLaunch:
         address: Callable[[Buffer, int], int],
         copied: Container[str],
     ) -> None:
-        """address: where a copy of a buffer lies. copied: the names of buffers of which there are several.
+        """address: returns the address of a copy of a buffer. copied: names of buffers with several copies.
         Raises DeviceError."""
         self._device, self._kernel, self._launch, self._address = device, kernel, launch, address
         self._grid = _grid(device, kernel, launch)
@@ -87,7 +87,7 @@ class RepeatedLaunch:
         ]
 
     def queue(self, copy: int, stream: Any, *, overlap: bool) -> None:
-        """Queue it with one copy of what there are several of. overlap: as of Device.launch."""
+        """Queue it with one copy of the copied buffers. overlap: as in Device.launch."""
         for index, argument in self._changing:
             self._arguments[index] = _value(
                 self._device, argument, lambda buffer: self._address(buffer, copy), {}
@@ -98,7 +98,7 @@ class RepeatedLaunch:
 def multiply(
     library: Library, step: LibraryStep, address: Callable[[Buffer], int], workspace: int, stream: Any
 ) -> None:
-    """Queue one product of a library. address: where a buffer lies; workspace: as of Library.multiply."""
+    """Queue a library product. address: returns a buffer's address. workspace: as in Library.multiply."""
     operands = Operands(
         a=address(step.a),
         b=address(step.weights),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an executor allocates on its device, and where the buffers of its programs lie."""
+"""An executor's allocations on its device, and the addresses of its programs' buffers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALIGNMENT = 256
 
 
 class Memory:
-    """Memory of a device, and page-locked memory beside it, that is freed together."""
+    """Device memory and page-locked memory that are freed together."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -28,13 +28,13 @@ class Memory:
         self._host: list[HostBuffer] = []
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes on the device. Raises OutOfDeviceMemory."""
+        """Return the address of newly allocated device memory. Raises OutOfDeviceMemory."""
         address = self.device.allocate(size)
         self._allocated.append(address)
         return address
 
     def allocate_host(self, size: int, *, cached: bool = False) -> HostBuffer:
-        """Page-locked memory, as of Device.allocate_host. Raises OutOfDeviceMemory."""
+        """Return page-locked memory, as Device.allocate_host does. Raises OutOfDeviceMemory."""
         buffer = self.device.allocate_host(size, cached=cached)
         self._host.append(buffer)
         return buffer
@@ -50,14 +50,13 @@ class Memory:
             for buffer in host:
                 self.device.free_host(buffer)
         except DeviceError as error:
-            # After a kernel has failed every call does; the driver frees the rest with the context.
+            # After a kernel has failed, every call fails; the driver frees the rest with the context.
             log.warning("%s: %s while freeing memory", self.device.info.name, error)
 
 
 def upload(memory: Memory, weights: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-    """The address of each array, by name. One block holds all weights; an array that several layers share is
-    there once. A small device that shares the CPU's memory reads them where they are put together. Raises
-    DeviceError."""
+    """Upload the arrays in one block and return each address by name. An array shared by several layers is
+    uploaded once. A small device that shares the CPU's memory reads them in place. Raises DeviceError."""
     device = memory.device
     addresses: dict[int, int] = {}
     size = 0
@@ -79,10 +78,10 @@ def upload(memory: Memory, weights: Mapping[str, NDArray[Any]]) -> dict[str, int
 
 
 class Buffers:
-    """Where the buffers of some programs lie on a device.
+    """Device addresses of the buffers of some programs.
 
-    weights: the address of each array, by name. tables: the address of each Table, by name. workspaces: for
-    the libraries, in the main branch of work and in the second one.
+    weights: address of each array, by name. tables: address of each Table, by name. workspaces: for the
+    libraries, in the main branch of work and in the second one.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class Buffers:
         weights: Mapping[str, int],
         workspace: int,
     ) -> None:
-        """workspace: bytes that a library may want. Raises DeviceError."""
+        """workspace: bytes for a library. Raises DeviceError."""
         self._memory = memory
         self.weights = weights
         self._work = self._allocate_work(programs)
@@ -100,7 +99,7 @@ class Buffers:
         self.workspaces = [memory.allocate(workspace) for _ in range(2)]
 
     def address(self, buffer: Buffer, exchange: Mapping[str, int]) -> int:
-        """exchange: where the batch's own inputs and outputs lie."""
+        """Return a buffer's address. exchange: addresses of the batch's own inputs and outputs."""
         match buffer.space:
             case Space.WEIGHTS:
                 return self.weights[buffer.name]

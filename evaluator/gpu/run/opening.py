@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plan brought onto a device: with smaller batches where memory is short, and planned anew where a library
-is given up."""
+"""Opens a plan on a device, with smaller batches if memory is short, and with a new plan if a library is
+given up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.blas.library import Library, LibraryGivenUp
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device, DeviceError, OutOfDeviceMemory
@@ -15,13 +16,12 @@ from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import PlanError
 from evaluator.gpu.run.executor import Executor
-from evaluator.slices import Slice, unshared
 
 log = logging.getLogger(__name__)
 
 
 class OpeningError(Exception):
-    """A network cannot run on a device; the message names the device and says why, or what to do."""
+    """A network cannot run on a device. The message has the device and the reason or remedy."""
 
 
 def open_executor(
@@ -33,12 +33,12 @@ def open_executor(
     libraries: Sequence[Library] = (),
     tuner: MeasuringChooser | None = None,
     planned: Callable[[], None] = lambda: None,
-    slices: Slice = unshared,
+    lease: DeviceLease = exclusive_lease,
 ) -> Executor:
-    """An executor of the plan, with as many of the batch sizes as there is memory for.
+    """Return an executor for the plan, with as many of the batch sizes as fit into memory.
 
-    tuner: the plan's chooser, if that measures. planned, slices: as of Executor. Raises OpeningError, and
-    what else the plan's chooser raises.
+    tuner: the plan's chooser, if it measures. planned, lease: as in Executor. Raises OpeningError, and other
+    exceptions of the plan's chooser.
     """
     info = device.info
     while True:
@@ -46,7 +46,7 @@ def open_executor(
             if tuner is not None:
                 tuner.expect(partial(needs_of, plan, buckets, info.multiprocessors))
             executor = Executor(
-                device, compiler, plan, buckets, libraries=libraries, planned=planned, slices=slices
+                device, compiler, plan, buckets, libraries=libraries, planned=planned, lease=lease
             )
             break
         except OutOfDeviceMemory as error:
@@ -71,5 +71,5 @@ def open_executor(
             plan.packed.value,
             info.name,
         )
-    plan.weights.clear()  # they are on the device now
+    plan.weights.clear()  # the device has them now
     return executor

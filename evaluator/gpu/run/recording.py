@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs as graphs of a device: their steps are queued in streams that record instead of running."""
+"""Records programs as graphs of a device, by queueing their steps in capturing streams."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from evaluator.gpu.run.memory import Buffers
 class Recorder:
     """Captures programs. Used by one thread at a time.
 
-    forked, joined: the events between the branches of work; a graph keeps nothing of them but the order that
-    they stood for.
+    forked, joined: events between the branches of work. A graph keeps only the order that they define.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class Recorder:
         self.forked, self.joined = device.create_event(), device.create_event()
 
     def capture(self, program: Program, exchange: Mapping[str, int]) -> Any:
-        """A program as a graph. exchange: where the batch's own inputs and outputs lie. Raises
+        """Return a program as a graph. exchange: addresses of the batch's own inputs and outputs. Raises
         DeviceError."""
         device, stream = self._device, self._main
         device.activate()
@@ -53,7 +52,7 @@ class Recorder:
 
     def _record(self, program: Program, exchange: Mapping[str, int]) -> None:
         device, main, aside = self._device, self._main, self._aside
-        fresh = {main: True, aside: True}  # nothing queued yet that a kernel could overlap with
+        fresh = {main: True, aside: True}  # no queued kernel to overlap with yet
         for step in program.steps:
             match step:
                 case Branch.FORK:
@@ -67,13 +66,13 @@ class Recorder:
                 case Launch() | LibraryStep():
                     stream = aside if step.aside else main
                     self.queue(step, exchange, stream, overlap=not fresh[stream])
-                    # What follows a launch that fills the chip waits until it has ended.
+                    # The step after a launch that fills the chip must wait for its end.
                     fresh[stream] = isinstance(step, Launch) and step.cooperative
 
     def queue(
         self, step: Launch | LibraryStep, exchange: Mapping[str, int], stream: Any, *, overlap: bool
     ) -> None:
-        """Queue one step. overlap: as of Device.launch."""
+        """Queue one step. overlap: as in Device.launch."""
         address = partial(self._buffers.address, exchange=exchange)
         if isinstance(step, LibraryStep):
             workspace = self._buffers.workspaces[step.aside]
@@ -83,8 +82,8 @@ class Recorder:
         queue(self._device, kernel, step, address, stream, overlap=overlap, tables=self._buffers.tables)
 
     def warm_up(self, programs: Iterable[tuple[Program, Mapping[str, int]]], stream: Any) -> None:
-        """Run every library's algorithm once: the first call loads its code, which no capture survives.
-        programs: with where their batch's inputs and outputs lie."""
+        """Run every library algorithm once: the first call loads its code, which is impossible during a
+        capture. programs: each with the addresses of its batch's inputs and outputs."""
         known: set[tuple[str, LibraryProduct, bytes]] = set()
         for program, exchange in programs:
             for step in program.steps:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Trial runs of an executor against what the reference says: every batch size is checked before it is used,
-where there are several programs for one the fastest right one is chosen, and small batches compute beside
-each other where that is sooner."""
+"""Self-check of an executor against the reference, for every batch size before it is used.
+
+Also chooses the fastest correct program if a size has several, and makes small batches concurrent if that is
+faster."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ from protocol.batch import EvaluationBatch, PositionBatch
 log = logging.getLogger(__name__)
 
 TOGETHER = 2
-"""Batches that each thread evaluates where several are checked at once."""
+"""Batches per thread in a concurrent check."""
 
 REPEATS = 3
-"""Of a batch whose time beside another one is measured, back to back."""
+"""Back-to-back runs when timing concurrent batches."""
 
 Limits: TypeAlias = tuple[float, float]
-"""Root mean square error of the logits over their spread (a wrong kernel is off by 1), and the largest error
-of a win, draw or loss probability."""
+"""Root mean square error of the logits over their spread (1 for a wrong kernel), and the largest error of a
+win, draw or loss probability."""
 
 _LIMITS: dict[Precision, Limits] = {
     Precision.FP32: (1e-3, 1e-3),
@@ -39,54 +40,54 @@ _LIMITS: dict[Precision, Limits] = {
 }
 
 FP8_LIMITS: Limits = (0.2, 0.15)
-"""Limits of products in fp8 against the network with rounded products. Rounding is the same, but where fp16
-differs a little from the reference's number, it is sometimes rounded to the next one, which in e4m3 is 6 to
-12 % away: that alone takes the networks of docs/lab/gpu-formats.md 0.05 to 0.07 and up to 0.06 off."""
+"""Limits of products in fp8 against the network with rounded products. The rounding is the same, but a small
+difference between fp16 and the reference can round a number differently, by 6 to 12 % in e4m3. That alone
+gives errors of 0.05 to 0.07 and up to 0.06 with the networks of docs/lab/gpu-formats.md."""
 
 ROUNDING_TIMES, MOST_BY_ROUNDING = 1.5, 0.6
-"""Two right computations of a network of 8 bits differ about as much as rounding changes what it says: a deep
-network with random weights amplifies both to a third of the logits' spread. So may a device, but it stays
-below what a wrong kernel would be off by."""
+"""Two correct computations of an 8-bit network differ about as much as the rounding changes its results. A
+deep network with random weights amplifies both to a third of the logits' spread. The limit is ROUNDING_TIMES
+the effect of rounding, but less than the error of a wrong kernel."""
 
 CHECKED_MOVES = (35, 20, 70)
-"""Legal moves of the positions that are checked. There are three, repeated to fill a bucket: what the
-reference needs for more would delay a start. Their numbers differ, so that moves that are looked up in the
-list of another position show, and 70 are more than a wave has lanes."""
+"""Legal moves of the checked positions. There are three, repeated to fill a bucket, because more would delay
+the start in the reference. Their numbers differ, to detect moves looked up in another position's list, and 70
+is more than a wave's lanes."""
 
 
 class SelfCheckError(Exception):
-    """A device computes something else than the reference, or fails; the message is for the user."""
+    """A device computes wrong results or fails. The message is for the user."""
 
 
 class Expected:
-    """What the reference says about a few positions, computed beside the opening of a network."""
+    """Reference results for a few positions, computed while a network opens."""
 
     def __init__(self, probe: PositionBatch, reference: Callable[[PositionBatch], EvaluationBatch]) -> None:
-        """probe: the positions. reference: evaluates the network, with the same rounded weights; called once
-        at most."""
+        """probe: the positions. reference: evaluates the network with the same rounded weights; called at
+        most once."""
         self._probe = probe
         self._reference = reference
         self._result: Future[EvaluationBatch] | None = None
 
     def start(self) -> None:
-        """Begin to compute, once."""
+        """Start computing; only the first call has an effect."""
         if self._result is None:
             thread = ThreadPoolExecutor(1, "reference")
             self._result = thread.submit(self._reference, self._probe)
             thread.shutdown(wait=False)
 
     def wait(self) -> EvaluationBatch:
-        """The evaluation, when it is there."""
+        """Wait for the evaluation and return it."""
         self.start()
         assert self._result is not None
         return self._result.result()
 
     def batch(self, size: int) -> PositionBatch:
-        """`size` of the positions, in the order of `rows`."""
+        """Return a batch of `size` of the positions, in the order of `rows`."""
         return PositionBatch.concatenate([self._probe.slice(row, row + 1) for row in self._rows(size)])
 
     def answers(self, size: int) -> EvaluationBatch:
-        """What is right for such a batch. Waits for the reference."""
+        """Return the expected results of such a batch. Waits for the reference."""
         moves = np.diff(self._probe.move_offsets).tolist()
         each = [*self.wait().split((1, number) for number in moves)]
         return EvaluationBatch.concatenate([each[row] for row in self._rows(size)])
@@ -96,31 +97,31 @@ class Expected:
 
 
 def rows(size: int, count: int) -> list[int]:
-    """Which of `count` positions stands at each place of a batch: by the ones in the number of the place, in
-    binary.
+    """Return which of `count` positions is at each place of a batch: by the number of ones in the place's
+    binary number.
 
-    Places whose numbers differ in one digit never have the same one, and no shift brings the order back. A
-    kernel that mixes up the rows of its tiles, which are powers of two, cannot be right by chance.
+    Places that differ in one binary digit never have the same position, and no shift repeats the order. So a
+    kernel that mixes up rows of its tiles, which are powers of two, cannot be right by chance.
     """
     return [place.bit_count() % count for place in range(size)]
 
 
 def limits(precision: Precision) -> Limits:
-    """How far what is stored so may be off."""
+    """Return the limits of a storage format."""
     return _LIMITS[precision]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a batch is compared with, and how far it may be off. exact: of the network before its products
-    were rounded to 8 bits, where they are; what rounding changes then widens the limits."""
+    """Expected results of a batch and their limits. exact: results before rounding to 8 bits, if any; the
+    effect of rounding then widens the limits."""
 
     expected: Expected
     limits: Limits
     exact: Expected | None = None
 
     def allowed(self) -> Limits:
-        """The limits of this network. Waits for the reference."""
+        """Return the limits for this network. Waits for the reference."""
         if self.exact is None:
             return self.limits
         rounded, exact = self.expected.wait(), self.exact.wait()
@@ -131,15 +132,15 @@ class Check:
 
 
 def errors(found: EvaluationBatch, expected: EvaluationBatch, spread: float | None = None) -> Limits:
-    """How far answers are from others to the same positions, as `Limits` count it. spread: of the logits;
-    that of those expected, if it is not given."""
+    """Return the errors of results in the units of `Limits`. spread: of the logits (default: that of the
+    expected ones)."""
     spread = float(expected.logits.std()) if spread is None else spread
     logits = float(np.sqrt(np.square(found.logits - expected.logits).mean())) / (spread or 1.0)
     return logits, float(np.abs(found.wdl - expected.wdl).max())
 
 
 def way(program: Program) -> str:
-    """How a batch is computed, for the log."""
+    """Return how a batch is computed, for the log."""
     steps = program.steps
     if any(isinstance(step, Launch) and step.cooperative for step in steps):
         return "one launch for all encoders"
@@ -148,8 +149,8 @@ def way(program: Program) -> str:
 
 
 class SelfCheck:
-    """Compares an executor with the reference. checks: by the smallest batch size that each is for. name: of
-    the device, for messages."""
+    """Compares an executor with the reference. checks: by the smallest batch size for each. name: of the
+    device, for messages."""
 
     def __init__(self, executor: Executor, checks: Mapping[int, Check], name: str) -> None:
         self._executor = executor
@@ -157,7 +158,7 @@ class SelfCheck:
         self._name = name
 
     def run(self) -> None:
-        """Choose among programs, then compare what every bucket computes. Raises SelfCheckError."""
+        """Choose programs, then compare the results of every bucket. Raises SelfCheckError."""
         self.choose_programs()
         for size in self._executor.buckets:
             problem = self._problem(size)
@@ -168,8 +169,8 @@ class SelfCheck:
                 )
 
     def choose_streams(self) -> None:
-        """Have batches of the sizes for which that is sooner compute beside each other, if they are right
-        when they do. Measuring takes milliseconds. Raises DeviceError."""
+        """Make batches concurrent at the sizes where that is faster and correct. Measuring takes
+        milliseconds. Raises DeviceError."""
         executor, info = self._executor, self._executor.device.info
         at_once = len(executor.in_flight)
         if info.is_small_apu or info.compute_units < FEWEST_UNITS or at_once < 2:
@@ -184,14 +185,14 @@ class SelfCheck:
             one_by_one[size] = milliseconds
         try:
             chosen = self._streams_that_pay(one_by_one)
-        except (OutOfDeviceMemory, SelfCheckError) as error:  # it works without
+        except (OutOfDeviceMemory, SelfCheckError) as error:  # streams are optional
             log.warning("%s: batches compute one after the other: %s", self._name, error)
             chosen = []
         executor.compute_beside(chosen)
 
     def _streams_that_pay(self, one_by_one: Mapping[int, float]) -> list[int]:
-        """Open device streams for some batch sizes; returns those that are sooner, and right, beside each
-        other. one_by_one: milliseconds of a batch in each of those in flight, one after the other."""
+        """Open device streams for some batch sizes, and return the sizes that are faster and correct with
+        them. one_by_one: milliseconds of one batch per slot in sequence."""
         executor, chosen = self._executor, []
         if not one_by_one or not executor.open_streams(one_by_one):
             return []
@@ -210,9 +211,8 @@ class SelfCheck:
         return chosen
 
     def choose_programs(self) -> None:
-        """Run every bucket that has several programs by the fastest that computes the right thing. Measuring
-        takes milliseconds, so that it is done at every start. Raises DeviceError where the usual program
-        cannot be timed."""
+        """Choose the fastest correct program of every bucket with several. Measuring takes milliseconds, so
+        it is done at every start. Raises DeviceError if the usual program cannot be timed."""
         for size, (usual, *others) in self._executor.alternatives.items():
             self._choose_program(size, usual, others)
 
@@ -236,13 +236,13 @@ class SelfCheck:
         executor.select(size, best)
 
     def _problem(self, size: int, *, at_once: int = 1) -> str:
-        """What is wrong with a bucket's results; empty if they agree with the reference. at_once: so many
-        threads evaluate at the same time. Raises SelfCheckError if there are no results."""
+        """Return what is wrong with a bucket's results; empty if they are correct. at_once: number of
+        concurrent threads. Raises SelfCheckError if there are no results."""
         check = self._checks[max(smallest for smallest in self._checks if smallest <= size)]
         expected = check.expected
         try:
             batch = expected.batch(size)
-            with self._executor.slices():
+            with self._executor.lease():
                 if at_once == 1:
                     results = [self._executor.evaluate([batch])]
                 else:
@@ -253,7 +253,8 @@ class SelfCheck:
             return "infinite or not a number"
         except (DeviceError, ValueError) as error:
             raise SelfCheckError(f"{self._name}: {error}") from error
-        # The spread of all positions, whichever are in the batch: the limits are the same for all sizes.
+        # The spread of all positions, not of those in the batch, so that the limits are the same for all
+        # sizes.
         spread = float(expected.wait().logits.std())
         off = [errors(result, expected.answers(size), spread) for result in results]
         logits_error, wdl_error = max(each[0] for each in off), max(each[1] for each in off)

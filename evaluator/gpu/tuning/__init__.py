@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The measured choice among kernels and libraries."""
+"""Measuring of kernels and libraries, and choosing the fastest."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One matrix product on a device: run any choice for it, compare with the host, and time it.
+"""Benchmark of one matrix product on a device: runs any choice, compares it with the host, and times it.
 
-A choice is timed with everything it brings along (the passes that add up splits, apply an activation or
-normalise), many times in one graph, with weights that are not in the chip's cache: as it runs in a network.
+A choice is timed with its additional passes (adding up splits, activation, norm), many times in one graph,
+with weights outside the chip's cache: the same as in a network.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.blas.library import Library
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler, KernelKey
@@ -33,7 +34,6 @@ from evaluator.gpu.run.launching import RepeatedLaunch, multiply
 from evaluator.gpu.tuning.samples import E4M3_DEVIATION, RESIDUAL_AT, Copies, Samples, exact
 from evaluator.network.arithmetic import activate, layer_norm
 from evaluator.network.spec import LayerNorm
-from evaluator.slices import Slice, unshared
 
 T = TypeVar("T")
 
@@ -47,39 +47,39 @@ _WEIGHTS = (
     "gammas",
     "betas",
 )
-"""The arrays of a product that a ProgramBuilder need not make, because they are on the device already."""
+"""Arrays of a product that are on the device already, so that a ProgramBuilder need not make them."""
 
 _CHECKED_ROWS = 16
-"""Evenly spread, the first and the last among them, each over its whole width."""
+"""Compared rows, evenly spread including the first and last, over their whole width."""
 
 _LIMITS = {Precision.FP16: (0.02, 0.2), Precision.BF16: (0.02, 0.2), Precision.FP32: (1e-4, 1e-3)}
-"""Limits of the root mean square and the largest error, over the root mean square of the result. Rounding
-gives 1e-3 and 1e-2 in fp16; a single element that nobody wrote gives about 1 in the latter."""
+"""Limits of the root mean square and the largest error, relative to the root mean square of the result.
+Rounding gives 1e-3 and 1e-2 in fp16; a single unwritten element gives about 1 in the latter."""
 
 _STORED = {Precision.FP16: np.float16, Precision.BF16: np.uint16, Precision.FP32: np.float32}
 _BITS = {Precision.FP16: np.int16, Precision.BF16: np.int16, Precision.FP32: np.int32}
 
 _FIRST_RUNS, _FIRST_US = 6, 200.0
-"""A first look at a choice: runs in one graph, and how long they may take together. At least two are made."""
+"""First look at a choice: runs in one graph (at least two), and their maximum total time."""
 
 _MOST_RUNS, _MEASURE_US = 64, 500.0
-"""A second look at a choice, in the same way."""
+"""Second look at a choice, likewise."""
 
 _LEAST_US = 1.0
 
 _TURNS, _TURN_US = 4, 2000.0
-"""How often choices that are compared take turns, and how long a turn is."""
+"""Number of alternating turns of compared choices, and the length of a turn."""
 
 _EPSILON = 1e-3
 
 
 class TooSlow(Exception):  # noqa: N818 - named for what happened
-    """Something did not return in time. It may still be running, and hold whatever it was given."""
+    """A call did not return in time. It may still run and use its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The errors of a result, relative to its root mean square. NaN where the result has any."""
+    """Errors of a result relative to its root mean square; NaN if the result has any."""
 
     mean_square: float
     largest: float
@@ -90,7 +90,7 @@ class Errors:
 
 
 class Bench:
-    """Memory for one product; the choices are run on the same random operands."""
+    """Memory for one product. All choices run on the same random operands."""
 
     def __init__(
         self,
@@ -99,15 +99,15 @@ class Bench:
         libraries: Sequence[Library],
         product: Product,
         samples: Samples,
-        slices: Slice = unshared,
+        lease: DeviceLease = exclusive_lease,
     ) -> None:
-        """samples: the operands, in the precision of the product. A bench that is abandoned takes them
-        along. slices: in which everything is timed."""
+        """samples: operands in the product's precision; an abandoned bench abandons them, too. lease: of the
+        device, for all timing."""
         self._device, self._compiler, self._precision = device, compiler, samples.precision
         self._libraries = {library.name: library for library in libraries}
         self._product = product
         self._samples = samples
-        self._slices = slices
+        self._lease = lease
         self._allocated: list[int] = []
         self._buffers: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
@@ -115,7 +115,7 @@ class Bench:
         self._handles: list[Any] = []
         self._first_best = math.inf
         self.rows = np.unique(np.linspace(0, product.m - 1, _CHECKED_ROWS).astype(int))
-        """The rows of the result that are compared."""
+        """Compared rows of the result."""
 
     def __enter__(self) -> Bench:
         try:
@@ -162,7 +162,7 @@ class Bench:
         return handle
 
     def __exit__(self, *_: object) -> None:
-        if self._samples.abandoned:  # what still runs would write into memory that is somebody else's by then
+        if self._samples.abandoned:  # a running call may still write into the memory
             return
         for handle in self._handles:
             self._device.release(handle)
@@ -170,11 +170,11 @@ class Bench:
             self._device.free(address)
 
     def errors(self, choice: Choice, seconds: float = float("inf")) -> Errors:
-        """How far off a choice is. It runs outside of any graph: the first call of a library's algorithm may
-        load or compile what it needs. Raises TooSlow if it takes longer than that."""
+        """Return the errors of a choice. It runs outside a graph, because a library's first call may load or
+        compile code. Raises TooSlow if it takes longer than `seconds`."""
         program = self._program(choice)
         self._kernels(program)
-        # What nobody writes shows, and what a library did not finish does even if relu makes 0 of it.
+        # Fill with NaN to detect unwritten elements, also those that relu would turn into 0.
         libraries = [step.out.name for step in program.steps if isinstance(step, LibraryStep)]
         for name in {"out", *libraries}:
             self._write_rows(name, np.full(self._expected.shape, -1, _BITS[self._precision]))  # NaN
@@ -191,8 +191,8 @@ class Bench:
         )
 
     def first_look(self, choice: Choice) -> float:
-        """How long one run takes, about; fewer runs if other choices have been far faster. `errors` must have
-        come before."""
+        """Return a rough time of one run, with fewer runs if other choices were far faster. Call `errors`
+        before."""
         best = self._first_best
         runs = _FIRST_RUNS if math.isinf(best) else _runs(best, _FIRST_US, _FIRST_RUNS)
         once = self.time(self._program(choice), runs)
@@ -200,12 +200,12 @@ class Bench:
         return once
 
     def second_look(self, choice: Choice, once: float) -> float:
-        """How long one run among many takes. once: what the first look said."""
+        """Return the time of one run among many. once: result of the first look."""
         return self.time(self._program(choice), _runs(once, _MEASURE_US, _MOST_RUNS))
 
     def in_turns(self, choices: Sequence[Choice], about_us: float) -> list[float]:
-        """Microseconds of a run of each, one after the other and again and again. A chip at its limit of
-        power lowers its clock while it is measured, which would favour what comes first. about_us: of a
+        """Return the microseconds of a run of each, measured in alternating turns. A chip at its power limit
+        lowers its clock during a measurement, which would favour the first choice. about_us: rough time of a
         run."""
         graphs = [self._graph(self._program(each), _runs(about_us, _TURN_US, _MOST_RUNS)) for each in choices]
         turns = [[self._run_in_slice(graph) for graph in graphs] for _ in range(1 + _TURNS)]
@@ -214,8 +214,8 @@ class Bench:
         return [sum(times) / _TURNS for times in zip(*turns[1:], strict=True)]
 
     def within(self, seconds: float, work: Callable[[], T]) -> T:
-        """What work returns or raises, done by a thread of its own. Raises TooSlow after so many seconds; the
-        thread then goes on, and this product's memory stays allocated for it."""
+        """Return what `work` returns or raises, on a thread of its own. Raises TooSlow after the given time;
+        the thread then continues, and this product's memory stays allocated."""
         results: list[T] = []
         errors: list[BaseException] = []
 
@@ -245,16 +245,16 @@ class Bench:
         return self._compiler.load(list(program.kernels()))
 
     def time(self, program: Program, runs: int) -> float:
-        """Microseconds of a run: a graph of so many is launched once to warm up, then the better of two
-        measurements counts."""
+        """Return the microseconds of a run. A graph of `runs` runs is launched once to warm up, then the
+        better of two measurements counts."""
         graph = self._graph(program, runs)
-        with self._slices():
+        with self._lease():
             times = [self._run_graph(graph) for _ in range(3)]
         self._device.release(graph[0])
         return max(min(times[1:]), _LEAST_US)
 
     def _graph(self, program: Program, runs: int) -> tuple[Any, int]:
-        """So many runs as a graph, and how many."""
+        """Return a graph of `runs` runs, and their number."""
         device, stream = self._device, self._stream
         launches = self._launches(program)
         device.begin_capture(stream)
@@ -267,7 +267,7 @@ class Bench:
         return device.end_capture(stream), runs
 
     def _run_graph(self, graph: tuple[Any, int]) -> float:
-        """Microseconds of a run of it."""
+        """Return the microseconds of one run in the graph."""
         device, stream = self._device, self._stream
         device.record(self._start, stream)
         device.launch_graph(graph[0], stream)
@@ -276,11 +276,11 @@ class Bench:
         return device.milliseconds(self._start, self._end) * 1000 / graph[1]
 
     def _run_in_slice(self, graph: tuple[Any, int]) -> float:
-        with self._slices():
+        with self._lease():
             return self._run_graph(graph)
 
     def _launches(self, program: Program) -> list[LibraryStep | RepeatedLaunch]:
-        """The steps of a program, to be queued again and again."""
+        """Return the steps of a program, prepared for repeated queueing."""
         kernels, device = self._kernels(program), self._device
         return [
             step
@@ -293,8 +293,8 @@ class Bench:
         ]
 
     def _queue(self, launches: Sequence[LibraryStep | RepeatedLaunch], copy: int, *, first: bool) -> None:
-        """One run with one copy of the weights; they take turns. first: nothing has been queued that it could
-        overlap with."""
+        """Queue one run with one of the copies of the weights, used cyclically. first: no kernel is queued
+        that it could overlap with."""
         for launch in launches:
             if isinstance(launch, LibraryStep):
                 library = self._libraries[launch.library]
@@ -315,7 +315,7 @@ class Bench:
         return program
 
     def _reference(self, biases: Any) -> Any:
-        """The rows that are compared, from the very same operands."""
+        """Return the compared rows, computed on the host from the same operands."""
         product, rows = self._product, self.rows
         width = _width(product)
         if product.convolution:
@@ -339,7 +339,7 @@ class Bench:
         return layer_norm(LayerNorm(biases[0], biases[0], _EPSILON), x) if product.followed else x
 
     def _read_rows(self, name: str) -> Any:
-        """[compared rows, n] of a matrix like the result, as of `samples.exact`."""
+        """Return [compared rows, n] of a matrix like the result, as `samples.exact` does."""
         found = np.empty(self._expected.shape, _BITS[self._precision])
         for values, row in zip(found, self.rows, strict=True):
             self._device.read(self._buffers[name] + int(row) * values.nbytes, values)
@@ -362,8 +362,8 @@ class Bench:
 def trial(
     product: Product, choice: Choice, target: Target, precision: Precision, packed: Packed | None = None
 ) -> Program:
-    """The launches that compute a product alone by a choice. packed: its weights as codes, where there
-    are any. Buffers are named "a", "residual", "out" and "product.…"."""
+    """Return the launches that compute a single product by a choice. packed: its weights as codes, if any.
+    Buffers are named "a", "residual", "out" and "product.…"."""
     known = dict.fromkeys([f"product.{name}" for name in _WEIGHTS], np.zeros(0))
     b = ProgramBuilder(product.m, target, precision, lambda _: choice, known)
     inputs = _width(product)
@@ -398,15 +398,15 @@ def trial(
 
 
 def _sum_scale(product: Product) -> float:
-    """The factor that takes the sums of a product of random e4m3 numbers to a deviation of 1."""
+    """Return the factor that scales sums of random e4m3 products to standard deviation 1."""
     return float(E4M3_DEVIATION**-2 * (2 * product.k) ** -0.5)
 
 
 def _runs(once: float, together: float, most: int) -> int:
-    """How many runs of so many microseconds to put into a graph that should take `together`."""
+    """Return how many runs of `once` microseconds make up a graph of `together`."""
     return int(min(most, max(2, together / once)))
 
 
 def _width(product: Product) -> int:
-    """Elements of a row of inputs."""
+    """Return the elements per input row."""
     return product.k // 9 if product.convolution else product.k

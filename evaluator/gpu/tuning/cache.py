@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was measured on a device, kept in a file for the next start.
+"""Cache file of the measurements on a device.
 
-The file is keyed by device, driver, precision and code (the kernels, the modules that choose, the libraries'
-versions). Of the network it is keyed by what matters: inside the file every product is found by its shape and
-what is fused to it, so that the hundreds of networks of one training run share their measurements, and a
-network of other shapes adds its own.
+The file's key has device, driver, precision and code (the kernels, the modules that choose, the libraries'
+versions). Inside, a product is identified by its shape and fused operations, not by its network. So the
+hundreds of networks of a training run share their measurements, and networks of other shapes add theirs.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ _CODE = (
     "plan/products/tensor_maps",
     *("tuning/bench", "tuning/cache", "tuning/samples", "tuning/shortlist", "tuning/tune"),
 )
-"""Modules that the meaning of a cached choice depends on."""
+"""Modules that determine the meaning of a cached choice."""
 
 
 def path_of(info: DeviceInfo, precision: Precision, libraries: Sequence[Library]) -> Path | None:
-    """Return the file for a device as it is, with these libraries and this code; None without a cache."""
+    """Return the file for a device with these libraries and this code; None without a cache."""
     parts = [info.name, info.driver, info.target.name, precision.value]
     parts += [library.version for library in libraries]
     parts += [source(path.stem) for path in sorted(KERNELS.glob("gemm*.hip"))]
@@ -55,7 +54,7 @@ def path_of(info: DeviceInfo, precision: Precision, libraries: Sequence[Library]
 
 
 def read(path: Path) -> dict[Product, list[Measured]]:
-    """What is in a file; nothing if it is missing or damaged."""
+    """Return the contents of a file; empty if it is missing or damaged."""
     try:
         entries = json.loads(path.read_text("utf-8"))
         return {

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measuring in a process of its own, beside one that serves requests on the same device.
+"""Measuring in a child process, next to a service on the same device.
 
-What a kernel or a library does wrong ends the child alone, its compilers have the lowest priority, and its
-Python takes no time from the service's threads. It asks for the device each time that it is going to measure,
-and has it for a few milliseconds. What it finds is in the cache when it ends.
+A faulty kernel or library ends only the child, its compilers have the lowest priority, and its Python code
+does not hold the service's GIL. It requests the device for each measurement, for a few milliseconds. At its
+end the results are in the cache.
 
-The parent writes a pickled Job to the child's standard input, and then a line for each slice it grants; the
-child writes lines: "ask", "over" when a slice has ended, "did N of M", "try CANDIDATE" before it runs one,
-"found DATA" with a product's measurements, "failed WHY", "done". A child whose standard input ends, ends.
+The parent writes a pickled Job to the child's standard input, then a line for each granted lease. The child
+writes the lines "ask", "over" at the end of a lease, "did N of M", "try CANDIDATE" before it runs one, "found
+DATA" with a product's measurements, "failed WHY", "done". The child exits at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import IO
 
+from evaluator.device_lease import DeviceLease
 from evaluator.gpu.blas.discovery import library_subject, open_libraries
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver import crashes
@@ -39,7 +40,6 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.tiles import Measured
 from evaluator.gpu.tuning.tune import Tuner, library_of_key
-from evaluator.slices import Slice
 from protocol.host.processes import child_command, crash_signal, group_of_its_own, how_it_ended
 
 log = logging.getLogger(__name__)
@@ -48,20 +48,20 @@ _LOWEST_PRIORITY = 19
 _ENDS_WITHIN_S = 5.0
 
 _SLICE_S = 2.0
-"""A slice is some milliseconds; after so long the device hangs, or what uses it."""
+"""Maximum duration of a lease, normally some milliseconds. Beyond it, the device or its user hangs."""
 
 
 MOST_CRASHES = 3
-"""Candidates of one library that may end a child before the library is excluded, and of our own kernels
-before measuring is given up."""
+"""Candidates of a library that may crash a child before the library is excluded; for our own kernels, before
+measuring is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to measure, and where.
+    """What to measure on which device.
 
-    known: what was measured already. given_up: candidates that ended a child, as `candidate_key` names them.
-    rebuild: measure what is in the cache, too. libraries: measure those of the vendor.
+    known: measurements so far. given_up: candidates that crashed a child, as `candidate_key` values. rebuild:
+    measure also what is in the cache. libraries: measure the vendor's, too.
     """
 
     device: DeviceInfo
@@ -75,8 +75,8 @@ class Job:
 
 @dataclass(slots=True)
 class Found:
-    """What one child found. last: "done", or what failed; empty if it did not say. trying: the candidate that
-    it was at."""
+    """Results of one child. last: "done", or the failure; empty if it crashed. trying: its current
+    candidate."""
 
     last: str = ""
     trying: str = ""
@@ -87,18 +87,18 @@ class Found:
 
 
 def measure_in_child(
-    job: Job, slices: Slice, progress: Callable[[str], None]
+    job: Job, lease: DeviceLease, progress: Callable[[str], None]
 ) -> dict[Product, list[Measured]]:
-    """Return what a child measures of the products that are not in its cache.
+    """Measure, in child processes, the products that are not in the cache.
 
-    A candidate that ends the child is excluded, and another child measures the rest. Raises
-    DeviceError if the child fails otherwise, and whatever `slices` raises.
+    A candidate that crashes the child is excluded, and another child measures the rest. Raises DeviceError if
+    the child fails otherwise, and the exceptions of `lease`.
     """
     measured: dict[Product, list[Measured]] = {}
     given_up: list[str] = []
     while True:
         found, status = _one_child(
-            replace(job, known={**job.known, **measured}, given_up=frozenset(given_up)), slices, progress
+            replace(job, known={**job.known, **measured}, given_up=frozenset(given_up)), lease, progress
         )
         measured |= found.measured
         if found.last == "done":
@@ -106,7 +106,7 @@ def measure_in_child(
         crash = crash_signal(status)
         library = library_of_key(found.trying)
         of_library = sum(library_of_key(each) == library for each in given_up) + 1
-        # Our own kernels crash on a device that is broken; a library that crashes is left out.
+        # A crash of our own kernels means a broken device; a crashing library is excluded.
         hopeless = not found.trying or of_library > MOST_CRASHES - (not library)
         if crash is not None and hopeless:
             crashes.add(subject_of(job.device), Phase.TUNING, crash)
@@ -118,8 +118,8 @@ def measure_in_child(
             crashes.add(library_subject(job.device, library), Phase.TRYING, crash)
 
 
-def _one_child(job: Job, slices: Slice, progress: Callable[[str], None]) -> tuple[Found, int]:
-    """Return what one child found, and its exit status. Raises as `measure_in_child` does."""
+def _one_child(job: Job, lease: DeviceLease, progress: Callable[[str], None]) -> tuple[Found, int]:
+    """Return the results of one child, and its exit status. Raises as `measure_in_child` does."""
     try:
         child = subprocess.Popen(
             child_command("evaluator.gpu.tuning.child"),
@@ -136,7 +136,7 @@ def _one_child(job: Job, slices: Slice, progress: Callable[[str], None]) -> tupl
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write(pickle.dumps(job))
             child.stdin.flush()
-        found = answer(child.stdin, child.stdout, slices, progress, limit)
+        found = answer(child.stdin, child.stdout, lease, progress, limit)
     finally:
         limit.stop()
         with contextlib.suppress(OSError):
@@ -147,7 +147,7 @@ def _one_child(job: Job, slices: Slice, progress: Callable[[str], None]) -> tupl
 
 
 class _Limit(AbstractContextManager[None]):
-    """Ends a child that does not give the device back: a context for each slice."""
+    """Context manager for each lease. Kills a child that does not return the device."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         self._child = child
@@ -175,16 +175,16 @@ class _Limit(AbstractContextManager[None]):
 def answer(
     answers: IO[bytes],
     lines: IO[bytes],
-    slices: Slice,
+    lease: DeviceLease,
     progress: Callable[[str], None],
     limit: AbstractContextManager[None],
 ) -> Found:
-    """Grant slices until the child says how it ended. limit: entered with each slice."""
+    """Grant leases until the child ends. limit: entered for each lease."""
     found = Found()
     while line := lines.readline().decode(errors="replace").strip():
         word, _, rest = line.partition(" ")
         if word == "ask":
-            with slices(), limit, contextlib.suppress(BrokenPipeError):
+            with lease(), limit, contextlib.suppress(BrokenPipeError):
                 answers.write(b"granted\n")
                 answers.flush()
                 lines.readline()  # "over", or the end
@@ -202,7 +202,7 @@ def answer(
 
 
 def _ended(child: subprocess.Popen[bytes]) -> int:
-    """The exit status of a child whose standard input was closed."""
+    """Return the exit status of a child whose standard input was closed."""
     try:
         return child.wait(_ENDS_WITHIN_S)
     except subprocess.TimeoutExpired:
@@ -214,47 +214,47 @@ def _ended(child: subprocess.Popen[bytes]) -> int:
 
 
 def main() -> None:
-    """Measure what standard input says."""
+    """Measure the job on standard input."""
     if hasattr(os, "nice"):
         os.nice(_LOWEST_PRIORITY)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    # What a library prints must not come between the lines.
+    # Output of a library must not mix with the lines.
     lines = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     job: Job = pickle.load(sys.stdin.buffer)
 
-    def tell(text: str) -> None:
+    def send_line(text: str) -> None:
         try:
             lines.write(text.encode() + b"\n")
         except OSError:
-            os._exit(1)  # compilers and measurements may still run, for nobody
+            os._exit(1)  # compilers and measurements may still run, but nobody needs them
 
     def granted() -> None:
         if not sys.stdin.buffer.readline():
             os._exit(1)
 
     try:
-        _measure(job, partial(asked_for, tell, granted), tell)
+        _measure(job, partial(asked_for, send_line, granted), send_line)
     except DeviceError as error:
-        tell("failed " + " ".join(str(error).split()))
+        send_line("failed " + " ".join(str(error).split()))
     else:
-        tell("done")
+        send_line("done")
     sys.stderr.flush()
-    os._exit(0)  # nothing waits for a library that does not return
+    os._exit(0)  # do not wait for a library that does not return
 
 
 @contextlib.contextmanager
-def asked_for(tell: Callable[[str], None], granted: Callable[[], None]) -> Iterator[None]:
-    """A slice. tell: writes a line to the parent; granted: waits for its answer."""
-    tell("ask")
+def asked_for(send_line: Callable[[str], None], granted: Callable[[], None]) -> Iterator[None]:
+    """Context manager for a lease. send_line: writes to the parent. granted: waits for its answer."""
+    send_line("ask")
     granted()
     try:
         yield
-    finally:  # what is measured may fail, and others are measured afterwards
-        tell("over")
+    finally:  # after a failed measurement, others follow
+        send_line("over")
 
 
-def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:
+def _measure(job: Job, lease: DeviceLease, send_line: Callable[[str], None]) -> None:
     device = open_device(job.device)
     libraries, _ = open_libraries(job.device, job.precision) if job.libraries else ((), {})
     compiler = Compiler(device)
@@ -263,10 +263,10 @@ def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:
     def progress(_: str) -> None:
         nonlocal done
         done += 1
-        tell(f"did {done} of {len(job.needs.products)}")
+        send_line(f"did {done} of {len(job.needs.products)}")
 
     def found(product: Product, measured: list[Measured]) -> None:
-        tell(f"found {base64.b64encode(pickle.dumps((product, measured))).decode()}")
+        send_line(f"found {base64.b64encode(pickle.dumps((product, measured))).decode()}")
 
     tuner = Tuner(
         device,
@@ -274,10 +274,10 @@ def _measure(job: Job, slices: Slice, tell: Callable[[str], None]) -> None:
         job.precision,
         libraries,
         progress=progress,
-        slices=slices,
+        lease=lease,
         known=job.known,
         given_up=job.given_up,
-        trying=lambda candidate: tell(f"try {candidate}"),
+        trying=lambda candidate: send_line(f"try {candidate}"),
         found=found,
     )
     if job.rebuild:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All matrix products of a network at every batch size, measured."""
+"""Measures all matrix products of a network at all batch sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from evaluator.device_lease import exclusive_lease
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import DeviceInfo
 from evaluator.gpu.driver.target import Precision
@@ -15,7 +16,6 @@ from evaluator.gpu.plan.tiles import Measured, estimates, model_chooser
 from evaluator.gpu.run.buckets import usual_buckets
 from evaluator.gpu.tuning.child import Job, measure_in_child
 from evaluator.network.spec import NetworkSpec
-from evaluator.slices import unshared
 
 
 def tune_network(
@@ -28,14 +28,14 @@ def tune_network(
     rebuild: bool,
     progress: Callable[[str], None],
 ) -> list[tuple[Product, list[Measured]]]:
-    """Return every product with its candidates, the fastest first.
+    """Return every product with its candidates, fastest first.
 
-    Children measure them, and write the cache. weights: the format that the network's were rounded to.
-    fp8: the network with products of 8 bits, where large batches compute that. rebuild: measure also
-    what is in the cache already. Raises DeviceError and PlanError.
+    Child processes measure them and write the cache. weights: format to which the network's were rounded.
+    fp8: the network with 8-bit products for large batches. rebuild: measure also what is in the cache. Raises
+    DeviceError and PlanError.
     """
     model = model_chooser(info.target, precision, info.multiprocessors)
-    # Measurements are asked for where they decide what is computed: here all of that is listed.
+    # A plan requests only the measurements it needs; this one requests all that any plan needs.
     plan = Plan(
         network,
         info.target,
@@ -46,5 +46,5 @@ def tune_network(
         measurements=lambda product: estimates(product, info.target, precision, info.multiprocessors),
     )
     needs = needs_of(plan, usual_buckets(info), info.multiprocessors)
-    found = measure_in_child(Job(info, precision, needs, rebuild=rebuild), unshared, progress)
+    found = measure_in_child(Job(info, precision, needs, rebuild=rebuild), exclusive_lease, progress)
     return [(product, found[product]) for product in needs.products]

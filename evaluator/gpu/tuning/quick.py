@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The choice of matrix products for a start that does not wait for measurements.
+"""Chooses matrix products without measuring, for a quick start.
 
-What was measured before on this device is taken from there. For the rest: the wgmma kernels where many rows
-fill the chip and a library would need a further pass, else a trusted library's own first guess, else what the
-model of plan/tiles.py likes best. As few kernels are compiled as that takes. The whole is held to the
-self-check as any other plan is, and replaced as soon as there are measurements (devices/tuning.py).
+Cached measurements of this device take precedence. Otherwise: the wgmma kernels if many rows fill the chip
+and a library would need another pass, else a trusted library's first guess, else the best tile by the model
+of plan/tiles.py. As few kernels as possible are compiled. The plan passes the same self-check as any other,
+and is replaced once there are measurements (devices/tuning.py).
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from evaluator.gpu.tuning.tune import offers
 from evaluator.network.spec import Activation
 
 TRUSTED = ("cuBLASLt",)
-"""Libraries whose first guess needs no comparison: AMD's compile for minutes at some shapes, or are wrong."""
+"""Libraries whose first guess needs no check: AMD's compile for minutes for some shapes, or are wrong."""
 
 _MOST_ROW_BLOCKS = 4
-"""Blocks that own a row together and exchange the sums of its norm: more wait for each other too long."""
+"""Maximum number of blocks that share a row and exchange its norm's sums: more wait too long for each
+other."""
 
 
 class QuickChooser:
-    """A Chooser that measures nothing. guessed: the products that nothing was known of."""
+    """A Chooser that measures nothing. guessed: products without a measurement."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class QuickChooser:
         libraries: Sequence[Library],
         known: Mapping[Product, Sequence[Measured]],
     ) -> None:
-        """known: what was measured, the fastest first. The device is the calling thread's."""
+        """known: measurements, fastest first. The device must be the calling thread's."""
         self._info, self._precision = info, precision
         self._libraries = [library for library in libraries if library.name in TRUSTED]
         self._known = known
@@ -45,7 +46,7 @@ class QuickChooser:
         self.guessed: dict[Product, Choice] = {}
 
     def choose(self, product: Product) -> Choice:
-        """How to compute a product."""
+        """Return how to compute a product."""
         if product in self._known:
             return self._known[product][0].choice
         if product not in self.guessed:
@@ -63,7 +64,7 @@ class QuickChooser:
         return library or self._model(product)
 
     def _wgmma(self, product: Product) -> hopper.HopperTile | None:
-        """The tile that was the fastest of most products on an H200; None where its blocks would leave
+        """Return the tile that was fastest for most products on an H200; None if its blocks would leave
         processors idle."""
         tiles = hopper.candidates(product, self._info.target, self._precision)
         full = [

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Random operands on a device for the products that are measured one after the other.
+"""Random operands on a device, shared by the measured products.
 
-Filling memory anew for each of hundreds of products would take longer than running them. So all share one
-buffer of inputs, and those of one shape their weights. What is random is a short block, repeated: of a length
-that leaves no two rows the same, and that lets the host know any row without holding the rest.
+Filling memory for each of hundreds of products would take longer than running them. So all share one buffer
+of inputs, and those of one shape their weights. The random data is a short block, repeated. Its length makes
+all rows different, and lets the host compute any row without storing the rest.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.network.e4m3 import codes, decoded, nearest
 
 RESIDUAL_AT = 1 << 13
-"""Where a residual begins in the inputs, in elements: its rows are others than the inputs'."""
+"""Start of a residual in the inputs, in elements: its rows differ from those of the inputs."""
 
 _BLOCK = (1 << 18) + 1
 _BLOCKS_AT_ONCE = 16
 
 _COPIES_BYTES = 96 << 20
-"""Copies of the weights that are read in turn: more than the L2 of any GPU."""
+"""Total size of the copies of the weights, used cyclically: more than the L2 of any GPU."""
 
 _MOST_COPIES = 64
 
 E4M3_DEVIATION = 8.0
-"""Of random e4m3 numbers."""
+"""Standard deviation of random e4m3 numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """An array on the device several times: the first one's address, how many, bytes from one to the next."""
+    """Copies of an array on the device: address of the first, count, and stride in bytes."""
 
     address: int
     count: int
@@ -49,9 +49,9 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class SampleWeights:
-    """Weights [n, k] of a product. exact: of the very elements that are stored, as `Samples.rows` has them.
-    plain: copies of these; where they were rounded to codes, those are in packed and their copies in codes
-    and scales. fragments: the same weights in the order of MFMA's lanes, where a target has that unit."""
+    """Weights [n, k] of a product. exact: values of the stored elements, as in `Samples.rows`. plain: copies
+    of them. packed: their codes, if rounded; codes, scales: copies of these. fragments: copies in the order
+    of MFMA's lanes, if the target has that unit."""
 
     exact: Any
     plain: Copies
@@ -62,13 +62,13 @@ class SampleWeights:
 
 
 class Samples:
-    """Used by one thread at a time. `close` frees everything, unless it was abandoned: what does not return
-    may still be reading it."""
+    """Used by one thread at a time. `close` frees everything, unless it was abandoned: a hanging call may
+    still read it."""
 
     def __init__(self, device: Device, precision: Precision) -> None:
         self._device, self.precision = device, precision
         self._rng = np.random.default_rng(1)
-        self._blocks = {False: self._random_block(1.0), True: self._random_pairs()}  # by e4m3
+        self._blocks = {False: self._random_block(1.0), True: self._random_pairs()}  # key: e4m3
         self._inputs: dict[bool, tuple[int, int]] = {}
         self._weights: SampleWeights | None = None
         self._of: tuple[int, int, int, bool] | None = None
@@ -90,8 +90,8 @@ class Samples:
             self._inputs = {}
 
     def inputs(self, elements: int, *, e4m3: bool = False) -> int:
-        """The address of at least this many random elements of deviation 1, or of pairs of e4m3 numbers of
-        E4M3_DEVIATION; a call for more elements changes it."""
+        """Return the address of at least this many random elements with standard deviation 1, or of e4m3
+        pairs with E4M3_DEVIATION. A call for more elements changes the address."""
         address, there = self._inputs.get(e4m3, (0, 0))
         if elements > there:
             if address:
@@ -105,15 +105,15 @@ class Samples:
         return address
 
     def rows(self, rows: Any, width: int, at: int = 0, *, e4m3: bool = False) -> Any:
-        """[len(rows), width], as of `exact`, of pairs float64: rows of a matrix that begins at an element of
-        the inputs; of pairs twice as many numbers."""
+        """Return rows of a matrix that starts at an element of the inputs: [len(rows), width], as `exact`
+        returns them; e4m3 pairs as float64, twice as many numbers."""
         places = (np.asarray(rows, np.int64)[:, None] * width + np.arange(width) + at) % _BLOCK
         elements = self._blocks[e4m3][places]
         return _exact_pairs(elements) if e4m3 else exact(elements, self.precision)
 
     def weights(self, n: int, k: int, bits: int, *, e4m3: bool = False) -> SampleWeights:
-        """Random weights of deviation k ** -0.5; those of the last shape are kept. bits: of their codes, 0
-        for none. e4m3: pairs as of `inputs`."""
+        """Return random weights with standard deviation k ** -0.5; those of the last shape are cached. bits:
+        of their codes, 0 for none. e4m3: pairs as in `inputs`."""
         if self._weights is None or self._of != (n, k, bits, e4m3):
             self._free_weights()
             self._weights, self._of = self._make_weights(n, k, bits, e4m3), (n, k, bits, e4m3)
@@ -167,13 +167,13 @@ class Samples:
 
 
 def _exact_pairs(pairs: Any) -> Any:
-    """Pairs of e4m3 numbers as float64, twice as many in the last dimension."""
+    """Return pairs of e4m3 numbers as float64, twice as many in the last dimension."""
     return decoded(np.ascontiguousarray(pairs).view(np.uint8)).astype(np.float64)
 
 
 def exact(values: Any, precision: Precision) -> Any:
-    """Stored elements as what the host computes with: float64 for fp32, for halves float32, which is as much
-    more exact than they are."""
+    """Return stored elements in the host's arithmetic: float64 for fp32, float32 for halves, with similar
+    headroom in precision."""
     if precision is Precision.BF16:
         return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return values.astype(np.float64 if precision is Precision.FP32 else np.float32)

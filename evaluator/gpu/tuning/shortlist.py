@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which candidates of a product are worth measuring, by what was found for the same product at other batch
-sizes.
+"""Selects the candidates worth measuring for a product, from results at other batch sizes.
 
-What is fast changes slowly with the number of rows. So of a product's batch sizes some are measured with all
-candidates, and those between them with what was close to the best on either side.
+The fastest choice changes slowly with the number of rows. So only some batch sizes of a product are measured
+with all candidates. Those between them are measured with the choices that were close to the best on either
+side.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.plan.tiles import Choice, Measured, Tile
 
 _EVERY = 4
-"""Of a product's sizes, every so many-th is measured in full, and the largest."""
+"""Interval of a product's sizes that are measured in full; the largest is, too."""
 
 _NEAR, _BEST = 1.15, 4
-"""What took at most so many times as long as the best of a neighbour, and is among so many, is measured."""
+"""Maximum time relative to the best of a neighbour, and maximum number, of the choices that are measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
-    """What to measure. own: of our kernels. libraries: names of those that are asked."""
+    """Candidates to measure. own: of our kernels. libraries: names."""
 
     own: tuple[Choice, ...]
     libraries: frozenset[str]
 
 
 def family(product: Product) -> Product:
-    """What a product shares with itself at other batch sizes."""
+    """Return what a product has in common with itself at other batch sizes."""
     return replace(product, m=0)
 
 
 def in_full(products: Iterable[Product]) -> set[Product]:
-    """Those to be measured with all candidates, before the others."""
+    """Return the products to measure first, with all candidates."""
     families: dict[Product, list[Product]] = {}
     for product in products:
         families.setdefault(family(product), []).append(product)
@@ -47,7 +47,7 @@ def in_full(products: Iterable[Product]) -> set[Product]:
 
 
 def neighbours(product: Product, known: Iterable[Product]) -> tuple[Product, Product] | None:
-    """The next smaller and the next larger of the same product that are known; None unless there are both."""
+    """Return the next smaller and larger known size of a product; None unless both exist."""
     same = [each for each in known if family(each) == family(product) and each.m != product.m]
     below = [each for each in same if each.m < product.m]
     above = [each for each in same if each.m > product.m]
@@ -57,12 +57,12 @@ def neighbours(product: Product, known: Iterable[Product]) -> tuple[Product, Pro
 
 
 def shortlist(possible: Collection[Choice], found: Sequence[Sequence[Measured]]) -> Shortlist:
-    """Return those of the possible own choices that were close to the best at either neighbour.
+    """Return the possible own choices that were close to the best at either neighbour.
 
     A tile is returned with any split of sums between those that were close. The fastest own choice of each
-    kernel family is always among them: a program of own kernels needs it even if a library is faster.
+    kernel family is always included: a program of own kernels needs it even if a library is faster.
 
-    found: the neighbours' results, the fastest first.
+    found: the neighbours' results, fastest first.
     """
     near = [each.choice for results in found for each in (*_close(results), *_best_of_families(results))]
     splits: dict[tuple[Tile, bool], list[int]] = {}
@@ -85,7 +85,7 @@ def _close(results: Sequence[Measured]) -> list[Measured]:
 
 
 def _best_of_families(results: Sequence[Measured]) -> list[Measured]:
-    """The fastest of each family of own kernels: general whole, general split, Hopper, cluster."""
+    """Return the fastest of each family of own kernels: general whole, general split, Hopper, cluster."""
     best: dict[tuple[bool, bool, bool], Measured] = {}
     for each in results:
         choice = each.choice

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the fastest correct way to compute each matrix product on this device, and keep it in a cache.
+"""Finds the fastest correct way to compute each matrix product on a device, and caches it.
 
-Candidates are our own kernel with the likeliest tiles, and whatever the vendor's libraries offer. Each is
-compared with the host and timed (bench.py). Libraries are not trusted: what is wrong, fails or
-does not return in time is dropped and named in the log, and one that is nothing but trouble is given up. As
-soon as one product is not known all that will be asked for are measured: their kernels compile side by side
-while the first are measured, they share their operands, and what is fast at some batch sizes says what to try
-at those between them (shortlist.py).
+Candidates are our own kernel with the likeliest tiles, and the vendor's libraries. Each is compared with the
+host and timed (bench.py). Libraries are not trusted: a wrong, failing or hanging one is skipped and logged,
+and a persistently bad one is given up. Once one product is unknown, all products of the plan are measured.
+Kernels compile concurrently while the first are measured, and products share their operands. The results at
+some batch sizes decide what to try at those between them (shortlist.py).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.blas.library import EPILOGUES, Library, LibraryGivenUp, library_product
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler, KernelKey
@@ -31,41 +31,40 @@ from evaluator.gpu.tuning.bench import Bench, TooSlow, trial
 from evaluator.gpu.tuning.samples import Samples
 from evaluator.gpu.tuning.shortlist import in_full, neighbours, shortlist
 from evaluator.progress import announce
-from evaluator.slices import Slice, unshared
 
 log = logging.getLogger(__name__)
 
 OWN_CANDIDATES, OWN_CANDIDATES_OF_FEW = 4, 16
-"""How many forms of our kernel are measured, the best by the model's estimate; more where m is small, which
-the model knows little about."""
+"""Number of forms of our kernel that are measured, the best by the model's estimate; more if m is small,
+because the model is inaccurate there."""
 
 _FEW_ROWS = 512
 
 CANDIDATE_S = 5.0
-"""What a library may take for its first answer. Some compile for minutes for each shape; the ones that load
-code from disk need a fraction of a second."""
+"""Time limit of a library's first answer. Some compile for minutes for each shape; libraries that load code
+from disk need a fraction of a second."""
 
 _POWER_US, _CLOSE = 40.0, 1.06
-"""From so many microseconds on a product may take the chip to its limit of power; what is then as close to
-the best as the second says is measured again, in turns."""
+"""Products slower than the first value may reach the chip's power limit. Candidates within the second factor
+of the best are then measured again in alternation."""
 
 _FAR_BEHIND, _HOPEFUL = 1.25, 8
-"""What a first look shows to be so many times slower than the best is not measured again, and no more than
-so many are. What a graph costs by itself is in a first look, so that it is off by less than the choice."""
+"""Candidates slower than the best by the first factor in a first look are not measured again, and at most the
+second number is. A first look includes the constant cost of a graph, so its relative errors are smaller."""
 
 _PATIENCE = 3
-"""A library that got everything wrong for so many products in a row is not asked again."""
+"""Consecutive products that a library gets completely wrong before it is given up."""
 
 _SAVE_S = 5.0
-"""Between writes of the cache while much is measured."""
+"""Interval of writing the cache during long measurements."""
 
 
 class NotMeasured(Exception):  # noqa: N818 - named for what is missing
-    """A choice was asked for that only measuring tells, of a Tuner that may not."""
+    """A choice needs measuring, which this Tuner is not allowed to do."""
 
 
 class Tuner:
-    """The choices for one device and precision. `choose` is a Chooser that measures what it does not know."""
+    """Choices for one device and precision. `choose` is a Chooser that measures unknown products."""
 
     def __init__(
         self,
@@ -78,17 +77,17 @@ class Tuner:
         progress: Callable[[str], None] = log.debug,
         shortlists: bool = True,
         measures: bool = True,
-        slices: Slice = unshared,
+        lease: DeviceLease = exclusive_lease,
         known: Mapping[Product, Sequence[Measured]] | None = None,
         given_up: Collection[str] = (),
         trying: Callable[[str], None] = lambda candidate: None,
         found: Callable[[Product, list[Measured]], None] = lambda product, measured: None,
     ) -> None:
-        """use_cache: read and write what was measured. progress: told of each product. shortlists: at most
-        batch sizes only those candidates are measured that are fast at its neighbours. measures: else what is
-        not known raises NotMeasured. slices: of the device, to time candidates in. known: what was measured,
-        besides what is in the cache. given_up: candidates that are not tried, by their keys. trying: called
-        with a candidate's key before it runs for the first time. found: called with what was measured."""
+        """use_cache: read and write the cache. progress: called with each product. shortlists: at most batch
+        sizes measure only candidates that are fast at the neighbouring sizes. measures: False to raise
+        NotMeasured for unknown products. lease: of the device, for timing. known: measurements in addition to
+        the cache. given_up: keys of candidates to skip. trying: called with a candidate's key before its
+        first run. found: called with each product's measurements."""
         self._device = device
         self._compiler = compiler
         self._precision = precision
@@ -100,29 +99,29 @@ class Tuner:
         self._not_tried = {*given_up}
         self._trying, self._found = trying, found
         self.measured = 0
-        """Products that were not in the cache."""
+        """Number of products that were not in the cache."""
         self._chosen: set[str] = set()
         self._failures: dict[str, int] = {}
         self._given_up: set[str] = set()
         self._shortlists = shortlists
         self.measures = measures
-        self._slices = slices
+        self._lease = lease
         self._needs: Callable[[], Needs] = lambda: Needs(())
 
     def expect(self, needs: Callable[[], Needs]) -> None:
-        """Say what `choose` is going to be asked for. needs: called if something of it must be measured."""
+        """Announce the coming calls of `choose`. needs: called if any of them must be measured."""
         self._needs = needs
 
     def choose(self, product: Product) -> Choice:
-        """The fastest correct way, measured now if it is not known. Raises DeviceError if there is none, and
-        LibraryGivenUp once when earlier answers no longer hold. Raises NotMeasured where it may not
+        """Return the fastest correct choice, measuring it if unknown. Raises DeviceError if there is none,
+        and LibraryGivenUp once if earlier answers no longer hold. Raises NotMeasured if it must not
         measure."""
         choice = self.measurements(product)[0].choice
         self._chosen.add(choice.library)
         return choice
 
     def measurements(self, product: Product) -> list[Measured]:
-        """Every correct way, the fastest first, measured now if it is not known. Raises as `choose` does."""
+        """Return every correct choice, fastest first, measuring if unknown. Raises as `choose` does."""
         if product not in self.known and not self.measures:
             raise NotMeasured(str(product))
         if product not in self.known:
@@ -131,13 +130,13 @@ class Tuner:
         return self.known[product]
 
     def save(self) -> None:
-        """Write what was measured to the cache, beside what other processes have written since."""
+        """Write the measurements to the cache, merged with those of other processes."""
         if self._path is not None and self.measured:
             cache.write(self._path, cache.read(self._path) | self.known)
 
     def measured_products(self, needs: Needs, *, rebuild: bool) -> list[tuple[Product, list[Measured]]]:
-        """What is known of the products, after measuring what is not, and keeping it. rebuild: measure all of
-        them. Raises as `choose` does."""
+        """Return the measurements of products, after measuring and caching the unknown ones. rebuild: measure
+        all. Raises as `choose` does."""
         if rebuild:
             for product in needs.products:
                 self.known.pop(product, None)
@@ -146,11 +145,11 @@ class Tuner:
         return [(product, self.known[product]) for product in needs.products]
 
     def measure_all(self, needs: Needs) -> None:
-        """Measure what is not known yet. Raises as `choose` does."""
+        """Measure the unknown products. Raises as `choose` does."""
         full = in_full(needs.products) if self._shortlists else set(needs.products)
         unknown = sorted(
             (product for product in needs.products if product not in self.known),
-            # One shape after the other, as it keeps its weights.
+            # Group by shape, because samples cache the weights of one shape.
             key=lambda each: (
                 each.n,
                 each.k,
@@ -166,7 +165,7 @@ class Tuner:
         save_at = time.monotonic() + _SAVE_S
         try:
             for done, product in enumerate(unknown):
-                if time.monotonic() > save_at:  # a program that ends now need not start again
+                if time.monotonic() > save_at:  # keep the results if the program ends now
                     self.save()
                     save_at = time.monotonic() + _SAVE_S
                 announce(
@@ -189,8 +188,8 @@ class Tuner:
     def _start_compiling(
         self, products: Sequence[Product], others: Collection[tuple[KernelKey, int]]
     ) -> None:
-        """Begin with all kernels, on all cores, in the order in which they will be needed; those of what is
-        no product, of which some take longest, after those of the first."""
+        """Start compiling all kernels on all cores, in the order of use. Kernels that are not products, some
+        of which take longest, come after those of the first product."""
         target, precision = self._device.info.target, self._precision
         keys: dict[KernelKey, None] = {}
         for index, product in enumerate(products):
@@ -208,7 +207,7 @@ class Tuner:
         self._compiler.start(keys)
 
     def _own(self, product: Product) -> list[Choice]:
-        """Our own kernels for a product, with the likeliest tiles."""
+        """Return our own kernels for a product with the likeliest tiles."""
         info = self._device.info
         count = OWN_CANDIDATES_OF_FEW if product.m <= _FEW_ROWS else OWN_CANDIDATES
         own: list[Choice] = []
@@ -219,7 +218,7 @@ class Tuner:
         return [*dict.fromkeys(own), *self._hopper(product)]
 
     def _all_own(self, product: Product) -> list[Choice]:
-        """Our own kernels for a product, with all tiles."""
+        """Return our own kernels for a product with all tiles."""
         own: list[Choice] = []
         for packed in (False, True) if product.weight_bits else (False,):
             own += candidates(product, self._device.info.target, self._precision, packed=packed)
@@ -240,13 +239,13 @@ class Tuner:
         samples: Samples | None = None,
         beside: tuple[Product, Product] | None = None,
     ) -> list[Measured]:
-        """Every candidate that computes the right thing, the fastest first. beside: known products by which
-        only those are measured that are likely to be fast. Raises DeviceError if there is none."""
+        """Return every correct candidate, fastest first. beside: known products that restrict the candidates
+        to likely ones. Raises DeviceError if there is none."""
         if samples is None:
             with Samples(self._device, self._precision) as samples:
                 return self.measure(product, samples, beside)
         start = time.perf_counter()
-        with Bench(self._device, self._compiler, self._libraries, product, samples, self._slices) as bench:
+        with Bench(self._device, self._compiler, self._libraries, product, samples, self._lease) as bench:
             measured: list[Measured] = []
             if beside is not None:
                 likely = shortlist(self._all_own(product), [self.known[each] for each in beside])
@@ -268,7 +267,7 @@ class Tuner:
     def _first_looks(
         self, bench: Bench, product: Product, own: Sequence[Choice], libraries: Collection[str]
     ) -> list[Measured]:
-        """What of our own and of the libraries computes the right thing, the fastest first."""
+        """Return the correct candidates of our own and of the libraries, fastest first."""
         measured: list[Measured] = []
         for choice in own:
             if not self._may_try(product, choice):
@@ -278,7 +277,7 @@ class Tuner:
             except DeviceError as error:
                 if choice.hopper is None and choice.cluster is None:
                     raise
-                log.info("%s: %s: %s", product, choice, error)  # clusters may not fit on a part of a GPU
+                log.info("%s: %s: %s", product, choice, error)  # e.g. clusters do not fit on a partial GPU
                 continue
             if errors.within(self._precision):
                 measured.append(Measured(choice, bench.first_look(choice)))
@@ -290,13 +289,14 @@ class Tuner:
         return sorted(measured, key=_microseconds)
 
     def _may_try(self, product: Product, candidate: Choice | str) -> bool:
-        """Announce a candidate, a choice or a library's name. False for one that ended a process before."""
+        """Announce a candidate (choice or library name). Returns False for one that crashed a process
+        before."""
         key = candidate_key(product, candidate)
         self._trying(key)
         return key not in self._not_tried
 
     def _looked_at_again(self, bench: Bench, measured: list[Measured]) -> list[Measured]:
-        """The same, with better times for what may be the fastest."""
+        """Return the same with better times for the fastest ones."""
         limit = _FAR_BEHIND * measured[0].microseconds
         hopeful = [each for each in measured[:_HOPEFUL] if each.microseconds <= limit]
         again = [Measured(each.choice, bench.second_look(each.choice, each.microseconds)) for each in hopeful]
@@ -309,7 +309,7 @@ class Tuner:
         return again + measured[len(hopeful) :]
 
     def _of_library(self, bench: Bench, library: Library, product: Product) -> list[Measured]:
-        """Those of a library's offers that compute the right thing, timed."""
+        """Return a library's correct algorithms, timed."""
         shape = f"{product.m} x {product.n} x {product.k}"
         measured: list[Measured] = []
         troubles: list[str] = []
@@ -347,7 +347,7 @@ class Tuner:
         return measured
 
     def _forget_given_up(self) -> None:
-        """Drop the choices that would call a library that does not return."""
+        """Remove choices that would call a hanging library."""
         lost = {library.name for library in self._libraries if library.abandoned}
         kept = {
             product: [each for each in measured if each.choice.library not in lost]
@@ -360,14 +360,14 @@ class Tuner:
 
 
 def candidate_key(product: Product, candidate: Choice | str) -> str:
-    """The name of a candidate in one line. candidate: a choice, or a library's name for its list of them."""
+    """Return a candidate's name in one line. candidate: a choice, or a library's name for its whole list."""
     library = candidate if isinstance(candidate, str) else candidate.library or "own"
     text = f"{library} for {product.m} x {product.n} x {product.k}: {product!r} {candidate!r}"
     return " ".join(text.split())
 
 
 def library_of_key(key: str) -> str:
-    """The library of a candidate's key; empty for our own kernels."""
+    """Return the library of a candidate's key; empty for our own kernels."""
     name = key.partition(" ")[0]
     return "" if name == "own" else name
 
@@ -377,10 +377,10 @@ def _microseconds(measured: Measured) -> float:
 
 
 def offers(library: Library, product: Product) -> list[Choice]:
-    """How a library could compute a product. Raises DeviceError."""
+    """Return a library's possible choices for a product. Raises DeviceError."""
     if product.convolution or product.bias_by_square or product.segment or product.e4m3:
         return []
-    # Its own activation may be the slow or the broken part, so it is tried without, too.
+    # Its own activation may be slow or broken, so try it without, too.
     activations = (True, False) if product.activation in EPILOGUES[library.name].activations else (True,)
     choices: dict[Choice, None] = {}
     for fused in activations:

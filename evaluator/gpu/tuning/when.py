@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When matrix products are measured, as the option `tuning` of the gpu backend says."""
+"""The values of the gpu backend's option `tuning`: when matrix products are measured."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from enum import StrEnum
 
 
 class Tuning(StrEnum):
-    """BEFORE a network opens, which takes half a minute for a large one; BEHIND it, while it is used already
-    by guesses (quick.py) and nobody waits; OFF: what is not known stays guessed."""
+    """BEFORE: before a network opens, which takes half a minute for a large one. BEHIND: while it serves by
+    guesses (quick.py). OFF: never; unknown products stay guessed."""
 
     BEFORE = "before"
     BEHIND = "behind"

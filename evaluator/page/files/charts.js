@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Charts as SVG: scales, axes, lines, dots and bars, drawn anew each time at the size that there is room for.
+// SVG charts: scales, axes, lines, dots and bars, redrawn at the available size.
 
 import { draw, make, say } from "./elements.js";
 
 const LEFT = 46; // room for the labels of the vertical axis
 const RIGHT = 16;
-const TOP = 30; // room for a panel's title
-const BOTTOM = 20; // and for the labels of the horizontal axis
+const TOP = 30; // space for a panel's title
+const BOTTOM = 20; // space for the labels of the horizontal axis
 
 const WORD = 50; // and between two of these
-const KEY = 12; // that far an arrow key goes, in pixels
+const KEY = 12; // step of an arrow key, in pixels
 
 /** A scale from values to pixels. */
 export function linear([low, high], [from, to]) {
@@ -19,7 +19,7 @@ export function linear([low, high], [from, to]) {
   return scale;
 }
 
-/** The same for values above zero, by their logarithms. */
+/** A logarithmic scale for values above zero. */
 export function logarithmic([low, high], range) {
   const scale = linear([Math.log(low), Math.log(high)], range);
   const log = (value) => scale(Math.log(value));
@@ -27,7 +27,7 @@ export function logarithmic([low, high], range) {
   return log;
 }
 
-/** Round numbers from 0 to at least `high`, `count` steps or so. */
+/** Round numbers from 0 to at least `high`, in about `count` steps. */
 export function steps(high, count) {
   const rough = (high || 1) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -35,7 +35,7 @@ export function steps(high, count) {
   return Array.from({ length: Math.ceil(high / step - 1e-9) + 1 || 2 }, (_, index) => index * step);
 }
 
-/** Round numbers on a logarithmic scale that lie between two values. */
+/** Round numbers between two values on a logarithmic scale. */
 export function decades(low, high) {
   const found = [];
   const wide = high / low > 300;
@@ -48,7 +48,7 @@ export function decades(low, high) {
   return found;
 }
 
-/** A path through points; those without a value end a piece of it. */
+/** A path through points, interrupted at points without a value. */
 export function path(points) {
   let pen = "M";
   let text = "";
@@ -62,12 +62,12 @@ export function path(points) {
 }
 
 /**
- * Panels one above the other with one horizontal axis, in an SVG that is as wide as its parent.
+ * Panels stacked above one common horizontal axis, in an SVG as wide as its parent.
  *
- * label: what it shows, for those who do not see it. ticks: [value, text] of the horizontal axis. scale: makes its
- * scale from a range of pixels. panels: each with a height, title, ticks [value, text], scale (made from a range of
- * pixels), and paint(x, y, put, [top, bottom]), which draws by put(element). read: what to say of the value under
- * the pointer, as [value, text], or null. Without a mouse a value is shown where it is touched, or by the arrow keys.
+ * label: accessible description. ticks: [value, text] of the horizontal axis. scale: makes its scale from a pixel
+ * range. panels: each with a height, title, ticks [value, text], scale (made from a pixel range), and
+ * paint(x, y, put, [top, bottom]), which draws with put(element). read: returns [value, text] for the value under
+ * the pointer, or null. Without a mouse, touch or arrow keys select the value.
  */
 export function chart(parent, { label, ticks, scale, panels, read }) {
   const frame = parent.firstElementChild ?? parent.appendChild(frameWithPointer());
@@ -129,7 +129,7 @@ function frameWithPointer() {
   frame.tabIndex = 0;
   frame.addEventListener("pointermove", follow);
   frame.addEventListener("pointerdown", follow);
-  // A finger leaves when it is lifted; what it has asked for stays until something else is touched.
+  // Lifting a finger also fires pointerleave; its value stays until the next touch.
   frame.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && point(null));
   frame.addEventListener("blur", () => point(null));
   frame.addEventListener("keydown", (event) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Making and keeping elements. Text goes in as text nodes only: no name of a client or network is read as HTML.
+// Creating and updating elements. Text is added only as text nodes, so names are never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -19,14 +19,14 @@ export function draw(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Set an element's text, unless it is that already: what somebody has selected stays selected. */
+/** Set an element's text only if it differs, so that a selection by the user stays. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 /**
- * Have a parent's children stand for items, in their order, and those of items that are still there stay.
- * key: of an item; items of the same key are distinguished by their order. create: the element of a new one.
+ * Update a parent's children to represent items, in their order, and reuse the elements of remaining items.
+ * key: of an item; items with equal keys are distinguished by order. create: makes an element for a new item.
  * update: called with each element and its item.
  */
 export function keep(parent, items, key, create, update) {
@@ -51,9 +51,9 @@ export function keep(parent, items, key, create, update) {
 }
 
 /**
- * A table whose rows stand for items, and on a narrow screen are blocks of names and values.
- * columns: [heading, fill, class, known]; fill(cell, item) puts the item's value into its cell, and a column is
- * left out while no item is known(item). nothing: what to say in place of a table without rows.
+ * A table with one row per item, shown on narrow screens as blocks of names and values.
+ * columns: [heading, fill, class, known]. fill(cell, item) writes the item's value; a column is hidden if
+ * known(item) is false for all items. nothing: text shown instead of an empty table.
  */
 export function table(parent, columns, items, key, nothing) {
   const shown = columns.filter(([, , , known]) => !known || items.some(known));
@@ -81,7 +81,7 @@ function emptyTable(columns) {
   return as("table", make("table", "", head, as("rowgroup", make("tbody"))));
 }
 
-/** A table's part stays one for those who listen to it, however it is laid out. */
+/** Set a table role explicitly, so that screen readers see a table in any layout. */
 function as(role, element) {
   element.setAttribute("role", role);
   return element;

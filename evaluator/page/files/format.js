@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Numbers, times and sizes as people read them. Every function gives text.
+// Formatting of numbers, times and sizes. Every function returns text.
 
-/** A count or a rate in three or four digits: 0, 7.5, 981, 12.4k, 3.1M. */
+/** A count or a rate with three or four digits: 0, 7.5, 981, 12.4k, 3.1M. */
 export function short(value) {
   for (const [size, suffix] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
     if (value >= size) {
@@ -12,12 +12,12 @@ export function short(value) {
   return value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toFixed(1);
 }
 
-/** A rate, in three or four digits too; a dash for nothing at all. */
+/** A rate with three or four digits; a dash for zero. */
 export function rate(value) {
   return value > 0 ? short(value) : "–";
 }
 
-/** Milliseconds with their unit, seconds from one on: "0.42 ms", "37 ms", "1.3 s". */
+/** Milliseconds with their unit, or seconds from one second on: "0.42 ms", "37 ms", "1.3 s". */
 export function milliseconds(value) {
   if (value === null) return "–";
   if (value >= 9950) return `${Math.round(value / 1000)} s`;
@@ -25,7 +25,7 @@ export function milliseconds(value) {
   return `${value.toFixed(value < 0.995 ? 2 : value < 9.95 ? 1 : 0)} ms`;
 }
 
-/** How long something took or takes, in its two largest units: "12 s", "3 min 20 s", "4 h 5 min", "2 d 3 h". */
+/** A duration in its two largest units: "12 s", "3 min 20 s", "4 h 5 min", "2 d 3 h". */
 export function duration(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
@@ -48,12 +48,12 @@ export function bytes(value) {
   return `${value.toFixed(unit > 2 && value < 99.95 ? 1 : 0)} ${units[unit]}`;
 }
 
-/** A share of one as a percentage. */
+/** A fraction as a percentage. */
 export function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
 
-/** A Unix time as the time of day here, with the date unless that is today. */
+/** A Unix time as local time of day, with the date unless it is today. */
 export function clock(seconds) {
   const then = new Date(1000 * seconds);
   const time = then.toLocaleTimeString("en-GB");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Networks: what each is, the curve that was measured of it, and the batches that it ran drawn over that.
+// Networks: description, measured curve, and recent batches drawn over it.
 
 import { chart, decades, linear, logarithmic, path, steps } from "./charts.js";
 import { draw, keep, make, say } from "./elements.js";
@@ -61,7 +61,7 @@ function factsOf(network, devices) {
   ];
 }
 
-/** How far the curve of a run is measured. */
+/** How far the curve is measured. */
 function extent({ measured, largest, known }) {
   const [most, all] = [measured, largest].map((positions) => positions.toLocaleString("en"));
   return `up to ${most} of ${all} positions${known ? "" : ", knee not known yet"}`;
@@ -79,7 +79,7 @@ function showCurve(element, network, runs) {
   const all = [...curve, ...recent];
   const most = Math.max(2, ...all.map(([positions]) => positions));
   const powers = Array.from({ length: Math.floor(Math.log2(most)) + 1 }, (_, index) => 2 ** index);
-  // A few dots far above the curve must not press it down.
+  // A few dots far above the curve must not compress its range.
   const rates = recent.map(perSecond).sort((a, b) => a - b);
   const high = Math.max(...curve.map(perSecond), rates[Math.floor(0.95 * rates.length)] ?? 0);
   const times = all.map(inMilliseconds);
@@ -117,7 +117,7 @@ function showCurve(element, network, runs) {
   });
 }
 
-/** The knee, the batches that ran, and the curves. value: of a batch, on the vertical axis. */
+/** The knee, the recent batches, and the curves. value: of a batch, on the vertical axis. */
 function paint({ curve, knee, recent, curves }, value, x, y, put, [top, bottom]) {
   const place = (batch) => [x(batch[0]), y(value(batch))];
   const spot = (batch, r, className) => {
@@ -135,7 +135,7 @@ function paint({ curve, knee, recent, curves }, value, x, y, put, [top, bottom])
 function bars({ sum, count, ...sizes }, most, x, y, put) {
   let below = 0.75;
   for (const [edge, number] of Object.entries(sizes)) {
-    // A batch of an edge's size belongs to it: bars end somewhat beyond.
+    // A bin includes its upper edge, so bars end slightly beyond it.
     const above = Math.min(edge === "inf" ? Infinity : 1.19 * Number(edge), 1.25 * most);
     if (number && above > below) {
       const height = Math.max(1, y(0) - y(number / count));
@@ -146,7 +146,7 @@ function bars({ sum, count, ...sizes }, most, x, y, put) {
   }
 }
 
-/** The measured batch that is nearest to a size, and what to say of it. */
+/** The measured batch nearest to a size, and its text. */
 function nearest(curve, value) {
   const distance = ([positions]) => Math.abs(Math.log(positions / value));
   const batch = curve.reduce((best, each) => (distance(each) < distance(best) ? each : best));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The page: asks /status each second while somebody can see it, and shows what it says.
+// The page: polls /status each second while it is visible, and shows the result.
 
 import { keep, make, say } from "./elements.js";
 import { clock, duration, short } from "./format.js";
@@ -8,12 +8,12 @@ import { showPast } from "./past.js";
 import { showClasses, showClients, showDevices, showWarnings } from "./tables.js";
 
 const EVERY_MS = 1000;
-const PATIENCE_MS = 5000; // an answer that takes longer is none
+const PATIENCE_MS = 5000; // time limit for an answer
 
 const get = (id) => document.getElementById(id);
 
-let answered = null; // when the last answer came, in seconds of the Unix epoch
-let shown = null; // that answer
+let answered = null; // time of the last answer, in seconds of the Unix epoch
+let shown = null; // the last answer
 let timer = 0;
 let asking = false;
 
@@ -33,7 +33,7 @@ async function ask() {
     timer = setTimeout(ask, EVERY_MS);
   }
   if (status === null) return;
-  if (shown !== null && shown.version !== status.version) location.reload(); // The page of another version.
+  if (shown !== null && shown.version !== status.version) location.reload(); // the service has a new version
   answered = Date.now() / 1000;
   shown = status;
   show(status);
@@ -62,7 +62,7 @@ function show(status) {
   say(get("clients-count"), listed < all ? `the ${listed} busiest of ${all}` : "");
 }
 
-/** What depends on the room that there is. */
+/** Draw the parts whose size depends on the window. */
 function showCharts(status) {
   showPast(get("past"), status.history);
   showNetworks(get("networks"), status.networks, status.devices);

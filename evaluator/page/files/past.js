@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The last ten minutes: positions per second, and the mean batch.
+// The last ten minutes: positions per second, and the mean batch size.
 
 import { chart, linear, path, steps } from "./charts.js";
 import { draw } from "./elements.js";
 import { short } from "./format.js";
 
-const STEPS = 300; // as many as the service keeps
+const STEPS = 300; // number of steps kept by the service
 const MINUTES = [10, 8, 6, 4, 2, 0];
 
-/** Draw it into an element. */
+/** Draw the history into an element. */
 export function showPast(element, history) {
   const rates = history.positions_per_second;
   const sizes = history.mean_batch;
@@ -33,7 +33,7 @@ export function showPast(element, history) {
   });
 }
 
-/** least: the scale goes up to that at least, or what is next to nothing would look like much. */
+/** least: minimum upper end of the scale, so that tiny values do not look large. */
 function panel(title, height, values, age, least, filled) {
   const ticks = steps(Math.max(least, ...values), filled ? 4 : 2);
   return {

@@ -9,28 +9,28 @@ export function showClasses(element, status) {
   table(element, CLASSES, status.classes, (each) => each.name, "");
 }
 
-/** Devices, those that are left out with the reason why. */
+/** Devices, with the reason for excluded ones. */
 export function showDevices(element, status) {
   table(element, DEVICES, status.devices, (each) => each.name, "None is open.");
 }
 
-/** Clients, the busiest first. */
+/** Clients, busiest first. */
 export function showClients(element, status) {
   const clients = status.clients.map((each) => ({ ...each, age: status.time - each.since }));
   const key = (each) => `${each.since} ${each.address} ${each.name}`;
   table(element, CLIENTS, clients, key, "Nobody is connected.");
 }
 
-/** The last warnings of the log, the newest first. */
+/** The last warnings of the log, newest first. */
 export function showWarnings(element, status) {
   table(element, WARNINGS, status.warnings, (each) => `${each.time} ${each.message}`, "None in the log.");
 }
 
-// -- what goes into a cell -------------------------------------------------------------------------------
+// -- contents of cells -----------------------------------------------------------------------------------
 
 const text = (value) => (cell, item) => say(cell, value(item));
 
-/** Something, and what is to be known besides, quieter. */
+/** A value with a secondary text. */
 function both(cell, what, more, tag = "span") {
   if (!cell.firstElementChild) cell.replaceChildren(make(tag), " ", make("span", "quiet"));
   say(cell.firstElementChild, what);
@@ -39,7 +39,7 @@ function both(cell, what, more, tag = "span") {
 
 const named = (cell, name, more) => both(cell, name, more, "b");
 
-/** A bar from 0 to 1, with its value beside it. */
+/** A bar from 0 to 1 with its value. */
 function meter(cell, share, label, mark = "") {
   if (!cell.firstElementChild) cell.replaceChildren(make("i", "bar", make("i")), make("span"));
   const [bar, words] = cell.children;
@@ -48,7 +48,7 @@ function meter(cell, share, label, mark = "") {
   say(words, label);
 }
 
-/** Two percentiles, with their unit once if it is the same. */
+/** Two percentiles, with a common unit only once. */
 function percentiles({ p50, p99 }) {
   if (p99 === null) return "–";
   const [half, most] = [milliseconds(p50), milliseconds(p99)];
@@ -56,7 +56,7 @@ function percentiles({ p50, p99 }) {
   return `${half.endsWith(unit) ? half.slice(0, -unit.length) : half} · ${most}`;
 }
 
-/** The time that 99 of 100 requests did not exceed, on a bar that is full at twice the target. */
+/** The 99th percentile, on a bar that is full at twice the target. */
 function target(cell, { whole_ms: { p50, p99 }, target_ms: wanted }) {
   const late = (p99 ?? 0) / wanted;
   meter(cell, late / 2, percentiles({ p50, p99 }), `target ${late > 1 ? "late" : ""}`);
@@ -84,7 +84,7 @@ function memory(cell, each) {
   meter(cell, used / total, `${bytes(used)} of ${bytes(total)}`);
 }
 
-/** Power and temperature, of which a driver may tell one alone. */
+/** Power and temperature, either of which may be unknown. */
 function sensors({ watts, celsius }) {
   const known = [watts === null ? "" : `${Math.round(watts)} W`, celsius === null ? "" : `${Math.round(celsius)} °C`];
   return known.filter(Boolean).join(" · ") || "–";
@@ -92,7 +92,7 @@ function sensors({ watts, celsius }) {
 
 const sensed = ({ watts, celsius }) => watts !== null || celsius !== null;
 
-/** Where a client comes from: an address, or localhost:USER:GROUP:PROCESS of this machine's own sockets. */
+/** A client's origin: an address, or localhost:USER:GROUP:PROCESS for a local socket. */
 function origin(address) {
   const [, user, , process] = address.startsWith("localhost:") ? address.split(":") : [];
   return process === undefined ? address : `this machine, process ${process} of user ${user}`;
@@ -117,7 +117,7 @@ function level(cell, each) {
   cell.className = `level ${each.level}`;
 }
 
-// -- the columns: heading, what fills a cell, its class, and which items have something for it ---------------
+// -- columns: heading, fill function, class, and a test for a value -----------------------------------------
 
 const CLASSES = [
   ["class", text((each) => each.name), "name"],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may use the service, and for what: by the key of a client, or by the address that it came to.
+"""Permissions of clients, by the client's key or by the address at which the service listens.
 
-Never by where a client comes from: behind a proxy everybody comes from this machine.
+The client's own address is not used: behind a proxy every client seems to be on this machine.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ log = logging.getLogger("evaluator.service")
 
 
 class Door(Enum):
-    """What lets clients in at an address.
+    """Access control of an address.
 
-    FILES: the file system, which decides who may open an ipc socket; all of them may administer. PLAIN:
-    nothing, so that nobody may, unless the operator says so. KEYS: the list of clients, which says who may.
+    FILES: file permissions of an ipc socket; its clients may administer. PLAIN: none; its clients may
+    administer only with plain_admin. KEYS: the list of clients, which contains their permissions.
     """
 
     FILES = "ipc"
@@ -36,11 +36,11 @@ class Door(Enum):
 
 
 class Access:
-    """Belongs to the I/O thread.
+    """Admits clients and checks permissions. Belongs to the I/O thread.
 
-    A user, below, is who a connection belongs to: the value of a door without keys, or a public key as text.
+    A user is the identity of a connection: the value of a door without keys, or a public key as text.
 
-    plain_admin: whether who came by an address without any door may administer, too.
+    plain_admin: True if clients of PLAIN addresses may administer.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Access:
         plain_admin: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """folder: of the keys (see keys_folder). keys_on_loopback: demand keys at all tcp addresses.
-        unencrypted: demand none, wherever that is. clock: in seconds, for the log."""
+        """folder: of the keys (see keys_folder). keys_on_loopback: require keys at all tcp addresses.
+        unencrypted: require no keys at any tcp address. clock: in seconds, for the log."""
         self.plain_admin = plain_admin
         self._administered_at: list[str] = []
         self._folder = folder
@@ -68,9 +68,9 @@ class Access:
     # -- addresses -------------------------------------------------------------------------------------
 
     def door(self, address: str) -> Door:
-        """What lets clients in at an address that is about to be bound."""
+        """Return the access control for an address that is about to be bound."""
         if not address.startswith("tcp://"):
-            # An abstract socket has no file, and so no owner.
+            # An abstract socket has no file, so it has no owner.
             return Door.PLAIN if address.startswith("ipc://@") else Door.FILES
         local = is_loopback(address)
         if self._keys_on_loopback or not (local or self._unencrypted):
@@ -78,7 +78,7 @@ class Access:
         return Door.PLAIN
 
     def bound(self, address: str) -> None:
-        """Tell of an address that has been bound."""
+        """Note an address that has been bound."""
         door = self.door(address)
         if door is Door.FILES:
             self._administered_at.append(address)
@@ -90,7 +90,7 @@ class Access:
             )
 
     def pair(self) -> KeyPair:
-        """The key pair of the service, made if there is none; from now on clients need keys. Raises
+        """Return the key pair of the service, creating it if missing. From then on clients need keys. Raises
         KeysError."""
         if self._pair is None:
             folder = keys_folder(self._folder)
@@ -104,7 +104,7 @@ class Access:
         return self._pair
 
     def reload(self) -> None:
-        """Read the list of clients again. Raises KeysError; everything then stays as it was."""
+        """Reload the list of clients. Raises KeysError; the old list then stays in force."""
         if self._pair is None:
             return
         self._clients = read_clients(keys_folder(self._folder) / CLIENTS)
@@ -114,7 +114,7 @@ class Access:
     # -- users -----------------------------------------------------------------------------------------
 
     def admit(self, door: str, key: bytes | None) -> str | None:
-        """The user that comes to a door, with a key where that demands one; None who is not let in."""
+        """Return the user for a door and a key; None if the client is not admitted. key: None without one."""
         if door != Door.KEYS.value:
             return door
         if key is not None and key in self._clients:
@@ -123,23 +123,23 @@ class Access:
         return None
 
     def may_use(self, user: str) -> bool:
-        """Whether a user that was admitted once is still let in."""
+        """Return True if an admitted user is still allowed."""
         return user in _KEYLESS or _key(user) in self._clients
 
     def may_administer(self, user: str) -> bool:
-        """Whether a user may change the service, and hear of other clients."""
+        """Return True if a user may change the service and list other clients."""
         if user in _KEYLESS:
             return user == Door.FILES.value or self.plain_admin
         client = self._clients.get(_key(user))
         return client is not None and client.is_admin
 
     def name(self, user: str) -> str:
-        """What the list of clients calls a user; empty for one without a key."""
+        """Return the name of a user in the list of clients; empty for a user without a key."""
         client = None if user in _KEYLESS else self._clients.get(_key(user))
         return "" if client is None else client.name
 
     def advice(self, user: str) -> str:
-        """What a user may do who may not administer, and wants to."""
+        """Return a remedy for a user without the right to administer."""
         name = self.name(user)
         if name:
             return f"the key of {name} is for play only: python -m evaluator keys allow {name} {user} --admin"
@@ -147,7 +147,7 @@ class Access:
         return f"not at an address without keys: connect to {where}, or with a key that has the right"
 
     def _log_refusal(self, key: bytes | None) -> None:
-        """Log it; of many in a second the first."""
+        """Log a refusal, at most once per second."""
         self._refused += 1
         now = self._clock()
         if now < self._next_log:
@@ -165,7 +165,7 @@ _KEYLESS = (Door.FILES.value, Door.PLAIN.value)
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches a tcp address, unless something passes on what comes from others."""
+    """Return True if only this machine can reach a tcp address directly."""
     host = address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
     try:
         return host == "localhost" or ip_address(host).is_loopback

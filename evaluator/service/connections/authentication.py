@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ZeroMQ's question who may connect (ZAP, RFC 27), answered in the service's own loop.
+"""ZeroMQ's authentication protocol (ZAP, RFC 27), answered in the service's own loop.
 
-Every address asks, plain ones too: the answer becomes the property User-Id of all messages of the connection,
-which a client could otherwise choose itself.
+Plain addresses use it, too: the answer becomes the property User-Id of all messages of the connection, which
+a client could otherwise set itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from evaluator.service.connections.access import Access, Door
 from protocol.connections import multipart
 
 AT_A_TIME = 16
-"""Questions answered in one round of the service, so that thousands who connect at once hold nobody up."""
+"""Requests answered per round, so that thousands of new connections do not delay other clients."""
 
 _ENDPOINT = "inproc://zeromq.zap.01"
 _VERSION = b"1.0"
@@ -24,9 +24,9 @@ _USER = "User-Id"
 
 
 class Authentication:
-    """Belongs to the thread of the sockets.
+    """Answers ZAP requests. Belongs to the thread of the sockets.
 
-    on_refused: called for each client that is not let in.
+    on_refused: called for each refused client.
     """
 
     def __init__(self, context: zmq.Context[Any], access: Access, on_refused: Callable[[], None]) -> None:
@@ -38,10 +38,10 @@ class Authentication:
         self._descriptor = int(self._socket.getsockopt(zmq.FD))
 
     def secure(self, socket: zmq.Socket[Any], address: str) -> bytes | None:
-        """Have the next bind of a socket let in whom the address is for; returns the public key that its
-        clients have to know, None for an address without keys. Raises KeysError.
+        """Set up authentication for the next bind of a socket, and return the public key that its clients
+        need; None for an address without keys. Raises KeysError.
 
-        What was bound before keeps what it was told, so that one socket has addresses of all kinds.
+        Addresses that were bound before keep their settings, so one socket can have addresses of all kinds.
         """
         door = self._access.door(address)
         socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
@@ -55,11 +55,11 @@ class Authentication:
         return pair.public
 
     def fileno(self) -> int:
-        """What to poll: readable when there may be questions."""
+        """Return the descriptor to poll: readable if there may be requests."""
         return self._descriptor
 
     def answer(self) -> bool:
-        """Answer some of the questions that are there; returns whether there are more."""
+        """Answer some of the waiting requests and return True if more are waiting."""
         for _ in range(AT_A_TIME):
             if not multipart.has_message(self._socket):
                 return False
@@ -75,13 +75,13 @@ class Authentication:
         return True
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Stop admitting clients."""
         self._socket.close()
 
 
 def user_of(frame: zmq.Frame) -> str:
-    """Who sent a message, as it was admitted."""
+    """Return the user that sent a message."""
     try:
         return str(frame.get(_USER))
-    except zmq.ZMQError:  # nobody was asked about the connection, which cannot be
+    except zmq.ZMQError:  # no ZAP answer for the connection, which cannot happen
         return ""

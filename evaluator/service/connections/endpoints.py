@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Binding addresses: live sockets are never stolen, stale ones replaced, ours removed at exit."""
+"""Binding of addresses: keeps live sockets of others, replaces stale ones, and removes its own at exit."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ import zmq
 from protocol.connections.addresses import runtime_directory
 
 BACKLOG = 512
-"""Connections that may wait to be taken."""
+"""Connections that may wait to be accepted."""
 
 
 class AddressError(Exception):
-    """An address cannot be bound. The message says why and what to do."""
+    """An address cannot be bound. The message has the reason and a remedy."""
 
 
 def bind(router: zmq.Socket[bytes], address: str) -> str:
-    """Bind one address and return it as clients must name it (a port of * or 0 filled in).
+    """Bind an address and return it as clients must name it (a port of * or 0 filled in).
 
-    Raises AddressError when it is malformed or somebody listens there already.
+    Raises AddressError if it is malformed or in use.
     """
     address = _checked(address)
     if address.startswith("tcp://") and address.endswith(":0"):
         address = address.removesuffix("0") + "*"
-    # IPv4 addresses would be named as IPv6 ones otherwise, which not every client understands.
+    # With IPV6 set, IPv4 addresses would be reported as IPv6 ones, which not every client understands.
     router.setsockopt(zmq.IPV6, int("[" in address))
     try:
         router.bind(address)
@@ -43,7 +43,7 @@ def bind(router: zmq.Socket[bytes], address: str) -> str:
 
 
 def listening_socket(address: str) -> tuple[socket.socket, str]:
-    """A socket that listens at an address, and the address as clients must name it. For systems with ipc.
+    """Return a listening socket, and its address as clients must name it. For systems with ipc.
 
     Raises AddressError as `bind` does.
     """
@@ -61,8 +61,8 @@ def listening_socket(address: str) -> tuple[socket.socket, str]:
 
 
 def _checked(address: str) -> str:
-    """The address with a number for localhost; a stale socket is cleared away. Raises AddressError for what
-    is no address."""
+    """Return the address with localhost replaced by 127.0.0.1, and remove a stale socket. Raises AddressError
+    for a malformed address."""
     if address == "ipc://":
         raise AddressError(f"{address}: it names no path: ipc://PATH")
     if address.startswith("ipc://"):
@@ -77,7 +77,7 @@ def _checked(address: str) -> str:
             raise AddressError(
                 f"{address}: must be tcp://HOST:PORT or tcp://[IPV6]:PORT with a port from 0 (any) to 65535"
             )
-        if host == "localhost":  # As a name it may mean several addresses.
+        if host == "localhost":  # the name may resolve to several addresses
             return f"tcp://127.0.0.1:{port}"
     return address
 
@@ -92,13 +92,13 @@ def _unbound(address: str, error: OSError | zmq.ZMQError) -> AddressError:
             f"{address}: to listen at, a host is an IP address of this machine, localhost, * or the name of "
             "a network interface"
         )
-    reason = error.strerror or error  # Of a path that is too long, Python says it.
+    reason = error.strerror or error  # a path that is too long has only Python's own message
     return AddressError(f"{address}: {reason}{advice(error, '--address')}")
 
 
 def advice(error: OSError | zmq.ZMQError, flags: str) -> str:
-    """What to do about an address that cannot be listened at, after the reason; nothing where that says it.
-    flags: those that say where to listen."""
+    """Return a remedy to append to the reason why an address cannot be bound; empty if the reason suffices.
+    flags: the options that set the address."""
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
         return f": this machine has no such address; give another {flags}, 0.0.0.0 for all that it has"
     if error.errno == errno.EADDRINUSE:
@@ -109,13 +109,14 @@ def advice(error: OSError | zmq.ZMQError, flags: str) -> str:
 
 
 def _unix_path(address: str) -> str:
-    """The path of an ipc address, or its abstract name with a zero byte in front, which is written as @."""
+    """Return the path of an ipc address, or its abstract name with a zero byte instead of @."""
     path = address.removeprefix("ipc://")
     return "\0" + path[1:] if path.startswith("@") else path
 
 
 def _place(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
-    """Where a tcp address is: its host is a number, * or the name of a network interface. Raises OSError."""
+    """Return the family and address of a tcp endpoint. host: number, * or network interface. Raises
+    OSError."""
     if host == "*":
         host = "0.0.0.0"
     for found in psutil.net_if_addrs().get(host, []):
@@ -128,7 +129,7 @@ def _place(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
 
 
 def _listening(family: socket.AddressFamily, place: Any) -> socket.socket:
-    """Raises OSError."""
+    """Return a listening socket. Raises OSError."""
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         if family != socket.AF_UNIX:
@@ -144,15 +145,15 @@ def _listening(family: socket.AddressFamily, place: Any) -> socket.socket:
 
 
 def remove_socket(address: str) -> None:
-    """Remove the socket file of a bound ipc address: who is connected stays so, and nobody else comes."""
+    """Remove the socket file of a bound ipc address. Connected clients stay connected."""
     if address.startswith("ipc://"):
         Path(address.removeprefix("ipc://")).unlink(missing_ok=True)
 
 
 def private_folder() -> Path:
-    """A fresh folder (mode 0700) for sockets that are nobody else's, named for this process.
+    """Create a folder (mode 0700) for private sockets, named after this process.
 
-    Folders of processes that were killed are removed on the way.
+    Folders of killed processes are removed.
     """
     base = runtime_directory()
     sweep(base)
@@ -170,7 +171,7 @@ def sweep(base: Path) -> None:
 
 
 def _clear_stale_socket(name: str, address: str) -> None:
-    # ZeroMQ itself would silently take the path away from another listener.
+    # ZeroMQ itself would silently replace the socket of another listener.
     if name.startswith("\0"):
         return
     path = Path(name)

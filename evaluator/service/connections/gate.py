@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gate in front of the ROUTER socket: what a client may make the service keep, in bytes.
+"""The gate in front of the ROUTER socket, which limits the bytes that a client can make the service keep.
 
-The gate itself is native (evaluator/core/gate): it has the clients' connections, and passes their bytes on to
-the ROUTER on a private address. It needs Linux; elsewhere clients connect to the ROUTER itself.
+The gate itself is native (evaluator/core/gate). It owns the clients' connections and forwards their bytes to
+the ROUTER at a private address. It needs Linux; elsewhere clients connect to the ROUTER itself.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from protocol.codec import max_message_bytes, max_request_bytes
 log = logging.getLogger("evaluator.gate")
 
 AVAILABLE = hasattr(_core, "Gate")
-"""Whether this system has the gate."""
+"""True if this system has the gate."""
 
 MOST_FRAMES = 64
-"""Of one message. A longer one is closed before it is whole; less is answered with an error."""
+"""Frames per message above which the client is disconnected. Smaller wrong counts get an error."""
 
 GREETING_MS = 10_000
-"""A connection that has not shown by then that it speaks ZeroMQ is closed."""
+"""Time within which a connection must send ZeroMQ's greeting."""
 
 SLACK_BYTES = 1024 * 1024
-"""Of errors and the like, which a client may leave unread beyond what requests are taken for."""
+"""Allowance for unread errors and small replies, beyond the bytes of requests and answers."""
 
 LOG_EVERY_S = 1.0
-"""Closed connections are logged at most this often."""
+"""Minimum interval between logs of closed connections."""
 
 REASONS = {
     "foreign": "it does not speak ZeroMQ's protocol (ZMTP 3, NULL or CURVE)",
@@ -55,16 +55,15 @@ REASONS = {
     "descriptors": "the process has no file descriptors left for it",
     "asked": f"a message had more than {MOST_FRAMES} frames",
 }
-"""Why a connection was closed, in words."""
+"""Log text for each reason of closing a connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """connections: clients at a time, at ipc addresses and again at the others. client_bytes: that one client
-    may make the service keep, with its requests, their answers and what is on the way to either side.
-    buffered_bytes: of unfinished requests and unread answers of all clients together. silent_per_address:
-    connections of one address that have neither authenticated nor sent a request, at most a quarter of
-    `connections`; 0 for that."""
+    """connections: concurrent clients at ipc addresses, and as many at the others. client_bytes: bytes that
+    one client can make the service keep: requests, answers, and data in transit. buffered_bytes: unfinished
+    requests and unread answers of all clients together. silent_per_address: connections of one address that
+    have neither authenticated nor sent a request, at most a quarter of `connections`; 0 means a quarter."""
 
     connections: int = 4096
     client_bytes: int = 44 * 1024 * 1024
@@ -73,20 +72,20 @@ class ConnectionLimits:
 
     @property
     def most_silent(self) -> int:
-        """The limit that `silent_per_address` means."""
+        """The effective limit of silent connections per address."""
         quarter = max(1, self.connections // 4)
         return min(self.silent_per_address or quarter, quarter)
 
 
 class Gatekeeper:
-    """The gate, the folder with its private addresses, and the log of closed connections. Belongs to the
-    service's thread, but for `connections`, `buffered_bytes` and `closed`."""
+    """The gate, the folder of its private addresses, and the log of closed connections. Belongs to the
+    service's thread, except `connections`, `buffered_bytes` and `closed`."""
 
     def __init__(self, limits: ConnectionLimits, max_request: int) -> None:
         """max_request: positions. Raises OSError."""
         message = max_request_bytes(max_request)
         arriving = message + SLACK_BYTES
-        # One request and its answer must fit beside another that arrives, whatever the setting.
+        # One request and its answer must fit while another request arrives, whatever the setting.
         kept = max(limits.client_bytes, 3 * arriving) - arriving
         self._gate = _core.Gate(
             frame=max_message_bytes(max_request) + 65536,
@@ -107,7 +106,7 @@ class Gatekeeper:
         self._logged = self.closed
 
     def bind(self, router: zmq.Socket[bytes], address: str, door: Door) -> str:
-        """Let clients of an address come to the socket; returns the address as clients must name it. Raises
+        """Accept clients at an address for the socket, and return the address as clients must name it. Raises
         AddressError."""
         listener, bound = listening_socket(address)
         path = str(self._folder / str(len(self._sockets)))
@@ -123,15 +122,15 @@ class Gatekeeper:
         return bound
 
     def _lasting(self, path: str) -> str:
-        """A path of the socket for as long as this process lives: that of a descriptor. Its own goes with its
-        folder, which a system removes when the user has logged out, or when it is old and in /tmp."""
+        """Return a path of the socket that is valid while this process lives: that of a descriptor. The
+        system may remove the folder when the user logs out, or when it is old and in /tmp."""
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         self._descriptors.append(descriptor)
         lasting = f"/proc/self/fd/{descriptor}"
         return lasting if Path(lasting).exists() else path
 
     def link(self, frame: zmq.Frame) -> _core.ByteAccount | None:
-        """The connection that a message came by; None for one that has ended since."""
+        """Return the connection of a message; None if it has ended."""
         try:
             return self._gate.link_of(frame.get(_DESCRIPTOR))
         except zmq.ZMQError:
@@ -139,7 +138,7 @@ class Gatekeeper:
 
     @property
     def connections(self) -> int:
-        """Connections at present, of clients and of others that found the address."""
+        """Number of open connections, including unauthenticated ones."""
         return len(self._gate)
 
     @property
@@ -149,11 +148,11 @@ class Gatekeeper:
 
     @property
     def closed(self) -> Mapping[str, int]:
-        """How many connections the gate has closed or refused, by the keys of REASONS."""
+        """Number of connections that the gate has closed or refused, by the keys of REASONS."""
         return {reason: count for reason, count in self._gate.counts().items() if reason in REASONS}
 
     def log_closed(self) -> None:
-        """Log the connections closed since the last call; at most once in LOG_EVERY_S."""
+        """Log the connections closed since the last call, at most once per LOG_EVERY_S."""
         now = time.monotonic()
         if now < self._log_at:
             return
@@ -174,12 +173,12 @@ class Gatekeeper:
         self._logged = closed
 
     def stop_listening(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         self._gate.stop_listening()
 
     def close(self, linger_ms: int) -> None:
-        """End all connections, once what waits has been read or the time is over. The socket must have been
-        closed before."""
+        """End all connections once clients have read all waiting data or linger_ms has passed. Close the
+        ROUTER socket before."""
         self._gate.close(linger_ms)
         while self._descriptors:
             os.close(self._descriptors.pop())
@@ -190,7 +189,7 @@ _DESCRIPTOR = int(zmq.SRCFD)
 
 
 def _folder() -> Path:
-    """A fresh folder of mode 0700."""
+    """Create a folder of mode 0700."""
     with contextlib.suppress(OSError):
         return private_folder()
     return Path(tempfile.mkdtemp(prefix="wavefront-"))

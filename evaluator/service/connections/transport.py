@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the service asks of its sockets, whatever they are made of."""
+"""The interface of the service's sockets, independent of the transport."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from evaluator._core import ByteAccount
 from protocol.host.wakeup import Wakeup
 
 GONE = "gone"
-"""The address of a client whose connection has ended."""
+"""Address of a client whose connection has ended."""
 
 
 class Arrived(NamedTuple):
-    """A message. client: a name for its connection, by which it is answered. source: what the sockets know
-    its connection by."""
+    """A received message. client: identifies the connection for replies. source: the transport's handle of
+    the connection."""
 
     client: bytes
     frames: Sequence[Any]
@@ -24,9 +24,8 @@ class Arrived(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a message came from. descriptor: of the ROUTER's connection, -1 if that has ended since, or is
-    not known. address: the client's. link: its connection to the gate, if there is a gate and it has not
-    ended."""
+    """The sender of a message. descriptor: of the ROUTER's connection; -1 if it has ended or is unknown.
+    address: of the client. link: its connection to the gate; None without a gate or after its end."""
 
     descriptor: int
     address: str
@@ -34,8 +33,8 @@ class Origin(NamedTuple):
 
 
 class Delivery(Enum):
-    """What became of a message. DROPPED: the client does not read its answers. GONE: there is no such
-    client any more."""
+    """The outcome of a send. DROPPED: the client does not read its answers. GONE: the client is no longer
+    connected."""
 
     SENT = "sent"
     DROPPED = "dropped"
@@ -43,11 +42,11 @@ class Delivery(Enum):
 
 
 class Sockets(Protocol):
-    """Belong to one thread; any other may call what `wakeup` has for others, and use `send` between `borrow`
-    and `give_back`.
+    """The service's sockets. They belong to one thread. Other threads may use `wakeup`, and may call `send`
+    between `borrow` and `give_back`.
 
-    A worker thread that has an answer sends it itself while the owner sleeps: to wake the owner for it would
-    take both longer than to send it.
+    A worker thread sends its answer itself while the owner sleeps. Waking the owner would take longer than
+    sending, for both threads.
 
     wakeup: ends a `wait`.
     """
@@ -55,63 +54,63 @@ class Sockets(Protocol):
     wakeup: Wakeup
 
     def bind(self, address: str) -> str:
-        """Listen at an address; returns it as clients must name it, with the key if that is demanded there.
-        Raises AddressError."""
+        """Listen at an address and return it as clients must name it, with the key if one is required. Raises
+        AddressError."""
 
     def authenticate(self) -> None:
-        """Say who of those that are connecting may; of many, the others in the rounds to come."""
+        """Answer authentication requests; if there are many, some of them wait for the next rounds."""
 
     def wait(self, timeout_ms: int) -> None:
         """Wait for a message or to be woken."""
 
     def borrow(self) -> bool:
-        """Take the sockets from their owner while it sleeps; False if it does not. Any thread; does not
-        wait."""
+        """Take the sockets from their sleeping owner. Returns False at once if it is awake. Any thread may
+        call this."""
 
     def give_back(self) -> None:
-        """Let the owner have its sockets again."""
+        """Return the sockets to their owner."""
 
     def connections(self) -> Iterator[int]:
-        """The connections that have ended since the last call, by descriptor. Code that hears of a client for
-        the first time must ask here before: descriptors may come again."""
+        """Return the descriptors of the connections that have ended since the last call. Call it before
+        handling a new client: descriptors are reused."""
 
     def hang_up(self, descriptor: int) -> None:
-        """End a connection, by its descriptor, if there is one."""
+        """End the connection with a descriptor, if it exists."""
 
     def receive(self) -> Arrived | None:
-        """The next message; None if none was there when `wait` returned or the one before was received."""
+        """Return the next message; None if none was waiting at the last `wait` or `receive`."""
 
     def origin(self, arrived: Arrived) -> Origin:
-        """Where a message came from."""
+        """Return the origin of a message."""
 
     def user(self, arrived: Arrived) -> str:
-        """Who sent a message, as it was admitted."""
+        """Return the user that sent a message."""
 
     def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
-        """Send without waiting: nobody waits for a client that does not read."""
+        """Send without blocking, even if the client does not read."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where clients find the service, as they must name it."""
+        """Addresses of the service as clients must name them."""
 
     @property
     def open_connections(self) -> int:
-        """Connections at present, of clients and of others that found the address."""
+        """Number of open connections, including unauthenticated ones."""
 
     @property
     def buffered_bytes(self) -> int:
-        """Of unfinished requests and unread answers, as far as they are counted."""
+        """Bytes of unfinished requests and unread answers, as far as they are counted."""
 
     @property
     def closed_connections(self) -> Mapping[str, int]:
-        """Connections that were closed or refused, by reason."""
+        """Number of closed or refused connections by reason."""
 
     def log_closed(self) -> None:
-        """Log the connections that were closed, with reasons."""
+        """Log closed connections with their reasons."""
 
     @property
     def closed(self) -> bool:
-        """Whether `close` has been called."""
+        """True after `close`."""
 
     def close(self) -> None:
-        """Free the sockets, once what has been sent is on its way or a second has passed."""
+        """Free the sockets after sent messages have left, at most after one second."""

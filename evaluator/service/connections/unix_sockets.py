@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The sockets of a service that one program has started for itself: ipc addresses without ZeroMQ's threads.
+"""The sockets of a service that serves only the program that started it: ipc without ZeroMQ's threads.
 
-The service's own thread sleeps on the clients' connections and takes whole messages from them, and code that
-has an answer writes it (protocol/core). Nobody else is woken, neither in this process nor in the client's, if
-that has such connections, too; any other client that speaks ZMTP 3 will do.
+The service's own thread sleeps on the clients' connections and reads whole messages. The thread that has an
+answer writes it (protocol/core). No other thread wakes up here, nor in a client with such connections. Any
+other client that speaks ZMTP 3 can connect, too.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if sys.platform == "linux":
     from protocol._core import Hub
 
 AVAILABLE = sys.platform == "linux"
-"""Whether this system has such sockets."""
+"""True if this system supports these sockets."""
 
 LINGER_MS = 1000
 """How long the last answers may take to leave when the service ends."""
-
+"""Time limit for sending the last answers when the service ends."""
 _NUMBER_BYTES = 8
 
 
 class UnixSockets:
     """See `evaluator.service.connections.transport.Sockets`.
 
-    Who may open the file of an address is let in, and may do everything. Of `limits`, those of one client
-    and the number of connections are kept; the sum over all clients is not looked at.
+    Each client that can open the socket file is admitted and may administer. Of `limits`, those of one client
+    and the number of connections apply; the sum over all clients is not limited.
     """
 
     def __init__(self, max_request: int, limits: ConnectionLimits, access: Access) -> None:
-        """max_request: positions. access: hears of addresses. Raises OSError."""
+        """max_request: positions. access: notified of addresses. Raises OSError."""
         self._access = access
         message = max_request_bytes(max_request) + SLACK_BYTES
         self._hub = Hub(
@@ -61,11 +61,11 @@ class UnixSockets:
         self.wakeup = Wakeup()
         self._hub.watch(self.wakeup.fileno())
         self._in_use = threading.Lock()
-        """Held by the owner but while it sleeps, and by who has borrowed the sockets."""
+        """Held by the owner except while it sleeps, and by a thread that has borrowed the sockets."""
         self._in_use.acquire()
 
     def bind(self, address: str) -> str:
-        """See `Sockets`. One address only."""
+        """See `Sockets`. Supports one address only."""
         door = self._access.door(address)
         if door is Door.KEYS or self._addresses:
             raise AddressError(f"{address}: a private service listens at one address, without keys")
@@ -77,7 +77,7 @@ class UnixSockets:
         return bound
 
     def authenticate(self) -> None:
-        """See `Sockets`: the file system does it."""
+        """See `Sockets`. File permissions replace authentication."""
 
     def wait(self, timeout_ms: int) -> None:
         """See `Sockets`."""
@@ -103,7 +103,7 @@ class UnixSockets:
         self._in_use.release()
 
     def connections(self) -> Iterator[int]:
-        """See `Sockets`. Their numbers are not used again."""
+        """See `Sockets`. Numbers are not reused."""
         return iter(self._hub.ended())
 
     def hang_up(self, descriptor: int) -> None:
@@ -117,22 +117,22 @@ class UnixSockets:
 
     @property
     def hub(self) -> Hub:
-        """What has the connections."""
+        """The owner of the connections."""
         return self._hub
 
     @property
     def has_message(self) -> bool:
-        """Whether `receive` has something to return, or the end of a connection to note."""
+        """True if a message or the end of a connection is waiting."""
         return self._hub.has_message
 
     @staticmethod
     def connection(client: bytes) -> int:
-        """What the hub calls a client."""
+        """Return the hub's number of a client."""
         return int.from_bytes(client, "little")
 
     @staticmethod
     def arrived(number: int, frames: Sequence[Any]) -> Arrived:
-        """A message as the hub has given it."""
+        """Return a message of the hub as Arrived."""
         return Arrived(number.to_bytes(_NUMBER_BYTES, "little"), frames, number)
 
     def origin(self, arrived: Arrived) -> Origin:
@@ -141,11 +141,11 @@ class UnixSockets:
         return Origin(arrived.source, GONE if address is None else address)
 
     def user(self, arrived: Arrived) -> str:
-        """See `Sockets`: the door of the address."""
+        """See `Sockets`. The user is the door of the address."""
         return self._user
 
     def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
-        """See `Sockets`. A client that leaves too much unread is closed."""
+        """See `Sockets`. A client with too much unread data is disconnected."""
         sent = self._hub.send(self.connection(client), frames)
         return Delivery.SENT if sent else Delivery.GONE
 
@@ -161,7 +161,7 @@ class UnixSockets:
 
     @property
     def buffered_bytes(self) -> int:
-        """See `Sockets`: they are not counted."""
+        """See `Sockets`. Not counted here."""
         return 0
 
     @property

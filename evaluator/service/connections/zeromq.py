@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The service's sockets: one ROUTER for all clients, behind the gate where there is one, and what other
-threads wake their owner by."""
+"""The ZeroMQ sockets of the service: one ROUTER for all clients, behind the gate if the system has it, and a
+wakeup for other threads."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from protocol.host.wakeup import Wakeup
 from protocol.keys.notation import KeysError, show_key
 
 HEARTBEAT_MS = 1000
-"""How often idle connections are checked by the transport, so that vanished machines are forgotten."""
+"""Interval of heartbeats on idle connections, so that vanished machines are detected."""
 
 HANDSHAKE_MS = 10_000
-"""A connection that has not said by then that it speaks ZeroMQ is closed."""
+"""Time within which a connection must complete ZeroMQ's handshake."""
 
 LINGER_MS = 1000
-"""How long the last answers may take to leave when the service ends."""
+"""Time limit for sending the last answers when the service ends."""
 
 SEND_LIMIT = 1024
-"""Answers waiting for one client that does not read; more are dropped."""
+"""Answers that may wait for one client that does not read; more are discarded."""
 
 
 class ZeroMqSockets:
     """See `evaluator.service.connections.transport.Sockets`.
 
-    ZeroMQ lets another thread use a socket that one thread at a time uses. The owner therefore sleeps on file
-    descriptors only, and not inside of ZeroMQ.
+    ZeroMQ allows several threads to use a socket, one at a time. The owner therefore sleeps on file
+    descriptors, never inside ZeroMQ.
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class ZeroMqSockets:
         *,
         gated: bool,
     ) -> None:
-        """max_request: positions. limits: those in bytes are kept by the gate. access: who is let in;
-        on_refused is called for each who is not. gated: whether there is a gate between the clients and the
-        ROUTER, where the system has it."""
+        """max_request: positions. limits: the gate enforces those in bytes. access: permissions. on_refused:
+        called for each refused client. gated: put a gate between the clients and the ROUTER if the system has
+        it."""
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.linger = LINGER_MS
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._router.setsockopt(zmq.MAXMSGSIZE, max_message_bytes(max_request) + 65536)
         self._router.setsockopt(zmq.SNDHWM, SEND_LIMIT)
-        # With a limit, libzmq 4.3.5 ends the process: when a connection breaks whose messages wait because of
-        # it, and its next heartbeat is due (assertion !_io_error). The gate bounds what waits in bytes.
+        # With a limit, libzmq 4.3.5 aborts (assertion !_io_error): when a connection breaks while its
+        # messages wait for room and a heartbeat is due. The gate bounds the waiting bytes.
         self._router.setsockopt(zmq.RCVHWM, 0)
         self._router.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         self._router.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
@@ -76,10 +76,10 @@ class ZeroMqSockets:
         self._max_connections = limits.connections
         self._open: set[int] = set()
         self._silent: dict[int, None] = {}
-        """Those that have sent no message, oldest first. Only where there is no gate."""
+        """Connections without a message, oldest first. Used only without a gate."""
         self._router.monitor("inproc://connections", zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED)
         self._monitor = self._context.socket(zmq.PAIR)
-        self._monitor.rcvhwm = 0  # ZeroMQ's own thread would wait for us.
+        self._monitor.rcvhwm = 0  # with a limit, ZeroMQ's own thread would wait for us
         self._monitor.connect("inproc://connections")
         self._addresses: list[str] = []
         self.wakeup = Wakeup()
@@ -92,12 +92,11 @@ class ZeroMqSockets:
         self._has_message = False
         self._may_be_asked = False
         self._in_use = threading.Lock()
-        """Held by the owner but while it sleeps, and by who has borrowed the sockets."""
+        """Held by the owner except while it sleeps, and by a thread that has borrowed the sockets."""
         self._in_use.acquire()
 
     def bind(self, address: str) -> str:
-        """Listen at an address; returns it as clients must name it, with the key if that is demanded there.
-        Raises AddressError."""
+        """See `Sockets`."""
         try:
             key = self._authentication.secure(self._router, address)
         except KeysError as error:
@@ -111,13 +110,13 @@ class ZeroMqSockets:
         return bound if key is None else f"{bound}#{show_key(key)}"
 
     def authenticate(self) -> None:
-        """Say who of those that are connecting may; of many, the others in the rounds to come."""
+        """See `Sockets`."""
         if self._may_be_asked and self._authentication.answer():
             self.wakeup.wake()
 
     def wait(self, timeout_ms: int) -> None:
-        """Wait for a message or to be woken."""
-        # The descriptor tells of news only: of what there is already, the socket must be asked.
+        """See `Sockets`."""
+        # The descriptor signals changes only, so ask the socket for messages that wait already.
         if self.wakeup.falls_asleep() and timeout_ms and not multipart.has_message(self._router):
             self._in_use.release()
             try:
@@ -135,21 +134,19 @@ class ZeroMqSockets:
         self._has_message = multipart.has_message(self._router)
 
     def borrow(self) -> bool:
-        """Take the sockets from their owner while it sleeps; False if it does not. Any thread; does not
-        wait."""
+        """See `Sockets`."""
         return self._in_use.acquire(blocking=False)
 
     def give_back(self) -> None:
-        """Let the owner have its sockets again."""
-        # Code that uses a socket takes the news from its descriptor, by which the owner would have woken.
+        """See `Sockets`."""
+        # Using a socket consumes its descriptor's signal, which would have woken the owner.
         news = multipart.has_message(self._router)
         self._in_use.release()
         if news:
             self.wakeup.wake()
 
     def connections(self) -> Iterator[int]:
-        """The connections that have ended since the last call, by descriptor. Their numbers may be those of
-        new connections by now: code that meets a client for the first time must ask here before."""
+        """See `Sockets`."""
         while multipart.has_message(self._monitor):
             event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
             descriptor = int(event["value"])
@@ -163,17 +160,17 @@ class ZeroMqSockets:
                 yield descriptor
 
     def hang_up(self, descriptor: int) -> None:
-        """End a connection, by its descriptor, if there is one."""
+        """See `Sockets`."""
         if descriptor in self._open:
             _hang_up(descriptor)
 
     def origin(self, arrived: Arrived) -> Origin:
-        """Where a message came from."""
+        """See `Sockets`."""
         frame: zmq.Frame = arrived.source
         try:
             descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
         except (zmq.ZMQError, ValueError):
-            descriptor, address = -1, ""  # ipc where ZeroMQ knows no peer credentials
+            descriptor, address = -1, ""  # an ipc address on a system without peer credentials
         if descriptor not in self._open:
             descriptor = -1
         if self._gate is None:
@@ -183,7 +180,7 @@ class ZeroMqSockets:
         return Origin(descriptor, GONE if link is None else link.address, link)
 
     def _make_room_for(self, descriptor: int) -> None:
-        """End the connection that has been silent for longest, if one more is too many; else this one."""
+        """Add a silent connection. Above the limit, end the oldest silent one, possibly this one."""
         self._silent[descriptor] = None
         if len(self._open) > self._max_connections:
             oldest = next(iter(self._silent))
@@ -191,36 +188,36 @@ class ZeroMqSockets:
             _hang_up(oldest)
 
     def user(self, arrived: Arrived) -> str:
-        """Who sent a message, as it was admitted."""
+        """See `Sockets`."""
         return user_of(arrived.source)
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where clients find it, as they must name it."""
+        """See `Sockets`."""
         return tuple(self._addresses)
 
     @property
     def open_connections(self) -> int:
-        """Connections at present, of clients and of others that found the address."""
+        """See `Sockets`."""
         return len(self._open) if self._gate is None else self._gate.connections
 
     @property
     def buffered_bytes(self) -> int:
-        """What the gate knows of: unfinished requests and unread answers."""
+        """See `Sockets`. Counted by the gate."""
         return 0 if self._gate is None else self._gate.buffered_bytes
 
     @property
     def closed_connections(self) -> Mapping[str, int]:
-        """Connections that the gate has closed or refused, by reason."""
+        """See `Sockets`. Counted by the gate."""
         return {} if self._gate is None else self._gate.closed
 
     def log_closed(self) -> None:
-        """Log the connections that the gate has closed."""
+        """See `Sockets`."""
         if self._gate is not None:
             self._gate.log_closed()
 
     def receive(self) -> Arrived | None:
-        """The next message; None if none was there when `wait` returned or the one before was received."""
+        """See `Sockets`."""
         if not self._has_message:
             return None
         frames = multipart.receive(self._router)
@@ -229,12 +226,12 @@ class ZeroMqSockets:
             link = self._gate.link(frames[-1])
             if link is not None:
                 link.took(frames, 1)
-                if len(frames) > MOST_FRAMES + 1:  # encrypted, else the gate had seen it
+                if len(frames) > MOST_FRAMES + 1:  # encrypted; the gate rejects plain ones
                     link.cut()
         return Arrived(frames[0].bytes, frames[1:], frames[0])
 
     def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
-        """Send without waiting: nobody waits for a client that does not read."""
+        """See `Sockets`."""
         try:
             multipart.send(self._router, [client, *frames])
         except zmq.Again:
@@ -247,13 +244,13 @@ class ZeroMqSockets:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` has been called."""
+        """See `Sockets`."""
         return bool(self._router.closed)
 
     def close(self) -> None:
-        """Free the sockets, once what has been sent is on its way or LINGER_MS have passed."""
-        # Before the address is free for the next evaluator. Unbinding would cut the connections off, and lose
-        # the last answers.
+        """See `Sockets`. Waits at most LINGER_MS."""
+        # Close it before the address is free for the next evaluator. Unbinding would disconnect the clients
+        # and lose the last answers.
         if self._gate is not None:
             self._gate.stop_listening()
         for address in self._addresses:
@@ -270,9 +267,9 @@ class ZeroMqSockets:
 
 
 def _hang_up(descriptor: int) -> None:
-    """Shut a connection down. The descriptor stays ZeroMQ's, which closes it when it finds the end."""
+    """Shut a connection down. ZeroMQ owns the descriptor and closes it at end of file."""
     with contextlib.suppress(OSError):
-        connection = socket.socket(fileno=descriptor)  # Without a copy, for which there may be no room.
+        connection = socket.socket(fileno=descriptor)  # not a copy: descriptors may be exhausted
         try:
             connection.shutdown(socket.SHUT_RDWR)
         finally:

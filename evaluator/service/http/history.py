@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The service's recent past, for the page: counters read every few seconds, and what lies between readings.
+"""The service's recent history for the status page: counters read every two seconds, and their differences.
 
-What runs batches and answers requests counts as it always does and knows nothing of this.
+The code that runs batches and answers requests is not involved.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from dataclasses import dataclass, replace
 from evaluator.metrics import Histogram, Requests
 
 STEP_S = 2.0
-"""Time between two readings."""
+"""Interval between readings."""
 
 STEPS = 300
-"""How many are kept: ten minutes."""
+"""Number of kept steps: ten minutes."""
 
 RATE_S = 10.0
-"""Rates and shares of time are means over this long."""
+"""Averaging window of rates and utilisation."""
 
 MINUTE_S = 60.0
-"""Percentiles of times and sizes of batches are of this long."""
+"""Window for percentiles of times and for batch sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The counters at a moment.
+    """The counters at one moment.
 
-    at: seconds on a monotonic clock. positions, batches: evaluated. busy_ms: for how long each device had a
-    batch in flight. requests: answered, by class. sizes: of batches, by network. clients: positions that each
-    has had evaluated, by identity.
+    at: seconds of a monotonic clock. positions, batches: evaluated. busy_ms: time with a batch in flight, by
+    device. requests: answered, by class. sizes: of batches, by network. clients: evaluated positions by
+    client identity.
     """
 
     at: float
@@ -47,7 +47,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happened between two readings that follow each other."""
+    """The difference of two consecutive readings."""
 
     seconds: float
     positions: int
@@ -55,20 +55,20 @@ class Step:
 
 
 class History:
-    """Readings of the last minute, and steps of the last ten. read: gives one, from any thread."""
+    """Readings of the last minute, and steps of the last ten. read: returns a reading, on any thread."""
 
     def __init__(self, read: Callable[[], Reading]) -> None:
         self._read = read
         self._lock = threading.Lock()
         first = read()
-        # Clients may be thousands: they are kept for as long as rates need them only.
+        # There may be thousands of clients, so they are kept only as long as rates need them.
         self._last_seconds = deque([first], maxlen=round(RATE_S / STEP_S) + 1)
         self._last_minute = deque([replace(first, clients={})], maxlen=round(MINUTE_S / STEP_S) + 1)
         self._steps: deque[Step] = deque(maxlen=STEPS)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Take a step every STEP_S seconds while the context lasts."""
+        """Context manager that takes a step every STEP_S seconds."""
         end = threading.Event()
 
         def work() -> None:
@@ -84,7 +84,7 @@ class History:
             thread.join()
 
     def step(self) -> None:
-        """Read the counters once more."""
+        """Read the counters and append a step."""
         now = self._read()
         with self._lock:
             before = self._last_seconds[-1]
@@ -96,16 +96,16 @@ class History:
             self._last_minute.append(replace(now, clients={}))
 
     def steps(self) -> list[Step]:
-        """The last ten minutes, the newest last."""
+        """Return the steps of the last ten minutes, newest last."""
         with self._lock:
             return list(self._steps)
 
     def seconds_ago(self) -> Reading:
-        """The reading that rates begin with, of RATE_S seconds ago or of the start."""
+        """Return the reading of RATE_S seconds ago, or of the start, for rates."""
         with self._lock:
             return self._last_seconds[0]
 
     def minute_ago(self) -> Reading:
-        """The reading of a minute ago, or of the start; without clients."""
+        """Return the reading of one minute ago, or of the start; it has no clients."""
         with self._lock:
             return self._last_minute[0]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All that the service's page shows, as one JSON document: a status reply, and more.
+"""The JSON document of the status page: a status reply and more.
 
-evaluator/page/files/status.schema.json describes it. It is put together on the threads that answer HTTP: from
-counters, from what the dispatcher lets be looked at, and from copies of the I/O thread's lists.
+evaluator/page/files/status.schema.json is its schema. HTTP threads build it from counters, from
+`Dispatcher.inspect`, and from copies of the I/O thread's lists.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from protocol.host.version import __version__
 from protocol.messages import PRIORITIES
 
 MOST_CLIENTS = 100
-"""Clients in a document; those with the highest rates, of more."""
+"""Maximum clients in a document; those with the highest rates are included."""
 
 NO_BATCHES = Histogram(BATCH_EDGES)
 
 
 class StatusDocument:
-    """What the page shows of a service. Any thread may ask, once `running` has begun."""
+    """Builds the document of a service. Any thread may call `get` while `running` lasts."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -41,7 +41,7 @@ class StatusDocument:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Keep the history and the log's warnings while the context lasts."""
+        """Context manager that records the history and the log's warnings."""
         root = logging.getLogger()
         root.addHandler(self._warnings)
         try:
@@ -51,7 +51,7 @@ class StatusDocument:
             root.removeHandler(self._warnings)
 
     def get(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Return the document as JSON-compatible objects."""
         service, state, now = self._service, self._service.state(), self._read()
         return {
             "time": time.time(),
@@ -139,8 +139,8 @@ class StatusDocument:
             evaluated = now.clients.get(session.client, 0)
             return _rate(evaluated - before.clients.get(session.client, 0), now, before)
 
-        # Those that are about as busy stay in the order in which they came: rows that change places are hard
-        # to read.
+        # Clients with similar rates stay in order of arrival, because rows that change places are hard to
+        # read.
         rates = [(rate(session), session) for session in self._service.sessions]
         busiest = sorted(rates, key=lambda pair: -round(math.log2(1 + pair[0])))
         return [
@@ -184,7 +184,7 @@ class StatusDocument:
 
 
 def _runs(network: ServedNetwork) -> list[dict[str, Any]]:
-    """What runs a network: on which device, with which curve, and the batches that it ran of late."""
+    """Return how each device runs a network: the curve and the recent batches."""
     return [
         {
             "device": runner.device.name,
@@ -203,7 +203,7 @@ def _runs(network: ServedNetwork) -> list[dict[str, Any]]:
 
 
 def _devices(networks: Sequence[ServedNetwork]) -> list[dict[str, Any]]:
-    """What the dispatcher knows of each device, whatever networks it runs."""
+    """Return the dispatcher's data of each device, over all networks."""
     runners: dict[str, list[tuple[Runner, bool]]] = {}
     for network in networks:
         for runner in network.all_runners:
@@ -241,6 +241,6 @@ def _rate(count: int, now: Reading, before: Reading) -> float:
 
 
 def _percentiles(seconds: Histogram) -> dict[str, float | None]:
-    """In milliseconds, null when there was no request."""
+    """Return percentiles in milliseconds; None without requests."""
     found = {"p50": seconds.quantile(0.5), "p99": seconds.quantile(0.99)}
     return {name: None if value is None else float(f"{1000 * value:.3g}") for name, value in found.items()}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Metrics of the service for Prometheus. docs/reference/metrics.md lists names, types, labels and units.
+"""Metrics for Prometheus. docs/reference/metrics.md lists names, types, labels and units.
 
-Imported only where they are served: prometheus_client costs the start a tenth of a second.
+Imported only if metrics are served: prometheus_client adds 0.1 s to the start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Labels = tuple[str, ...]
 
 
 def registry(metrics: Metrics, state: Callable[[], State]) -> CollectorRegistry:
-    """A registry that reads a service's metrics when it is scraped, and holds nothing else."""
+    """Return a registry that reads a service's metrics at each scrape, and contains nothing else."""
     made = CollectorRegistry(support_collectors_without_names=True)
     made.register(_ServiceCollector(metrics, state))
     return made
@@ -36,7 +36,7 @@ class _ServiceCollector:
         self._state = state
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric as it is now."""
+        """Yield the current value of each metric."""
         yield _gauge("build_info", "What runs.", {(__version__,): 1}, ("version",))
         state = self._state()
         yield from self._service(state)
@@ -154,7 +154,7 @@ class _ServiceCollector:
 
     def _faults(self, state: State) -> Iterator[Metric]:
         metrics = self._metrics
-        # From 0 on: of a series that begins with 1, Prometheus sees no increase.
+        # Start at 0: Prometheus sees no increase in a series that begins with 1.
         none = dict.fromkeys(state.in_use, 0)
         yield _counter("errors", "Error messages sent.", _keyed(metrics.errors), ("code",))
         yield _counter(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a service tells by HTTP: health checks, metrics for Prometheus, and the page for people.
+"""The HTTP routes: /live and /ready for health checks, /metrics for Prometheus, the status page at /.
 
-/live, /ready, /metrics; the page at / with its files under /page/, and the document that it shows at /status.
+The page's files are under /page/, its JSON document at /status.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from evaluator.service.http.server import Handler, Server
 from evaluator.service.record import Service
 
 KEPT_S = 0.5
-"""A document is put together at most this often, however many look at it."""
+"""Minimum age of a document before it is built again, however many clients request it."""
 
 TEXT = "text/plain; charset=utf-8"
 
 
 @contextlib.contextmanager
 def serve_health(address: str, port: int, service: Service, hosts: Sequence[str] = ()) -> Iterator[int]:
-    """Serve on an IPv4 or IPv6 address while the context lasts; gives the port (0 picks one). hosts: further
-    names that the page may be asked for by. Raises OSError."""
+    """Context manager that serves on an IPv4 or IPv6 address and gives the port. port: 0 picks one. hosts:
+    further host names for the page. Raises OSError."""
     metrics = registry(service.metrics, service.state)
     prometheus_client.ProcessCollector(registry=metrics)
     document = StatusDocument(service)
@@ -42,7 +42,7 @@ def serve_health(address: str, port: int, service: Service, hosts: Sequence[str]
     class Routes(Handler, prometheus_client.MetricsHandler):
         registry = metrics
 
-        def do_GET(self) -> None:  # noqa: N802 - http.server calls it so
+        def do_GET(self) -> None:  # noqa: N802 - name required by http.server
             path = self.path.partition("?")[0]
             if path == "/metrics" and self.command == "GET":
                 prometheus_client.MetricsHandler.do_GET(self)
@@ -77,19 +77,19 @@ def serve_health(address: str, port: int, service: Service, hosts: Sequence[str]
 
 
 def _own_names() -> set[str]:
-    """What this machine is called, by itself and by those around it."""
+    """Return the names of this machine."""
     name = socket.gethostname().lower()
     short = name.partition(".")[0]
     return {"localhost", name, short, f"{short}.local"}
 
 
 def _may_ask(host: str, names: set[str]) -> bool:
-    """Whether a Host header names this machine as people name it: by an address, or by a name of its own.
+    """Return True if a Host header has an IP address or a name of this machine.
 
-    A web page of elsewhere can have its own name point here once a browser has opened it, and read what a
-    browser on this machine may read (DNS rebinding). Its requests then name its own host.
+    Prevents DNS rebinding: a web page elsewhere can point its own name here after a browser has opened it,
+    and read what that browser may read. Its requests then have its own name as Host.
     """
-    if not host:  # HTTP/1.0; browsers always send it
+    if not host:  # HTTP/1.0; browsers always send the header
         return True
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
@@ -102,7 +102,7 @@ def _may_ask(host: str, names: set[str]) -> bool:
 
 
 class _Kept:
-    """What `make` gives, for KEPT_S seconds the same."""
+    """Caches the result of `make` for KEPT_S seconds."""
 
     def __init__(self, make: Callable[[], bytes]) -> None:
         self._make = make

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A small HTTP server that strangers cannot wear out: bounded in connections, bytes and time.
+"""A small HTTP server with limits on connections, bytes and time, against unauthenticated clients.
 
-A thread for each connection, one request a connection (HTTP/1.0), GET and HEAD.
+One thread per connection, one request per connection (HTTP/1.0), GET and HEAD.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from protocol.host.crowd import REFUSAL, Crowd, source_of
 log = logging.getLogger("evaluator.service")
 
 REQUEST_S = 10.0
-"""A request that has not come as a whole by then is given up."""
+"""Time limit for receiving a request."""
 
 ANSWER_S = 10.0
-"""An answer that has not been taken as a whole by then is given up."""
+"""Time limit for sending an answer."""
 
 MOST_CONNECTIONS = 64
-"""At a time. One more displaces a silent one (protocol.host.crowd); while none is silent, it is refused."""
+"""Concurrent connections. One more displaces a silent one (protocol.host.crowd) or is refused."""
 
 RESERVED = 8
-"""Connections beyond these for clients of this machine, whose requests have come as well as for others."""
+"""Additional connections for clients of this machine, for when no other connection can be displaced."""
 
 ACCEPT_PAUSE_S = 0.1
-"""Pause when no connection can be accepted because there is no descriptor for it."""
+"""Pause after no connection could be accepted for lack of descriptors."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request. Who derives from it defines do_GET, and in it calls `answer` once."""
+    """Handles one request. Subclasses define do_GET, which calls `answer` once."""
 
     server: Server
     server_version = "wavefront"
     sys_version = ""
 
     def setup(self) -> None:
-        """Have what is read end in time, however slowly it comes."""
+        """Limit the time for reading the request, however slowly it arrives."""
         super().setup()
         self.rfile.close()
         self.rfile = io.BufferedReader(_Timely(self.connection, REQUEST_S))
 
     def parse_request(self) -> bool:
-        """The request is there as a whole, or is none."""
+        """Parse the request and note that it has arrived."""
         if not super().parse_request():
             return False
         self.server.received(self.connection)
-        self.connection.settimeout(ANSWER_S)  # for all of an answer: sendall counts it down
+        self.connection.settimeout(ANSWER_S)  # for the whole answer: sendall subtracts the time it took
         return True
 
     def do_HEAD(self) -> None:
-        """The same without the body."""
+        """Answer like GET, without the body."""
         self.do_GET()  # type: ignore[attr-defined]
 
     def answer(self, code: int, body: bytes, content_type: str, **headers: str) -> None:
-        """Send an answer. headers: further ones, with _ for -."""
+        """Send an answer. headers: further ones, with _ instead of -."""
         self.send_response(code)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
@@ -73,18 +73,18 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What http.server itself says of requests that are none, as text and without what was sent."""
-        # Whatever was sent, there is a status line and a body.
+        """Send http.server's own errors as text, without repeating the request."""
+        # A status line and a body are sent even for an invalid request.
         self.command, self.request_version = "GET", "HTTP/1.0"
         short, long = self.responses.get(code, ("", ""))
         self.answer(code, f"{short}: {long}\n".encode(), "text/plain; charset=utf-8")
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Requests are no news."""
+        """Do not log requests."""
 
 
 class Server(ThreadingHTTPServer):
-    """At an IPv4 or IPv6 address."""
+    """The server at an IPv4 or IPv6 address."""
 
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
@@ -94,12 +94,12 @@ class Server(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._open = 0
         self._silent: Crowd[socket.socket] = Crowd(MOST_CONNECTIONS)
-        """Connections whose request is not there yet."""
+        """Connections that have not sent their request yet."""
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, handler)
 
     def received(self, connection: socket.socket) -> None:
-        """A connection's request is there."""
+        """Note that a connection's request has arrived."""
         with self._lock:
             self._silent.remove(connection)
 
@@ -107,7 +107,7 @@ class Server(ThreadingHTTPServer):
         try:
             return super().get_request()
         except OSError:
-            time.sleep(ACCEPT_PAUSE_S)  # It would be asked again at once.
+            time.sleep(ACCEPT_PAUSE_S)  # the caller retries at once
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -120,7 +120,7 @@ class Server(ThreadingHTTPServer):
             if displaced is not None:
                 self._silent.remove(displaced)
                 _refuse(displaced)
-            # Those that were displaced are counted until their threads have found the end.
+            # Displaced connections count until their threads have noticed the end.
             taken = self._open < most or (displaced is not None and self._open < 2 * MOST_CONNECTIONS)
             if taken:
                 self._open += 1
@@ -131,7 +131,7 @@ class Server(ThreadingHTTPServer):
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread could be started
+        except BaseException:  # the thread could not be started
             self._ended(request)
             raise
 
@@ -142,7 +142,7 @@ class Server(ThreadingHTTPServer):
             self._ended(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that leaves in the middle is no news; a fault of ours is."""
+        """Log errors of the service, but no disconnects of clients."""
         fault = sys.exception()
         if not isinstance(fault, OSError):
             log.error("a request by HTTP was not answered", exc_info=fault)
@@ -154,7 +154,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Timely(io.RawIOBase):
-    """What comes by a connection within some seconds, all together."""
+    """A stream of a connection's data with one time limit for all reads."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection = connection
@@ -172,12 +172,12 @@ class _Timely(io.RawIOBase):
 
 
 def is_loopback(source: str) -> bool:
-    """Whether a source (source_of) is this machine."""
+    """Return True if a source (source_of) is this machine."""
     return source.startswith("127.") or source == source_of("::1")
 
 
 def _refuse(connection: socket.socket) -> None:
-    """Tell a connection that there are too many, and end it."""
-    with contextlib.suppress(OSError):  # It may have gone by itself.
+    """Send a connection the refusal, and close it."""
+    with contextlib.suppress(OSError):  # the client may be gone
         connection.send(REFUSAL)
         connection.shutdown(socket.SHUT_RDWR)

@@ -88,7 +88,7 @@ def forget(harness: Harness, points: dict[int, float]) -> None:
     (runner,) = harness.service.record.networks.find("").runners
     with harness.service.record.dispatcher._lock:
         runner.policy.model = cut_short(points, 64)
-        harness.service.record.dispatcher._workers.tell(runner.device)
+        harness.service.record.dispatcher._workers.notify(runner.device)
 
 
 def measured_when(client: EvaluatorClient, wanted: Callable[[dict[str, int]], bool]) -> dict[str, int]:

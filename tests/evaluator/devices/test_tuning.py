@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from evaluator.backends.base import Backend, BackendError
+from evaluator.device_lease import DeviceLease
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.devices.tuning import PLAYING_MS, QUIET_MS, SHARE, SHARE_OF_PLAY, BackgroundTuning
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.slices import Slice
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch
 from protocol.messages import NetworkInfo
@@ -32,15 +32,15 @@ class GuessedBackend(EchoBackend):
         super().__init__()
         self.successor = EchoBackend()
         self.began, self.go = threading.Event(), threading.Event()
-        self.lent, self.enough = threading.Event(), threading.Event()
+        self.leased, self.enough = threading.Event(), threading.Event()
         self.failure: Exception | None = None
 
-    def tuned(self, slices: Slice, progress: Callable[[str], None]) -> Backend | None:
+    def tuned(self, lease: DeviceLease, progress: Callable[[str], None]) -> Backend | None:
         progress("3 of 7")
         self.began.set()
         assert self.go.wait(WAIT_S)
-        with slices():
-            self.lent.set()
+        with lease():
+            self.leased.set()
             assert self.enough.wait(WAIT_S)
         if self.failure is not None:
             self.successor.close()
@@ -88,7 +88,7 @@ def test_no_batch_begins_while_it_is_measured_and_none_is_lost(
     batch = numbered_batch(7)
     with running(tmp_path, make=lambda name: guessed) as harness:
         client, other = harness.client(), harness.client()
-        assert guessed.lent.wait(WAIT_S)
+        assert guessed.leased.wait(WAIT_S)
         client.submit(batch)
         while not other.status().metrics["queued_positions"]:
             pass
@@ -107,10 +107,10 @@ def test_a_batch_in_flight_ends_first(tmp_path: Path, guessed: GuessedBackend) -
         client.submit(batch, priority="analysis")
         guessed.wait_entered()
         guessed.go.set()
-        assert not guessed.lent.wait(0.1)
+        assert not guessed.leased.wait(0.1)
         guessed.gate.set()
         assert same(answer_to(client), expected(batch))
-        assert guessed.lent.wait(WAIT_S)
+        assert guessed.leased.wait(WAIT_S)
     assert guessed.successor.closed
 
 
@@ -135,7 +135,7 @@ def test_a_service_that_ends_does_not_wait_for_it(tmp_path: Path, guessed: Guess
     with running(tmp_path, make=lambda name: guessed):
         assert guessed.began.wait(WAIT_S)
     guessed.go.set()  # it asks for the device of a service that has ended
-    assert not guessed.lent.wait(0.1)
+    assert not guessed.leased.wait(0.1)
 
 
 # -- when the device may be had --------------------------------------------------------------------------

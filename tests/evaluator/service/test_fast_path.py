@@ -21,7 +21,7 @@ from protocol.codec import decode_reply, encode_evaluate
 from protocol.errors import BadRequest, DuplicateId, UnknownNetwork
 from protocol.messages import Error, Result
 from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, running, same
-from tests.evaluator.service.lending import Held, LendingBackend
+from tests.evaluator.service.leasing import Held, LeasingBackend
 
 pytestmark = pytest.mark.skipif(not unix_sockets.AVAILABLE, reason="there is no such path here")
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not unix_sockets.AVAILABLE, reason="there is no 
 @contextlib.contextmanager
 def private(folder: Path, **options: object) -> Iterator[Harness]:
     address = f"ipc://{folder / 'evaluator'}"
-    make = lambda name: LendingBackend()  # noqa: E731
+    make = lambda name: LeasingBackend()  # noqa: E731
     with running(folder, private=True, address=address, make=make, **options) as harness:  # type: ignore[arg-type]
         yield harness
 
@@ -40,9 +40,9 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
         yield harness
 
 
-def backend_of(harness: Harness) -> LendingBackend:
+def backend_of(harness: Harness) -> LeasingBackend:
     backend = harness.backend
-    assert isinstance(backend, LendingBackend)
+    assert isinstance(backend, LeasingBackend)
     return backend
 
 
@@ -268,7 +268,7 @@ def test_what_is_no_number_is_evaluated_again_the_usual_way(harness: Harness) ->
     receive(client, submitted(client, [3, 4]))
     assert backend.direct[0] == 3
     assert sorted(backend.sizes)[:2] in ([3, 4], [7])
-    assert backend.given_back.wait(WAIT_S)
+    assert backend.released.wait(WAIT_S)
 
 
 def test_a_driver_that_fails_has_its_batches_run_the_usual_way(harness: Harness) -> None:
@@ -291,9 +291,9 @@ def test_a_device_that_is_late_has_its_batches_run_the_usual_way(
     held = backend.done = Held()
     sent = submitted(client, [3, 4])
     receive(client, sent)
-    assert not backend.given_back.is_set()  # the device may still write into them
+    assert not backend.released.is_set()  # the device may still write into them
     held.over.set()
-    assert backend.given_back.wait(WAIT_S)
+    assert backend.released.wait(WAIT_S)
 
 
 def test_a_driver_that_does_not_return_holds_nobody_up(
@@ -319,7 +319,7 @@ def test_a_driver_that_does_not_return_holds_nobody_up(
         other.ping()
         backend.queue = lambda: 0
         stuck.set()
-        assert backend.given_back.wait(WAIT_S)
+        assert backend.released.wait(WAIT_S)
         receive(client, submitted(client, [6]))
         other.ping()
 

@@ -19,7 +19,7 @@ from protocol.codec import decode_reply, encode, encode_evaluate
 from protocol.errors import NetworkChanged, UnknownNetwork
 from protocol.messages import FEATURES, Error, Hello, Result, Welcome
 from tests.evaluator.service.harness import WAIT_S, Harness, foreign_client, numbered_batch, running
-from tests.evaluator.service.lending import LendingBackend
+from tests.evaluator.service.leasing import LeasingBackend
 from tests.paths import DATA
 
 FIRST, SECOND = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))[:2]
@@ -150,10 +150,10 @@ def test_requests_for_a_network_that_is_gone_complete_as_changed(
 @pytest.mark.skipif(not unix_sockets.AVAILABLE, reason="there is no such path here")
 def test_results_of_the_fast_path_name_their_network(tmp_path: Path) -> None:
     address = f"ipc://{tmp_path / 'evaluator'}"
-    with running(tmp_path, private=True, address=address, make=lambda name: LendingBackend()) as harness:
+    with running(tmp_path, private=True, address=address, make=lambda name: LeasingBackend()) as harness:
         client = harness.client()
         backend = harness.backend
-        assert isinstance(backend, LendingBackend)
+        assert isinstance(backend, LeasingBackend)
         for _ in range(3 * IN_A_ROW):
             identity = client.submit(numbered_batch(1))
             connection = client._connected()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Matrix products as launches: the kernels that compute them, and what is done to their sums."""
+"""Matrix products as launches: the kernels that compute them, and their epilogues."""

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is done to the sums of a matrix product: by the product's own kernel, or by a pass of kernels/rows.hip
-for what that leaves."""
+"""The epilogue of a matrix product: computed by its kernel, or by a pass of kernels/rows.hip for the rest."""
 
 from __future__ import annotations
 
@@ -12,18 +11,18 @@ from evaluator.gpu.plan.program import Buffer, Matrix
 from evaluator.network.spec import Activation, Gating, LayerNorm
 
 _ROW_ELEMENTS_PER_LANE = 32
-"""What a thread of kernels/rows.hip keeps in registers before a row gets more threads."""
+"""Elements per thread of kernels/rows.hip in registers before a row gets more threads."""
 
 _PIPELINED_ROWS = 8192
-"""From so many rows on a wave of kernels/rows.hip takes several, one after the other."""
+"""Minimum rows for a wave of kernels/rows.hip to process several, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What follows a product in the same pass: norm, then gating.
+    """Operations after a product in the same pass: norm, then gating.
 
-    parts: (width, used) where a row is several parts of `width` elements, of which the first `used` count for
-    the norm; its gammas and betas are 0 for the others. (0, 0): all of the row counts.
+    parts: (width, used) if a row is several parts of `width` elements, and the norm counts only the first
+    `used` of each; its gammas and betas are 0 for the others. (0, 0): the whole row counts.
     """
 
     norm: LayerNorm | None = None
@@ -36,7 +35,7 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What is done to the sums of a product: activation(sums + bias + residual), then after."""
+    """Operations on a product's sums: activation(sums + bias + residual), then `after`."""
 
     bias: Buffer | None = None
     residual: Buffer | None = None
@@ -50,7 +49,7 @@ class Epilogue:
 
 @dataclass(frozen=True, slots=True)
 class Partials:
-    """Sums of a product that is split along k: float32 [splits, rows, padded width]."""
+    """Partial sums of a product that is split along k: float32 [splits, rows, padded width]."""
 
     buffer: Buffer
     splits: int
@@ -64,10 +63,10 @@ def finish_rows(
     epilogue: Epilogue,
     rounded: Matrix | None = None,
 ) -> None:
-    """A pass of kernels/rows.hip into out, rounded, or both. source: what a product has left."""
+    """Append a pass of kernels/rows.hip into out, rounded, or both. source: the product's result."""
     shape = rounded if out is None else out
     assert shape is not None
-    numbers = 1 if out is not None else 2  # in an element
+    numbers = 1 if out is not None else 2  # per element
     width, stride = shape.width * numbers, shape.stride * numbers
     wave = b.target.wave
     waves = 1
@@ -116,7 +115,7 @@ def finish_rows(
 
 
 def norm_vectors(b: ProgramBuilder, name: str, norm: LayerNorm | None) -> tuple[Buffer | None, Buffer | None]:
-    """Gammas and betas."""
+    """Return the gammas and betas."""
     if norm is None:
         return None, None
     return (
@@ -126,7 +125,7 @@ def norm_vectors(b: ProgramBuilder, name: str, norm: LayerNorm | None) -> tuple[
 
 
 def _gating(b: ProgramBuilder, name: str, gating: Gating | None) -> tuple[Buffer | None, Buffer | None]:
-    """Factors and summands of each square."""
+    """Return the factors and summands of each square."""
     if gating is None:
         return None, None
     chunk = b.precision.chunk

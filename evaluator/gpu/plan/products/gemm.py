@@ -24,7 +24,7 @@ from evaluator.network.spec import Activation
 
 
 def whole(b: ProgramBuilder, use: Use, choice: Choice, tile: Tile) -> None:
-    """The product by kernels/gemm.hip, which finishes its sums itself; then `after`, if there is any."""
+    """Append the product by kernels/gemm.hip with its epilogue; then `after`, if any."""
     epilogue = own_epilogue(b, use)
     if not use.after and use.result is None and use.rounded is not None:
         assert use.rounded is not None
@@ -40,8 +40,8 @@ def whole(b: ProgramBuilder, use: Use, choice: Choice, tile: Tile) -> None:
 
 
 def split_along_k(b: ProgramBuilder, use: Use, choice: Choice, tile: Tile) -> None:
-    """The product by kernels/gemm.hip, which leaves partial sums along k; a pass over the rows adds them up
-    and does the rest."""
+    """Append the product by kernels/gemm.hip with partial sums along k; a pass over the rows adds them up and
+    does the rest."""
     size = 4 * use.a.rows * use.product.n * choice.splits
     partials = Partials(b.work(b.of_branch("partials"), size), choice.splits)
     layer = use.layer
@@ -60,8 +60,8 @@ def gemm_launch(
     rounded: Matrix | None = None,
     leaves: LeftNorm | None = None,
 ) -> None:
-    """One launch of kernels/gemm.hip. epilogue: what it does itself. rounded: what `out` is, if it is
-    rounded. leaves: the norm that it leaves to the readers of `out`."""
+    """Append one launch of kernels/gemm.hip. epilogue: done by the kernel. rounded: `out` as a matrix, if it
+    is rounded. leaves: the norm that is left to the readers of `out`."""
     layer, product, a = use.layer, use.product, use.a
     of_residual = None if use.residual is None else use.residual.norm
     norm = a.norm or of_residual
@@ -136,10 +136,10 @@ def gemm_constants(
     residual_parts: int = 0,
     row_sums: bool = False,
 ) -> dict[str, int]:
-    """What kernels/gemm.hip is compiled for. bits: of a weight, where codes are read, else 0.
-    e4m3: the operands are pairs of such numbers;
-    rounded: 1 if the result is. whole_steps: as `whole_steps` says.
-    input_parts, residual_parts: of the rows' sums, where a norm was left to it. row_sums: it leaves one."""
+    """Return the constants of kernels/gemm.hip. bits: of a weight, if codes are read; else 0. e4m3: the
+    operands are pairs of e4m3 numbers. rounded: 1 if the result is rounded. whole_steps: see `whole_steps`.
+    input_parts, residual_parts: parts of the rows' sums, if a norm was left to it. row_sums: it leaves a
+    norm."""
     return {
         "BLOCK_M": tile.block_m,
         "BLOCK_N": tile.block_n,
@@ -168,12 +168,12 @@ def gemm_constants(
 
 
 def whole_steps(product: Product, tile: Tile, target: Target) -> bool:
-    """Whether kernels/gemm.hip need not look where k ends, nor work out anew at every step where a chunk
-    lies. Where copies are asynchronous it always does."""
+    """Return True if kernels/gemm.hip need not check the end of k, nor recompute the address of a chunk at
+    every step. With asynchronous copies it always does."""
     irregular = product.convolution or product.segment > 0
     return target.name.startswith("gfx") and not irregular and product.k % tile.block_k == 0
 
 
 def _fragments(b: ProgramBuilder, layer: Linear) -> tuple[Buffer, None]:
-    """A layer's weights in the order of MFMA's lanes."""
+    """Return a layer's weights in the order of MFMA's lanes."""
     return b.weight(f"{layer.name}.fragments", lambda: pack.fragments(layer.weights)), None

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Launches of kernels/gemm_cluster.hip: products of some hundred rows on sm_90, which take norms that were
-left to them and leave them."""
+"""Launches of kernels/gemm_cluster.hip: products of some hundred rows on sm_90 that take and leave norms."""
 
 from __future__ import annotations
 
@@ -13,8 +12,7 @@ from evaluator.gpu.plan.program import Buffer, LeftNorm
 
 
 def by_cluster_kernel(b: ProgramBuilder, use: Use, tile: ClusterTile) -> None:
-    """The product by kernels/gemm_cluster.hip, which finishes its sums itself; then `after`, if there is
-    any."""
+    """Append the product by kernels/gemm_cluster.hip with its epilogue; then `after`, if any."""
     out = use.result
     later = bool(use.after) or use.rounded is not None
     if later or out is None:
@@ -27,7 +25,7 @@ def by_cluster_kernel(b: ProgramBuilder, use: Use, tile: ClusterTile) -> None:
 def cluster_launch(
     b: ProgramBuilder, use: Use, tile: ClusterTile, out: Buffer, leaves: LeftNorm | None = None
 ) -> None:
-    """One launch. leaves: the norm that it leaves to the readers of `out`."""
+    """Append one launch. leaves: the norm that is left to the readers of `out`."""
     layer, product, a = use.layer, use.product, use.a
     of_residual = None if use.residual is None else use.residual.norm
     left = a.norm or of_residual

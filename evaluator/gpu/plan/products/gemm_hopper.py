@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Launches of kernels/gemm_hopper.hip: products of many rows on sm_90, with the layer norm that follows."""
+"""Launches of kernels/gemm_hopper.hip: products of many rows on sm_90, including the following layer norm."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from evaluator.gpu.plan.products.product_use import (
 from evaluator.gpu.plan.products.tensor_maps import rows_map, weights_map
 
 ROW_COUNTERS = 1 << 14
-"""Counters of kernels/gemm_hopper.hip: four for each set of blocks that share rows, 0 between launches."""
+"""Counters of kernels/gemm_hopper.hip: four per set of blocks that share rows, 0 between launches."""
 
 
 def by_hopper_kernel(b: ProgramBuilder, use: Use, tile: HopperTile) -> None:
-    """The product by kernels/gemm_hopper.hip, which can also do the layer norm that follows."""
+    """Append the product by kernels/gemm_hopper.hip, which can include the following layer norm."""
     layer, product, a = use.layer, use.product, use.a
     norm = use.after.norm if tile.normalise else None
     later = After() if tile.normalise else use.after
@@ -29,7 +29,7 @@ def by_hopper_kernel(b: ProgramBuilder, use: Use, tile: HopperTile) -> None:
     unrounded = rounded is not use.rounded
     if later or (result is None and unrounded):
         result, rounded = b.matrix(b.of_branch("product"), a.rows, layer.width), None
-    # Blocks that share rows hand each other the sums of 64 rows: two of 8 bytes each, for two turns.
+    # Blocks that share rows exchange the sums of 64 rows: two of 8 bytes each, double-buffered.
     row_groups = 2 * tile.blocks(a.rows, product.n) // tile.row_blocks if tile.row_blocks else 0
     weights, _ = weights_of(b, layer, None)
     b.launch(

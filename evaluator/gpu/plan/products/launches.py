@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Matrix products with what follows in the same pass, as launches.
+"""Matrix products with their epilogues as launches.
 
-`linear` asks the builder's chooser how a product is computed, and one function for each answer appends it: by
-the general kernel (gemm.py: whole or split along k, from weights or their codes), by those for Hopper
-(gemm_hopper.py, gemm_cluster.py), or by a vendor's library (below). What that leaves to be done is done by a
-pass over the rows (epilogue.py), or a norm by those who read them (left_norms.py).
+`linear` asks the builder's chooser how to compute a product. One function per answer appends it: with the
+general kernel (gemm.py: whole or split along k, with weights or codes), a Hopper kernel (gemm_hopper.py,
+gemm_cluster.py), or a vendor's library (below). A pass over the rows (epilogue.py) does the rest; a norm may
+be left to the readers (left_norms.py).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def linear(
     keep: bool = True,
     leave_norm: bool = False,
 ) -> Matrix:
-    """activation(a @ weights + biases + residual), then `after`, into a matrix `out` of rows like a's.
+    """Append activation(a @ weights + biases + residual), then `after`. Returns the matrix `out`.
 
-    rounded: of the layers that take it; it is left rounded for them, too, or, if not `keep`, only so.
-    leave_norm: the norm that is `after` is left to those who read the result (left_norms.py). Raises
-    PlanError if the layer does not take rows of a's width, or there is a norm left that cannot be applied.
+    rounded: inputs of the layers that read the result, which is also written rounded for them, or only so if
+    not `keep`. leave_norm: the norm of `after` is left to the readers of the result (left_norms.py). Raises
+    PlanError if a's width does not fit the layer, or if a left norm cannot be applied.
     """
     after = after or After()
     result = b.matrix(out, a.rows, layer.width) if keep or rounded is None else None
@@ -72,7 +72,7 @@ def linear(
 
 
 def _leaving_norm(b: ProgramBuilder, use: Use, choice: Choice) -> Matrix:
-    """The product by a kernel that leaves the rows as they are and their sums beside them."""
+    """Append the product by a kernel that leaves the rows unnormalised, with their sums."""
     norm, result = use.after.norm, use.result
     assert norm is not None and result is not None
     read = None if use.residual is None or use.residual.norm is None else use.residual.norm.sums.name
@@ -88,8 +88,8 @@ def _leaving_norm(b: ProgramBuilder, use: Use, choice: Choice) -> Matrix:
 
 
 def rounded_inputs(layer: Linear, a: Matrix) -> Matrix:
-    """The inputs as the layer takes them, for most layers as they are. Raises PlanError where it takes them
-    rounded and there are none that are so rounded, or the other way round."""
+    """Return the inputs in the layer's form, usually unchanged. Raises PlanError if the layer takes rounded
+    inputs and there are none with that rounding, or vice versa."""
     wanted = None if layer.eight is None else layer.eight.rounding
     inputs = a if a.inputs is not None or wanted is None or a.rounded is None else a.rounded
     if inputs.inputs != wanted:
@@ -100,7 +100,7 @@ def rounded_inputs(layer: Linear, a: Matrix) -> Matrix:
 
 
 def product_of(layer: Linear, a: Matrix, after: After, *, residual: bool) -> Product:
-    """The product of a layer and its inputs. Raises PlanError where they do not fit."""
+    """Return the product of a layer and its inputs. Raises PlanError if they do not fit."""
     n, k = layer.weights.shape
     expected = 9 * a.stride if layer.convolution else a.width if a.segment else a.stride
     if k != expected:
@@ -123,14 +123,13 @@ def product_of(layer: Linear, a: Matrix, after: After, *, residual: bool) -> Pro
 
 
 def leaving(b: ProgramBuilder, product: Product) -> Product:
-    """The product by which it is chosen how one whose norm is left to others is computed. On sm_90 it is the
-    same with the norm: a pass over the rows makes no difference to which tile is the best, and need not be
-    measured twice."""
+    """Return the product that determines the choice for one whose norm is left to others. On sm_90 it is the
+    same with the norm: a pass over the rows does not affect the best tile, so this saves a measurement."""
     return product if b.target.name == "sm_90" else replace(product, followed=False, normalised=False)
 
 
 def _by_library(b: ProgramBuilder, use: Use, choice: Choice) -> None:
-    """The product by a vendor's library; a pass over the rows does what the library does not."""
+    """Append the product by a vendor's library; a pass over the rows does the rest."""
     layer, a, residual = use.layer, use.a, use.residual
     own = library_product(use.product, choice.library, fused=choice.fused, lda=a.stride, ldo=use.ldo)
     biases = layer.biases

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A layer that is a matrix product: its weights as kernels read them, and the scales of those of 8 bits."""
+"""A layer that is a matrix product: its weights in the kernels' form, and its 8-bit scales."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from evaluator.network.spec import Activation, FloatArray, LayerNorm
 
 @dataclass(frozen=True, slots=True)
 class E4m3Scales:
-    """inputs: what the layer's inputs were multiplied with before they were rounded. sums: what its sums are
-    multiplied with for a target whose e4m3 is that of the Open Compute Project; those of its first
-    `first_columns` outputs with first_sums."""
+    """inputs: factor of the layer's inputs before rounding. sums: factor of its sums for a target with the
+    Open Compute Project's e4m3. first_sums: the same for its first `first_columns` outputs."""
 
     inputs: float
     sums: float
@@ -26,13 +25,13 @@ class E4m3Scales:
     first_columns: int = 0
 
     def of(self, target: Target) -> tuple[float, float]:
-        """`sums` and `first_sums` for a target."""
+        """Return `sums` and `first_sums` for a target."""
         unit = target.e4m3**2
         return self.sums / unit, self.first_sums / unit
 
     @property
     def rounding(self) -> E4m3Inputs:
-        """How the layer's inputs are rounded."""
+        """Return the rounding of the layer's inputs."""
         return E4m3Inputs(self.inputs)
 
 
@@ -40,11 +39,10 @@ class E4m3Scales:
 class Linear:
     """A dense layer or a convolution, ready for kernels/gemm.hip.
 
-    name: of the weights; width: outputs. weights: stored [width padded, k padded]; biases: float32
-    [width padded] or [64, width padded]. convolution: 3x3, k = 9 * padded channels. packed: the same weights
-    as codes, where they are codes. eight: if given, the weights are pairs of numbers of 8 bits, as uint16,
-    and so are the inputs. norm: of the inputs, if it is in weights and biases but for each row's mean and
-    deviation.
+    name: of the weights. width: outputs. weights: stored [width padded, k padded]. biases: float32 [width
+    padded] or [64, width padded]. convolution: 3x3, k = 9 * padded channels. packed: the same weights as
+    codes, if they have codes. eight: if given, weights and inputs are pairs of 8-bit numbers, as uint16.
+    norm: of the inputs, if weights and biases include it except for each row's mean and standard deviation.
     """
 
     name: str
@@ -59,15 +57,15 @@ class Linear:
 
     @property
     def padded_width(self) -> int:
-        """Outputs with those that pad them."""
+        """Outputs including padding."""
         return len(self.weights)
 
     @property
     def e4m3(self) -> bool:
-        """Whether weights and inputs have 8 bits."""
+        """True if weights and inputs have 8 bits."""
         return self.eight is not None
 
     @property
     def bias_by_square(self) -> bool:
-        """Whether each square of a board has biases of its own."""
+        """True if each square of a board has its own biases."""
         return self.biases is not None and self.biases.ndim == 2

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One use of a layer of weights: what is multiplied, what becomes of it, and the buffers that every way of
-computing it reads."""
+"""One use of a layer: operands, epilogue, and the buffers common to all ways of computing it."""
 
 from __future__ import annotations
 
@@ -31,12 +30,12 @@ class Use:
 
     @property
     def ldo(self) -> int:
-        """Numbers from row to row of the results."""
+        """Distance between rows of the results, in numbers."""
         return self.layer.padded_width if self.result is None else self.result.stride
 
 
 def weights_of(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple[Buffer, Buffer | None]:
-    """A layer's weights, or their codes and scales."""
+    """Return a layer's weights, or their codes and scales."""
     if packed is None:
         return b.weight(f"{layer.name}.weights", lambda: layer.weights), None
     codes = b.weight(f"{layer.name}.codes", lambda: packed.codes)
@@ -44,7 +43,8 @@ def weights_of(b: ProgramBuilder, layer: Linear, packed: Packed | None) -> tuple
 
 
 def sum_scales(b: ProgramBuilder, layer: Linear) -> tuple[float, float, int]:
-    """In e4m3, of all sums, of those of the first columns, and how many these are."""
+    """Return the factors in e4m3 of all sums and of those of the first columns, and how many columns these
+    are."""
     if layer.eight is None:
         return 1.0, 1.0, 0
     return *layer.eight.of(b.target), layer.eight.first_columns
@@ -60,8 +60,8 @@ def address(matrix: Matrix | None) -> Buffer | None:
 
 
 def own_epilogue(b: ProgramBuilder, use: Use) -> Epilogue:
-    """What the kernel itself does to the sums. The betas of a norm that was left to the residual's reader are
-    among the biases."""
+    """Return the kernel's own epilogue. The betas of a norm left to the residual's reader are part of the
+    biases."""
     layer, residual = use.layer, use.residual
     bias = biases_of(b, layer)
     if residual is not None and residual.norm is not None:
@@ -78,8 +78,8 @@ def own_epilogue(b: ProgramBuilder, use: Use) -> Epilogue:
 def norm_arguments(
     b: ProgramBuilder, layer: Linear, of_inputs: LeftNorm | None, of_residual: LeftNorm | None
 ) -> tuple[Buffer | None, Buffer | None, float, float]:
-    """What applies a norm that was left to a product: the rows' sums, what there is of each column, one
-    divided by the elements that count, and epsilon."""
+    """Return the arguments for a norm that was left to a product: the rows' sums, the column vectors, one
+    divided by the number of elements that count, and epsilon."""
     left = of_inputs or of_residual
     if left is None:
         return None, None, 0.0, 0.0

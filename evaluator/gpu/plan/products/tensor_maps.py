@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tensor maps of the kernels for Hopper: the boxes of their operands that the TMA loads."""
+"""Tensor maps of the Hopper kernels: the boxes of their operands that the TMA loads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from evaluator.gpu.plan.program import Buffer, TensorMap
 def rows_map(
     a: Buffer, rows: int, width: int, stride: int, precision: Precision, block_m: int = BLOCK_M
 ) -> TensorMap:
-    """Boxes of block_m rows and BLOCK_K columns of activations. stride: elements from row to row."""
+    """Return boxes of block_m rows and BLOCK_K columns of activations. stride: elements between rows."""
     box = Box(precision, (width, rows), strides=(stride * precision.bytes,), shape=(BLOCK_K, block_m))
     return TensorMap(a, box)
 
 
 def weights_map(weights: Buffer, n: int, k: int, block_n: int, precision: Precision) -> TensorMap:
-    """Boxes of block_n rows and BLOCK_K columns of weights [n, k]; n is a multiple of 32.
+    """Return boxes of block_n rows and BLOCK_K columns of weights [n, k]; n is a multiple of 32.
 
-    Of each 32 rows, the box has row 8 q + 2 j + e at place 8 j + 2 q + e (q, j below 4, e below 2): the
+    Of each 32 rows, the box has row 8 q + 2 j + e at place 8 j + 2 q + e (q, j below 4, e below 2). The
     dimensions after k are e, q, j and the 32s.
     """
     row = k * precision.bytes
@@ -34,8 +34,8 @@ def weights_map(weights: Buffer, n: int, k: int, block_n: int, precision: Precis
 
 
 def heads_map(weights: Buffer, heads: int, k: int, precision: Precision) -> TensorMap:
-    """Boxes of BLOCK_K columns of what makes q, k and v of HEADS_OF_A_TILE heads, one head after the other,
-    from weights [3, heads, HEAD_DEPTH, k]."""
+    """Return boxes of BLOCK_K columns of the weights for q, k and v of HEADS_OF_A_TILE heads, one head after
+    the other, from weights [3, heads, HEAD_DEPTH, k]."""
     row = k * precision.bytes
     box = Box(
         precision,
@@ -47,6 +47,6 @@ def heads_map(weights: Buffer, heads: int, k: int, precision: Precision) -> Tens
 
 
 def logits_map(logits: Buffer, boards: int, precision: Precision) -> TensorMap:
-    """Boxes of one of the boards of logits [boards, 64 queries, 64 keys]."""
+    """Return boxes of one board of logits [boards, 64 queries, 64 keys]."""
     box = Box(precision, (64, 64 * boards), strides=(64 * precision.bytes,), shape=(64, 64))
     return TensorMap(logits, box)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from evaluator.backends.probe import uneven_batch
 from evaluator.backends.random import RandomBackend
+from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.run.buckets import BUCKETS
 from evaluator.gpu.run.executor import Executor
@@ -27,7 +28,6 @@ from evaluator.gpu.run.self_check import (
     limits,
     rows,
 )
-from evaluator.slices import Slice, unshared
 from protocol.batch import EvaluationBatch, PositionBatch
 
 PROBE = uneven_batch(CHECKED_MOVES, seed=7)
@@ -46,7 +46,7 @@ class Off:
     seed: int
     buckets: tuple[int, ...] = (1, 2, 16)
     alternatives: dict[int, Any] = field(default_factory=dict)
-    slices: Slice = unshared
+    lease: DeviceLease = exclusive_lease
 
     def evaluate(self, batches: list[PositionBatch]) -> EvaluationBatch:
         return self.of(evaluate(batches[0]))
@@ -65,7 +65,7 @@ class MixedUp:
     move: Callable[[NDArray[np.int64]], NDArray[np.int64]]
     buckets: tuple[int, ...]
     alternatives: dict[int, Any] = field(default_factory=dict)
-    slices: Slice = unshared
+    lease: DeviceLease = exclusive_lease
 
     def evaluate(self, batches: list[PositionBatch]) -> EvaluationBatch:
         right = batches[0]

@@ -14,9 +14,9 @@ from evaluator.backends import gpu
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.device_lease import Stopped, exclusive_lease
 from evaluator.gpu.run.self_check import SelfCheck, SelfCheckError
 from evaluator.network.random_network import NetworkShape, random_network
-from evaluator.slices import Stopped, unshared
 from tests.evaluator.gpu.fibers import cache_with_kernels
 from tests.hip_runtime.standin import Runtime
 
@@ -57,30 +57,30 @@ def test_it_is_used_by_guesses_then_by_measurements_and_the_next_start_has_them(
     with monkeypatch.context() as elsewhere:  # compilers are slow at the priority of what measures behind
         elsewhere.setenv("XDG_CACHE_HOME", str(cache_with_kernels(tmp_path / "other", kernel_cache)))
         open_network("before").close()
-    lent: list[bool] = []
+    leased: list[bool] = []
     told: list[str] = []
 
     @contextmanager
-    def slices() -> Iterator[None]:
-        lent.append(True)
+    def lease() -> Iterator[None]:
+        leased.append(True)
         yield
 
     with open_network("behind") as guessed:
         assert guessed.provisional
         assert_right(guessed)
         assert not list((tmp_path / "cache").rglob("gemm/*.json"))
-        found = guessed.tuned(slices, told.append)
+        found = guessed.tuned(lease, told.append)
         assert found is not None
         with found:
             assert not found.provisional
             assert found.buckets == guessed.buckets
             assert_right(found)
             assert_right(guessed)  # may still have batches in flight
-    assert len(lent) > len(told) > 2
+    assert len(leased) > len(told) > 2
     assert told[-1].split(" of ")[0] == told[-1].split(" of ")[1]
     with open_network("behind") as again:
         assert not again.provisional
-        assert again.tuned(unshared, told.append) is None
+        assert again.tuned(exclusive_lease, told.append) is None
     assert first_start.report().alive == {}
 
 
@@ -88,7 +88,7 @@ def test_off_stays_with_guesses(first_start: Runtime) -> None:
     with open_network("off") as backend:
         assert backend.provisional
         assert_right(backend)
-        assert backend.tuned(unshared, lambda text: None) is None
+        assert backend.tuned(exclusive_lease, lambda text: None) is None
 
 
 def test_guesses_that_are_wrong_are_measured_before(
@@ -110,11 +110,11 @@ def test_guesses_that_are_wrong_are_measured_before(
 
 
 def test_a_service_that_ends_ends_it(first_start: Runtime) -> None:
-    def slices() -> AbstractContextManager[None]:
+    def lease() -> AbstractContextManager[None]:
         raise Stopped
 
     with open_network("behind") as backend, pytest.raises(Stopped):
-        backend.tuned(slices, lambda text: None)
+        backend.tuned(lease, lambda text: None)
 
 
 def test_what_fails_there_leaves_the_network_as_it_is(
@@ -123,7 +123,7 @@ def test_what_fails_there_leaves_the_network_as_it_is(
     with open_network("behind") as backend:
         monkeypatch.setenv("STANDIN_FAIL", "hipModuleLoadData:1:1:209")
         with pytest.raises(BackendError, match="hipErrorNoBinaryForGpu"):
-            backend.tuned(unshared, lambda text: None)
+            backend.tuned(exclusive_lease, lambda text: None)
         assert_right(backend)
 
 

@@ -10,23 +10,23 @@ from functools import partial
 
 import pytest
 
+from evaluator.device_lease import exclusive_lease
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
 from evaluator.gpu.driver.target import Precision, amd_target
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.tuning.child import Job, answer, asked_for, measure_in_child
-from evaluator.slices import unshared
 
 
 def answered(lines: bytes) -> tuple[str, bytes, int, list[str]]:
-    """How the child ended, what it was written, how many slices it had, what it told."""
+    """How the child ended, what it was written, how many leases it had, what it told."""
     grants, progress, had = io.BytesIO(), list[str](), list[bool]()
 
     @contextmanager
-    def slices() -> Iterator[None]:
+    def lease() -> Iterator[None]:
         had.append(True)
         yield
 
-    found = answer(grants, io.BytesIO(lines), slices, progress.append, nullcontext())
+    found = answer(grants, io.BytesIO(lines), lease, progress.append, nullcontext())
     return found.last, grants.getvalue(), len(had), progress
 
 
@@ -42,10 +42,10 @@ def test_a_child_that_fails_says_why_and_one_that_is_killed_does_not() -> None:
 
 def test_a_slice_is_given_back_whatever_happens_in_it() -> None:
     said: list[str] = []
-    slices = partial(asked_for, said.append, lambda: said.append("granted"))
-    with pytest.raises(DeviceError), slices():
+    lease = partial(asked_for, said.append, lambda: said.append("granted"))
+    with pytest.raises(DeviceError), lease():
         raise DeviceError("clusters do not fit")
-    with slices():
+    with lease():
         pass
     assert said == 2 * ["ask", "granted", "over"]
 
@@ -53,4 +53,4 @@ def test_a_slice_is_given_back_whatever_happens_in_it() -> None:
 def test_a_device_that_is_not_there_is_an_error() -> None:
     nowhere = DeviceInfo("amd", 77, "a GPU", amd_target("gfx1100"), 1, 1, "driver", integrated=False)
     with pytest.raises(DeviceError):
-        measure_in_child(Job(nowhere, Precision.FP32, Needs(())), unshared, lambda text: None)
+        measure_in_child(Job(nowhere, Precision.FP32, Needs(())), exclusive_lease, lambda text: None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Leased batches of a simulated device, as from a GPU backend (evaluator/backends/lending.py)."""
+"""Batch buffers of a simulated device, leased like those of a GPU backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t)
 SLOTS = 2
 
 
-class TimedBatches:
+class TimedBufferLease:
     """Two batches in flight, whose driver is Python: a call takes some microseconds more than a GPU's.
 
     answer: returns the result for N positions and M moves, and its time. positions: maximum in a batch.
@@ -39,11 +39,11 @@ class TimedBatches:
         self._functions = [FUNCTION(each) for each in (self._queue, self._done, self._activate)]
         self.activate = self._call(2, 0)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Do nothing: nobody else uses them."""
 
     def program(self, slot: int, positions: int, moves: int) -> Program | None:
-        """See `evaluator.backends.lending.Lent`."""
+        """See `evaluator.backends.buffer_lease.BufferLease`."""
         layout = self._layout
         if positions > layout.positions or moves > layout.max_moves:
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A backend with batches in flight to be lent, whose driver is written in Python and does as it is told."""
+"""A backend that leases its batch buffers. Its driver is written in Python and scripted by the test."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Room:
             self.output[at : at + array.nbytes] = np.ascontiguousarray(array).view(np.uint8).ravel()
 
 
-class LendingBackend(EchoBackend):
-    """An EchoBackend that lends its batches.
+class LeasingBackend(EchoBackend):
+    """An EchoBackend that leases its batches.
 
     direct: sizes of the batches that were run so. asked: those for which programs were asked for. computed:
     does what the device does. done: what the driver says of a batch that was queued. queue: what it says when
@@ -71,14 +71,14 @@ class LendingBackend(EchoBackend):
         self.computed: Callable[[PositionBatch], EvaluationBatch] = expected
         self.done: Callable[[], int] = lambda: 0
         self.queue: Callable[[], int] = lambda: 0
-        self.lent = False
-        self.given_back = threading.Event()
+        self.leased = False
+        self.released = threading.Event()
         self.version = 0
         self._rooms = [Room(Layout(max_batch)) for _ in range(SLOTS)]
         self._lengths: list[int] = []
         self._functions = [FUNCTION(each) for each in (self._launch, self._done, self._activate)]
 
-    # -- evaluator.backends.lending.Lent
+    # -- evaluator.backends.buffer_lease.BufferLease
 
     slots = SLOTS
 
@@ -86,17 +86,17 @@ class LendingBackend(EchoBackend):
     def activate(self) -> Call:
         return self._call(2, 0)
 
-    def lend(self) -> LendingBackend | None:
-        if self.lent:
+    def lease_buffers(self) -> LeasingBackend | None:
+        if self.leased:
             return None
-        self.lent = True
-        self.given_back.clear()
+        self.leased = True
+        self.released.clear()
         return self
 
-    def give_back(self) -> None:
-        assert self.lent
-        self.lent = False
-        self.given_back.set()
+    def release(self) -> None:
+        assert self.leased
+        self.leased = False
+        self.released.set()
 
     def program(self, slot: int, positions: int, moves: int) -> Program | None:
         room = self._rooms[slot]

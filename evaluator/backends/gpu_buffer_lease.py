@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An executor's batches in flight, lent to the loop without the interpreter (evaluator/core/device_loop)."""
+"""The lease of an executor's batch buffers for the loop without the interpreter (core/device_loop)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if sys.platform == "linux":
     from evaluator._core import Program
 
 
-class LentBatches:
-    """See `evaluator.backends.lending.Lent`."""
+class GpuBufferLease:
+    """See `evaluator.backends.buffer_lease.BufferLease`."""
 
     def __init__(self, executor: Executor, device: str) -> None:
-        """executor: has lent its batches. device: in words, for errors."""
+        """executor: its buffers are leased already. device: in words, for errors."""
         self._executor = executor
         self._device = device
         self.slots = len(executor.in_flight)
@@ -26,7 +26,7 @@ class LentBatches:
         self.activate = executor.runner.calls.activate()
 
     def program(self, slot: int, positions: int, moves: int) -> Program | None:
-        """See `Lent`."""
+        """See `BufferLease`."""
         executor, batch = self._executor, self._executor.in_flight[slot]
         try:
             size = executor.bucket(positions, moves)
@@ -37,7 +37,7 @@ class LentBatches:
         except DeviceError as error:
             raise BackendError(f"{self._device}: {error}") from error
         layout = Layout(size)
-        # Of moves only the lengths of copies depend.
+        # The number of moves changes only the lengths of copies.
         none, one = (_queueing(executor, batch, layout, recorded, moves) for moves in (0, 1))
         return Program(
             input=batch.host_input.host_address,
@@ -53,29 +53,30 @@ class LentBatches:
             busy=NOT_READY,
         )
 
-    def give_back(self) -> None:
-        """See `Lent`."""
-        self._executor.give_back()
+    def release(self) -> None:
+        """See `BufferLease`."""
+        self._executor.release_buffers()
 
 
-def lend(executor: Executor, device: str) -> LentBatches | None:
-    """All batches in flight of an executor; None while one is in use, and where there is no such loop."""
+def lease_buffers(executor: Executor, device: str) -> GpuBufferLease | None:
+    """Lease all batch buffers of an executor. Returns None if one is in use, or on other systems than
+    Linux."""
     if sys.platform != "linux":
         return None
-    return LentBatches(executor, device) if executor.lend() else None
+    return GpuBufferLease(executor, device) if executor.lease_buffers() else None
 
 
 def _queueing(
     executor: Executor, batch: InFlight, layout: Layout, recorded: Recorded, moves: int
 ) -> list[Call]:
-    """All calls that queue a batch with so many moves."""
+    """Return all calls that queue a batch with this number of moves."""
     before, in_turn, after = executor.runner.queueing(batch, layout, recorded, moves)
     return [*before, *in_turn, *after]
 
 
 def _step(none: Call, one: Call) -> tuple[Call, int, int, int]:
-    """A call with the argument that depends on the number of moves, its value for none, and for each one
-    more; -1 if there is none. none, one: the call for so many."""
+    """Return a call, the index of its argument that depends on the number of moves (-1: none), its value for
+    no moves, and its increment per move. none, one: the call for zero moves and for one."""
     for index, (fixed, next_) in enumerate(zip(none.arguments, one.arguments, strict=True)):
         if fixed != next_:
             return none, index, fixed, next_ - fixed
