@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make the files of a release for Linux on x86-64: sdist, wheels, an archive with its own Python, hashes.
+
+Zig's clang compiles everything native for glibc 2.28: the files run wherever manylinux_2_28 wheels do. Run it
+as scripts/release, which installs the tools. `.github/workflows/release.yml` makes files for other systems.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from backports import zstd
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache" / "release"
+
+PYTHON = "3.13"
+"""Of the archive. Its wheel serves every CPython from 3.12 on."""
+
+OTHER_PYTHONS = ("3.11",)
+"""Older ones, which need wheels of their own; made if this machine has them."""
+
+GLIBC = (2, 28)
+MOST_BYTES = {".whl": 60 << 20, ".zst": 180 << 20}
+PROGRAMS = ("wavefront", "wavefront-evaluator", "wavefront-training")
+EXTRAS = ("backports.zstd>=1,<2", "cuda-bindings>=13,<14", "nvidia-ml-py>=12,<14", "rapidgzip>=0.14,<1")
+"""Packages of the archive besides the wheel's. NVRTC comes from the system's CUDA."""
+
+UNUSED = (
+    "__pycache__",
+    "libpython*.a",
+    "pkgconfig",
+    "include",
+    "share",
+    "config-*",
+    "ensurepip",
+    "idlelib",
+    "lib2to3",
+    "pydoc_data",
+    "test",
+    "tkinter",
+    "turtledemo",
+)
+"""Parts of an installed Python that the archive leaves out."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/release", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("version", metavar="VERSION")
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "dist", help="folder for the files (default: dist)"
+    )
+    arguments = parser.parse_args()
+    output, version = arguments.output.resolve(), arguments.version
+    check_version(version)
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
+
+    compilers = make_compilers()
+    say("CPython")
+    python = make_python(compilers)
+    say("source distribution")
+    sdist = make_sdist(output)
+    wheels = []
+    for interpreter in (python, *other_pythons()):
+        say(f"wheel, built by {interpreter}")
+        wheels.append(make_wheel(interpreter, sdist, compilers, output))
+    say("archive")
+    archive = make_archive(python, wheels[0], version, output)
+    say("checks")
+    check_archive(archive)
+    write_hashes(output)
+    print_commands(version, output)
+    return 0
+
+
+def say(text: str) -> None:
+    print(f"== {text}", flush=True)
+
+
+def run(*command: str | Path, environment: dict[str, str] | None = None, folder: Path = ROOT) -> str:
+    """Run a program that must succeed and return its standard output."""
+    done = subprocess.run(
+        [str(word) for word in command], env=environment, cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    if done.returncode:
+        sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def check_version(version: str) -> None:
+    """End with an error unless version file and CHANGELOG name the version."""
+    declared = re.search(r'__version__ = "(.+)"', (ROOT / "protocol/host/version.py").read_text("utf-8"))
+    if declared is None or declared[1] != version:
+        sys.exit(f"error: protocol/host/version.py says {declared and declared[1]}, not {version}")
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE):
+        sys.exit(f"error: CHANGELOG.md has no heading `## [{version}] - YYYY-MM-DD`")
+
+
+def make_compilers() -> dict[str, str]:
+    """Return an environment in which `cc` and `c++` compile for GLIBC."""
+    folder = CACHE / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("cc", "c++"):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(ROOT / "scripts" / "releasing" / "zig.sh")
+    return {
+        **os.environ,
+        "RELEASE_PYTHON": sys.executable,
+        "CC": str(folder / "cc"),
+        "CXX": str(folder / "c++"),
+        "CXXFLAGS": "-include stdio.h",  # nanobind wants it; Python.h leaves it out of its stable part.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+
+
+def make_python(environment: dict[str, str]) -> Path:
+    """Build CPython, unless that was done, and return the program."""
+    folder = CACHE / f"python-{PYTHON}"
+    program = folder / "bin" / f"python{PYTHON}"
+    if not program.exists():
+        run(ROOT / "scripts" / "releasing" / "python.sh", PYTHON, folder, environment=environment)
+        shutil.rmtree(f"{folder}.work")
+    return program
+
+
+def other_pythons() -> Iterator[Path]:
+    """Yield the programs of OTHER_PYTHONS that are here."""
+    for version in OTHER_PYTHONS:
+        found = shutil.which(f"python{version}")
+        if found:
+            yield Path(found)
+        else:
+            say(f"no wheel for CPython {version}, which is not here")
+
+
+def make_sdist(output: Path) -> Path:
+    """Make the source distribution from the files that Git knows."""
+    source = CACHE / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    for name in filter(None, names):
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, source / name)
+    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", output, source)
+    (sdist,) = output.glob("*.tar.gz")
+    return sdist
+
+
+def make_wheel(python: Path, sdist: Path, environment: dict[str, str], output: Path) -> Path:
+    """Build a wheel with an interpreter, and return it with the tag of manylinux."""
+    folder = CACHE / "wheels" / python.name
+    shutil.rmtree(folder, ignore_errors=True)
+    run(python, "-m", "venv", "--without-pip", folder / "venv")
+    pip = [sys.executable, "-m", "pip", "--python", folder / "venv" / "bin" / "python"]
+    run(*pip, "install", "-q", "cmake>=3.26", "nanobind>=2.4,<4", "ninja>=1.11", "scikit-build-core>=1,<2")
+    made = {**environment, "SKBUILD_CMAKE_DEFINE": "WAVEFRONT_WERROR=ON"}
+    made["PATH"] = f"{folder / 'venv' / 'bin'}{os.pathsep}{environment['PATH']}"
+    run(*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, sdist, environment=made)
+    (built,) = folder.glob("*.whl")
+    tag = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_x86_64"
+    run(
+        sys.executable,
+        "-m",
+        "auditwheel",
+        "repair",
+        "--plat",
+        tag,
+        "-w",
+        folder / "repaired",
+        built,
+        environment=made,
+    )
+    (repaired,) = (folder / "repaired").glob("*.whl")
+    return Path(shutil.copy2(repaired, output))
+
+
+def make_archive(python: Path, wheel: Path, version: str, output: Path) -> Path:
+    """Make a folder that needs nothing installed, and compress it."""
+    name = f"wavefront-{version}-linux-x86_64"
+    folder = CACHE / "archive" / name
+    shutil.rmtree(folder.parent, ignore_errors=True)
+    shutil.copytree(
+        python.parents[1],
+        folder / "python",
+        symlinks=True,
+        ignore=shutil.ignore_patterns(
+            "__pycache__", "libpython*.a", "pkgconfig", "include", "share", *UNUSED
+        ),
+    )
+    inside = folder / "python" / "bin" / python.name
+    for other in inside.parent.iterdir():
+        if other != inside:
+            other.unlink()
+    run("strip", "--strip-unneeded", inside)
+    pip = [sys.executable, "-m", "pip", "--python", inside, "install", "-q", "--no-compile"]
+    # python-chess is published as source only.
+    run(*pip, "--no-warn-script-location", "--only-binary=:all:", "--no-binary=chess", wheel, *EXTRAS)
+    for script in inside.parent.iterdir():
+        if script != inside and script.name not in PROGRAMS:
+            script.unlink()
+    for program in PROGRAMS:  # scripts/wavefront.sh finds its Python through the link.
+        (folder / program).symlink_to(f"python/bin/{program}")
+    for document in ("LICENSE", "README.md", "CHANGELOG.md"):
+        shutil.copy2(ROOT / document, folder)
+    # Compiled here: the folder may be read-only where it is used.
+    compiled = [inside, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+    run(*compiled, folder / "python" / "lib" / f"python{PYTHON}")
+    path = output / f"{name}.tar.zst"
+    options = {zstd.CompressionParameter.compression_level: 19, zstd.CompressionParameter.nb_workers: 2}
+    with zstd.open(path, "wb", options=options) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
+        tar.add(folder, name, filter=without_owner)
+    return path
+
+
+def without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    return entry
+
+
+def check_archive(archive: Path) -> None:
+    """Check the sizes and the symbols of what was made, and try the archive in a foreign environment."""
+    for path in archive.parent.iterdir():
+        most = MOST_BYTES.get(path.suffix)
+        print(f"{path.stat().st_size / 1e6:7.1f} MB  {path.name}")
+        if most and path.stat().st_size > most:
+            sys.exit(f"error: {path.name} has more than {most >> 20} MiB")
+    folder = CACHE / "tried"
+    shutil.rmtree(folder, ignore_errors=True)
+    with zstd.open(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        tar.extractall(folder, filter="tar")
+    (inside,) = folder.iterdir()
+    late = {str(path.relative_to(inside)): found for path, found in glibc_of(inside) if found > GLIBC}
+    if late:
+        sys.exit(f"error: these need a glibc later than {'.'.join(map(str, GLIBC))}: {late}")
+    print(f"nothing needs more than glibc {'.'.join(map(str, GLIBC))}")
+    (folder / "engine.py").write_text("raise ImportError('a module of the user')\n")
+    foreign = {"PATH": "/usr/bin:/bin", "PYTHONHOME": "/nonexistent", "PYTHONPATH": str(folder)}
+    print(run(inside / "wavefront", "self-test", environment=foreign, folder=folder))
+
+
+def glibc_of(folder: Path) -> Iterator[tuple[Path, tuple[int, ...]]]:
+    """Yield each ELF file and the latest version of glibc that it needs."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        with path.open("rb") as file:
+            if file.read(4) != b"\x7fELF":
+                continue
+            file.seek(0)
+            needed = [(0, 0)]
+            for section in ELFFile(file).iter_sections():
+                if isinstance(section, GNUVerNeedSection):
+                    for _library, versions in section.iter_versions():
+                        names = [version.name for version in versions]
+                        needed += [
+                            tuple(map(int, name.removeprefix("GLIBC_").split(".")))
+                            for name in names
+                            if re.fullmatch(r"GLIBC_[\d.]+", name)
+                        ]
+            yield path, max(needed)
+
+
+def write_hashes(output: Path) -> None:
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(output.iterdir())
+    ]
+    (output / "SHA256SUMS").write_text("".join(lines))
+
+
+def print_commands(version: str, output: Path) -> None:
+    """Print the commands that publish the files."""
+    files: Sequence[str] = [str(path) for path in sorted(output.iterdir())]
+    packages = [file for file in files if file.endswith((".whl", ".tar.gz"))]
+    print("\nThe files are made and checked. These commands publish them:\n")
+    print(f"  git tag -s v{version} -m 'Wavefront {version}' && git push origin v{version}")
+    print(f"  gh release create v{version} --title 'Wavefront {version}' {' '.join(files)}")
+    print(f"  python -m twine upload {' '.join(packages)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
