@@ -30,7 +30,8 @@ class PlayerConfig:
     """One player: this engine with some options, or any UCI engine as a program.
 
     command: the program and its arguments; empty for this engine. options are this engine's, uci_options the
-    program's, directory where it is started ("" is here).
+    program's, directory where it is started ("" is here). ponder: let the program think on its opponent's
+    time.
     """
 
     name: str
@@ -39,6 +40,7 @@ class PlayerConfig:
     command: tuple[str, ...] = ()
     uci_options: Mapping[str, UciValue] = field(default_factory=dict)
     directory: str = ""
+    ponder: bool = False
 
     @property
     def is_program(self) -> bool:
@@ -129,7 +131,9 @@ class MatchConfig:
 def _player_identity(player: PlayerConfig) -> dict[str, Any]:
     identity: dict[str, Any] = {"name": player.name, "time": str(player.time)}
     if player.is_program:
-        program = {"program": _program_identity(player), "command": player.command}
+        program: dict[str, Any] = {"program": _program_identity(player), "command": player.command}
+        if player.ponder:
+            program["ponder"] = True
         return identity | program | {"options": dict(player.uci_options)}
     # Where the evaluator runs does not matter; threads and backends do, to a player with a clock.
     apart = {"evaluator", "evaluator_keys", "evaluator_compression", "log_file"}

@@ -49,6 +49,7 @@ class _PlayerKeys:
     program: tuple[str, ...] = setting(())
     args: tuple[str, ...] = setting(())
     directory: str = setting("")
+    ponder: bool = setting(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ def player_config(
                 command=player.program + _words(player.args),
                 uci_options=unnamed | uci_options,
                 directory=player.directory,
+                ponder=player.ponder,
             )
         if uci_options:
             raise SettingsError(
@@ -161,6 +163,10 @@ def player_config(
             )
         if player.args:
             raise SettingsError("args belong to a program, and none is given")
+        if player.ponder:
+            raise SettingsError(
+                "players of this engine share an evaluator and do not ponder; write program=wavefront"
+            )
         if player.directory:
             raise SettingsError("directory belongs to a program, and none is given")
         return PlayerConfig(player.name, time, options=default_options.parsed(given))

@@ -126,6 +126,8 @@ async def _play(
         moves.append(record)
         rules.moved()
         verdict = end_by_rules(board) or adjudicator.judge(board, record)
+        if verdict is None and thought.ponder and players[mover].config.ponder:
+            players[mover].ponder(position, clocks, thought.ponder)
         if len(moves) % 16 == 0:
             await asyncio.sleep(0)  # Players that answer at once must not keep the loop from all else.
     return verdict

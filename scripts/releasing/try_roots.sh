@@ -7,10 +7,10 @@ dist=$(realpath "$1")
 shift
 [ $# -gt 0 ] || set -- bullseye bookworm trixie
 work=$(mktemp -d)
-trap 'umount "$work"/*/proc "$work"/*/dev 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'umount "$work"/*/proc "$work"/*/dev 2>/dev/null || true; rm -rf --one-file-system "$work"' EXIT
 
-game() { # the folder of the programs: a game of two moves a side, as a match runner plays it
-  printf '"%s/wavefront" match --player name=a,nodes=20 --player name=b,nodes=10 --games 2 --max-moves 2 --output /tmp/games.pgn' "$1"
+game() { # the folder of the programs: a match of two games
+  printf '"%s/wavefront" match --player name=a,nodes=20 --player name=b,nodes=10 --games 2 --max-moves 60 --output /tmp/games.pgn' "$1"
 }
 
 for suite; do
@@ -24,6 +24,7 @@ for suite; do
   mount --bind /dev "$root/dev"
   cp "$dist"/* "$root/srv"
   cp /etc/resolv.conf "$root/etc"
+  cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs"
   inside() { chroot "$root" env -i PATH=/usr/bin:/bin HOME=/root "$@"; }
   inside sh -c 'ldd --version | head -1; python3 --version; ! command -v cc g++ gcc clang'
   zstd -dc "$dist"/*.tar.zst | tar -x -C "$root/opt"
@@ -42,5 +43,5 @@ for suite; do
   inside $settings PIP_FIND_LINKS=/srv sh -c 'python3 -m venv /root/venv && /root/venv/bin/pip install -q "wavefront-chess==$(
     ls /srv/*.tar.gz | sed "s/.*-\(.*\)\.tar\.gz/\1/")"'
   inside /root/venv/bin/wavefront self-test
-  inside sh -c "cd /tmp && rm -f games.pgn && $(game /root/venv/bin)"
+  inside sh -c "cd /tmp && rm -f games.* && $(game /root/venv/bin)"
 done

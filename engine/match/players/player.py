@@ -58,6 +58,7 @@ class Thought:
     depth: int | None = None
     selective_depth: int | None = None
     nodes: int | None = None
+    ponder: str | None = None
     network: tuple[Hashable, str] | None = None
 
 
@@ -131,6 +132,13 @@ class Player(Protocol):
 
         Raises ForfeitError: TIME or STALL if there is no move by then, DISCONNECT if there never will be.
         Raises PlayerError.
+        """
+        ...
+
+    def ponder(self, position: Position, clocks: Clocks, reply: str) -> None:
+        """Think on the opponent's time about the position after an expected reply, if the player can.
+
+        Called if its configuration says so, after its move. Its next call is `think` or `new_game`.
         """
         ...
 
@@ -208,6 +216,9 @@ class EnginePlayer:
             nodes=report.nodes,
             network=(EvaluatorSettings.of(self.config.options), report.network) if report.network else None,
         )
+
+    def ponder(self, position: Position, clocks: Clocks, reply: str) -> None:
+        """Do nothing: players of this engine share an evaluator. One would think on the time of all."""
 
     async def close(self) -> None:
         self.alive = False

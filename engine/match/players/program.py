@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from time import perf_counter
 
 import chess
 
@@ -49,6 +50,8 @@ class ProgramPlayer:
             name: value for name, value in (preferred or {}).items() if name.lower() not in named
         }
         self._client: UciClient | None = None
+        self._pondered = ""
+        """Line of UCI with the position that the program ponders; empty if it does not."""
 
     @property
     def alive(self) -> bool:
@@ -85,6 +88,8 @@ class ProgramPlayer:
                     {name: value for name, value in self._preferred.items() if self.supports(name)}
                 )
                 client.configure(self.config.uci_options)
+                if self.config.ponder and self.supports("Ponder"):
+                    client.configure({"Ponder": True})
                 if self._chess960 and self.supports("UCI_Chess960"):
                     client.configure({"UCI_Chess960": True})
                 await client.ping()
@@ -97,6 +102,7 @@ class ProgramPlayer:
             raise PlayerError(f"{self.config.name}: {message}") from None
 
     async def new_game(self) -> None:
+        self._pondered = ""
         try:
             async with asyncio.timeout(NEW_GAME_SECONDS):
                 await self._running().new_game()
@@ -113,10 +119,17 @@ class ProgramPlayer:
     async def think(self, position: Position, clocks: Clocks, *, patience_seconds: float | None) -> Thought:
         client = self._running()
         go = go_line(self.config, position.board.turn, clocks)
+        pondered, self._pondered = self._pondered, ""
+        started = perf_counter()
         try:
             try:
                 async with asyncio.timeout(patience_seconds):
-                    answer = await client.search(position.uci_line, go)
+                    if pondered == position.uci_line:
+                        answer = await client.ponder_hit()
+                    else:
+                        if pondered:
+                            await client.stop()
+                        answer = await client.search(position.uci_line, go)
             except TimeoutError:
                 async with asyncio.timeout(INTERRUPT_SECONDS):
                     await client.stop()
@@ -128,13 +141,29 @@ class ProgramPlayer:
             raise ForfeitError(Reason.DISCONNECT, self._last_words(str(error))) from None
         return Thought(
             move=answer.move,
-            seconds=client.answered_at - client.went_at,
+            seconds=client.answered_at - (started if pondered else client.went_at),
             score_cp=answer.score_cp,
             mate=answer.mate,
             depth=answer.depth,
             selective_depth=answer.selective_depth,
             nodes=answer.nodes,
+            ponder=answer.ponder,
         )
+
+    def ponder(self, position: Position, clocks: Clocks, reply: str) -> None:
+        board = position.board
+        try:
+            move = board.parse_uci(reply)
+        except ValueError:
+            return  # The game is judged by moves; a wrong expectation is only useless.
+        separator = " " if board.move_stack else " moves "
+        line = f"{position.uci_line}{separator}{board.uci(move)}"
+        go = go_line(self.config, not board.turn, clocks)
+        try:
+            self._running().begin_pondering(line, go.replace("go", "go ponder", 1))
+        except (ProgramGoneError, ForfeitError):
+            return  # The next move will say so.
+        self._pondered = line
 
     async def close(self) -> None:
         client = self._client

@@ -77,6 +77,7 @@ class UciAnswer:
     depth: int | None = None
     selective_depth: int | None = None
     nodes: int | None = None
+    ponder: str | None = None
 
 
 class UciClient(asyncio.SubprocessProtocol):
@@ -166,6 +167,19 @@ class UciClient(asyncio.SubprocessProtocol):
         lines = await self.ask(f"{position}\n{go}\n", b"bestmove")
         self._searching = False
         return lines
+
+    def begin_pondering(self, position: str, go: str) -> None:
+        """Let it think about a position that its opponent may bring about. `ponder_hit`, `stop` or `new_game`
+        must follow. Raises ProgramGoneError."""
+        self._searching = True
+        del self._pending[: self._pending.rfind(b"\n") + 1]
+        self._write(f"{position}\n{go}\n")
+
+    async def ponder_hit(self) -> UciAnswer:
+        """Tell it that the position has come about, and wait for its move. Raises ProgramGoneError."""
+        lines = await self.ask("ponderhit\n", b"bestmove")
+        self._searching = False
+        return parse_answer(lines)
 
     async def stop(self) -> None:
         """End a search whose answer was not awaited, and wait for it. Raises ProgramGoneError."""
@@ -321,6 +335,7 @@ def parse_answer(lines: bytes) -> UciAnswer:
     *_, last = lines.rstrip(b"\r\n").rsplit(b"\n", 1)
     words = _printable(last).split()
     move = words[1] if len(words) > 1 and words[1] not in ("(none)", "NULL") else None
+    ponder = words[3] if len(words) > 3 and words[2] == "ponder" else None
     bound: bytes | None = None
     end = len(lines) - len(last)
     while (at := lines.rfind(b" score ", 0, end)) >= 0:
@@ -333,11 +348,11 @@ def parse_answer(lines: bytes) -> UciAnswer:
             # The search has only shown that the score is better, or worse, than that.
             bound = bound or line
             continue
-        return _with_info(move, line)
-    return UciAnswer(move) if bound is None else _with_info(move, bound)
+        return _with_info(move, ponder, line)
+    return UciAnswer(move, ponder=ponder) if bound is None else _with_info(move, ponder, bound)
 
 
-def _with_info(move: str | None, line: bytes) -> UciAnswer:
+def _with_info(move: str | None, ponder: str | None, line: bytes) -> UciAnswer:
     values: dict[str, int | None] = {}
     words = iter(line.decode("utf-8", "replace").split())
     for word in words:
@@ -353,6 +368,7 @@ def _with_info(move: str | None, line: bytes) -> UciAnswer:
         depth=values.get("depth"),
         selective_depth=values.get("seldepth"),
         nodes=values.get("nodes"),
+        ponder=ponder,
     )
 
 

@@ -84,7 +84,7 @@ def test_wrong_values_of_options(option: UciOption, value: str | int, message: s
         (
             "info depth 3 score cp 9 nodes 1\ninfo depth 8 seldepth 11 score cp -31 nodes 950 pv e2e4 nodes\n"
             "info depth 9 currmove e2e4\nbestmove e2e4 ponder e7e5",
-            UciAnswer("e2e4", score_cp=-31, depth=8, selective_depth=11, nodes=950),
+            UciAnswer("e2e4", score_cp=-31, depth=8, selective_depth=11, nodes=950, ponder="e7e5"),
         ),
         ("info depth 20 score mate -3 nodes 5\nbestmove a2a3", UciAnswer("a2a3", mate=-3, depth=20, nodes=5)),
         (

@@ -4,14 +4,16 @@
     python uci_program.py [FAULT [PLY [WORDS]]]
 
 FAULT: illegal, null, crash, hang (until `stop`), deaf (for ever), slow-start (three seconds for a new game),
-mute (does not even say `uciok`), garbage (before the move), or none. PLY: the first ply of the game, from 0,
-at which it may fail. WORDS: what it says when it crashes.
+mute (does not even say `uciok`), garbage (before the move), ponder (expects the first reply; WORDS is the
+file for what it heard), guess (ponders and expects the last reply), or none. PLY: the first ply of the game,
+from 0, at which it may fail. WORDS: what it says when it crashes.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import chess
 
@@ -22,8 +24,23 @@ def main() -> None:
     board = chess.Board()
     if fault == "mute":
         sys.stdin.read()
+    pondering = False
     for line in sys.stdin:
         words = line.split()
+        if fault in ("ponder", "guess") and words[0] in ("go", "ponderhit", "stop"):
+            command = "go ponder" if words[:2] == ["go", "ponder"] else words[0]
+            assert pondering == (command in ("ponderhit", "stop")), "a search at the wrong time"
+            pondering = command == "go ponder"
+            with Path(sys.argv[3]).open("a") as file:
+                file.write(f"{command}\n")
+            if command != "go ponder":
+                move = first_move(board)
+                board.push_uci(move)
+                replies = sorted(board.legal_moves, key=chess.Move.uci)
+                expected = f" ponder {replies[0 if fault == 'ponder' else -1].uci()}" if replies else ""
+                board.pop()
+                say(f"bestmove {move}{expected}")
+            continue
         if line.startswith("ucinewgame") and fault == "slow-start":
             time.sleep(3.0)
         elif line.startswith("ucinewgame"):
