@@ -43,10 +43,10 @@ IN_PROCESS_BATCH = 256
 class Session:
     """A player's options, evaluator, position and tree. One thread at a time may use it.
 
-    log: receives messages for the user. in_process: evaluate at random in this process. fallback: an
-    unreachable evaluator given by address may be replaced by a private one. bursts: same as RemotePipeline's;
-    False for measurements. keeper: manages the clock (default: a new one). announce: log network and device
-    once they are known and whenever they change.
+    log: receives messages for the user. in_process: evaluate at random in this process. fallback: replace an
+    unreachable evaluator given by address by an embedded one. bursts: False for measurements; see
+    RemotePipeline. keeper: manages the clock (default: a new one). announce: log network and device once they
+    are known and whenever they change.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class Session:
         return tree, pipeline, sizes
 
     def close(self) -> None:
-        """Stop the private evaluator, wait for its process to exit, and disconnect. Idempotent."""
+        """Stop the embedded evaluator, wait for its process to exit, and disconnect. Idempotent."""
         if self._link is not None:
             self._link.close()
             self._link = None
