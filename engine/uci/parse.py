@@ -103,8 +103,7 @@ UNCLEAR_MS = 500
 
 def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
     """Return limits from the words after `go`, and the errors. Invalid arguments are ignored, because a
-    search that never starts loses the game. Without any valid limit, UNCLEAR_MS prevents an endless
-    search."""
+    search that never starts loses the game. UNCLEAR_MS limits a search that has no valid limit."""
     numbers: dict[str, int] = {}
     flags: set[str] = set()
     search_moves: list[str] = []
