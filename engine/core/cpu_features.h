@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Whether this CPU can run the code the core was compiled to.
+// The instruction sets that the core was compiled for.
 #pragma once
 
 namespace wavefront::engine {
 
-// The instruction sets that the compiler was allowed to use (-march). Constant data: reading it runs no code
-// that was compiled for them.
+// The instruction sets that the compiler was allowed to use (-march). Constant data, so that reading it does
+// not run code compiled for them.
 struct CompiledFeatures {
   bool sse42 = false;
   bool popcnt = false;
