@@ -82,7 +82,7 @@ class Waiting:
         return self._count
 
     def add(self, task: Task) -> None:
-        """Have a position wait."""
+        """Add a waiting position."""
         heappush(self._heap, task)
         self._by_id.setdefault(task.query.id, {})[task] = None
         self._count += 1

@@ -310,7 +310,7 @@ class Scheduler:
     def _evaluated(self, tasks: Sequence[Task], made: Sequence[dict[str, Any]], lost: bool) -> None:
         """Answer positions without a search. lost: True if no evaluator is available."""
         if lost:
-            self._searches = 0  # It is asked for anew before the next search.
+            self._searches = 0  # The next search requests it again.
         for task, answer in zip(tasks, made, strict=True):
             task.account.running.discard(task)
             self._answer(task, encoded(answer))
@@ -335,7 +335,7 @@ class Scheduler:
         """Deliver the last answer for a position. evaluator_lost: True if no evaluator is available."""
         task = self._over(number)
         if evaluator_lost:
-            self._searches = 0  # It is asked for anew before the next search.
+            self._searches = 0  # The next search requests it again.
         self._answer(task, answer)
         self._fill()
 

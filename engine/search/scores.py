@@ -18,7 +18,7 @@ def centipawn(wl: float, d: float, q: float) -> float:
 
 
 def centipawn_with_drawscore(wl: float, d: float, q: float) -> float:
-    """Return the same function of q, which the search maximizes."""
+    """Return the same function of q, which the search maximises."""
     return 90 * tan(1.5637541897 * _within(q))
 
 

@@ -77,7 +77,7 @@ class SearchTree:
         self._tablebases_path = ""
 
     def use_tablebases(self, path: str, log: Callable[[str], None] = lambda text: None) -> None:
-        """Open the tables of SyzygyPath, unless they are in use already, and log what was found."""
+        """Open the tables of SyzygyPath, unless they are in use already, and log the result."""
         if path == self._tablebases_path:
             return
         self._tablebases_path = path

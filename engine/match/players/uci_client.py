@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A client of a UCI program over pipes: start, options, and one search at a time.
 
-It is optimized for games with thousands of moves. A search is one write, and only `bestmove` and the last
+It is optimised for games with thousands of moves. A search is one write, and only `bestmove` and the last
 line with a score are parsed. (python-chess, which parses every line and copies the board for every move, took
 two thirds of the runner's time.)
 """

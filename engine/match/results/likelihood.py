@@ -8,7 +8,7 @@ ratio of mean to standard deviation, that distribution has a closed form with on
 Source: M. Van den Bergh, "The Generalized Maximum Likelihood Ratio for the Expectation Value of a
 Distribution" and "Comments on Normalized Elo" (section 4.1).
 
-All functions are vectorized: arrays of shape [..., k] give results of shape [..., k].
+All functions are vectorised: arrays of shape [..., k] give results of shape [..., k].
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def likeliest_with_mean(frequencies: Floats, scores: Floats, mean: float) -> Flo
 def likeliest_with_t_value(frequencies: Floats, scores: Floats, reference: float, t_value: float) -> Floats:
     """Return the likeliest distribution with (mean - reference) / standard deviation = t_value.
 
-    The constraint is linearized around the last distribution until that converges. frequencies: see
+    The constraint is linearised around the last distribution until that converges. frequencies: see
     `likeliest_with_mean`. scores: of shape [k].
     """
     first = _distribution_with_t_value(tuple(scores.tolist()), reference, t_value)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The default time manager: trees of equal size for all moves that the game is expected to have.
 
-The size of a move's tree includes the visits kept from the previous search. Equal sizes maximize the sum of
+The size of a move's tree includes the visits kept from the previous search. Equal sizes maximise the sum of
 log(visits). So a move gets less time the more visits were kept, and the first move, without any, gets more.
 
 Searches end early (smart pruning) or exceed their budget (an unsettled choice). The share of recent budgets
