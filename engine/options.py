@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every option of the engine, in one table: the fields of `Options`.
 
-It defines the UCI `option` lines, the TOML file (`configs/engine.toml`), the command-line flags
-(option_flags.py), the keyword arguments of `engine.Engine` and the parameters of the search core.
+It defines the UCI `option` lines, the TOML file (`configs/engine.toml`) and the command-line flags
+(option_flags.py). It also defines the keyword arguments of `engine.Engine` and the parameters of the search
+core.
 It is imported before `uciok`, so it must import quickly.
 """
 

@@ -83,8 +83,8 @@ def read_tokens(path: str) -> Mapping[str, str]:
 
 
 def check_address(address: ListenAddress, *, has_token: bool, unencrypted: bool) -> None:
-    """Raise SettingsError if other machines can reach the address and there is no token, or the operator has
-    not accepted unencrypted connections."""
+    """Raise SettingsError if other machines can reach the address without a token, or without the operator's
+    consent to unencrypted connections."""
     if address.is_loopback:
         return
     if not has_token:

@@ -2,7 +2,7 @@
 // The Python module engine._core.
 //
 // CMake compiles this file for any CPU. It first checks that the CPU has the instruction sets of the other
-// files, so that a core built elsewhere raises ImportError instead of SIGILL.
+// files. So a core built elsewhere raises ImportError instead of SIGILL.
 #include <nanobind/nanobind.h>
 
 #include <stdexcept>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Openings from EPD, PGN and Polyglot files, the included book, or the 960 start positions.
 
-A round's opening depends only on the settings and the round's number, so that a resumed match continues with
-the same openings.
+A round's opening depends only on the settings and the round's number. So a resumed match continues with the
+same openings.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class ResignRule:
 
 @dataclass(frozen=True, slots=True)
 class DrawRule:
-    """From move `from_move` on, a game is drawn if both players evaluate it within `score` centipawns of
-    equal for `moves` consecutive moves, without a capture or pawn move."""
+    """A game is drawn after `moves` consecutive moves within `score` centipawns of equal, by both players. It
+    applies from move `from_move` on, and captures and pawn moves restart the count."""
 
     from_move: int = setting(40, high=UNREACHED)
     moves: int = setting(8, low=1, high=UNREACHED)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The schedule of a match: players, colours and opening of each game, by number.
 
-The schedule is a pure function of a few numbers, so that an interrupted or distributed match needs no list of
+The schedule is a pure function of a few numbers. So an interrupted or distributed match needs no list of
 games. A longer match starts with the same games as a shorter one.
 """
 

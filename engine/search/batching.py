@@ -7,8 +7,8 @@ than few. There the search requests few and fills the batch by looking ahead (Tr
 that it will probably need next. Their evaluations go to the cache and count for nothing until then. If the
 time is proportional to the positions, as on a CPU, looking ahead would only cost.
 
-A single search (UCI, the Python API) and one of many that share a device (matches, self-play) keep the same
-part of the tree in flight. So a node limit means the same in both. Only the way to keep the device busy
+A single search (UCI, the Python API) keeps the same part of the tree in flight as one of many on a shared
+device (matches, self-play). So a node limit means the same in both. Only the way to keep the device busy
 differs. docs/explanation/batching.md has the measurements.
 """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Contempt: adjust values to the strength of both sides for the search, and undo that for display.
 
-The model treats win and loss as the tails beyond 1 and -1 of a logistic distribution with centre μ and
-scale s (engine/core/tree/wdl_rescale.h). The scale, and with it the draw rate, depends on the strength of
+Win and loss are the tails beyond 1 and -1 of a logistic distribution with centre μ and scale s
+(engine/core/tree/wdl_rescale.h). The scale, and with it the draw rate, depends on the strength of
 the players. An advantage in strength moves the centre. The options have lc0's names and meaning;
 the models are those of its `AccurateWDLRescaleParams` and `SimplifiedWDLRescaleParams`
 (src/search/classic/params.cc).

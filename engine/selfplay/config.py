@@ -42,9 +42,9 @@ WITHOUT_NETWORK = ("random", "uniform")
 
 @dataclass(frozen=True, slots=True)
 class Resignation:
-    """A side resigns if its winning chance, 50 (q + 1) percent, is below `percent` at `moves` consecutive own
-    moves, from move `earliest_move` on. percent 0: never.
+    """A side resigns if its winning chance, 50 (q + 1) percent, is too low for `moves` consecutive own moves.
 
+    percent: limit of the winning chance; 0 disables resigning. earliest_move: first move to count.
     playthrough: percentage of games without resignation, to measure how often resigning would be wrong.
     """
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Attack sets of each piece on each square, and the lines between squares.
 //
-// Sliding pieces: with a fast PEXT instruction, the occupied squares of the piece's lines are packed into an
-// index of a table of all attack sets (840 KiB). Other CPUs use the obstruction-difference method: o ^ (o -
+// Sliding pieces: a fast PEXT instruction packs the occupied squares of the lines into an index of a table of
+// all attack sets (840 KiB). Other CPUs use the obstruction-difference method: o ^ (o -
 // 2s) marks the squares up to the first obstacle, and a byte swap reverses the direction. Ranks, which a byte
 // swap does not change, come from a small table.
 //

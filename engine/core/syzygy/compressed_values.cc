@@ -68,8 +68,8 @@ void CompressedValues::read_code(ByteReader& reader) {
   }
   const auto lengths = static_cast<size_t>(longest - shortest_ + 1);
   for (size_t i = 0; i < lengths; ++i) first_symbol_.push_back(reader.u16());
-  // Longer words are smaller. The first word of a length follows from that of the next length, which has
-  // twice as many words for the same bits, and from the number of symbols with that length.
+  // Longer words are smaller. The first word of a length follows from that of the next length and the number
+  // of symbols. The next length has twice as many words for the same bits.
   first_word_.assign(lengths, 0);
   for (size_t i = lengths - 1; i-- > 0;) {
     first_word_[i] = (first_word_[i + 1] + first_symbol_[i] - first_symbol_[i + 1]) / 2;

@@ -5,8 +5,8 @@
 // valid. Each chunk begins with a bitmap of its granules in use. In it, adjacent free runs form one hole of
 // any length, so no memory is lost to lengths that are no longer needed.
 //
-// Short runs (nodes, child lists) and long ones (edge lists) have separate chunks, because short runs
-// scattered among long ones would leave only small holes. Chunks are shared only if one side is full and the
+// Short runs (nodes, child lists) and long ones (edge lists) have separate chunks. Otherwise scattered short
+// runs would leave only small holes. Chunks are shared only if one side is full and the
 // other has much free memory.
 //
 // Allocation makes passes over a side's chunks, hole by hole. Runs that a pass cannot use, or that are freed

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Collecting: walks from the root to positions to evaluate.
 //
-// One walk carries many visits and splits as PUCT distributes them, so each position on the way is played and
-// selected in only once. Game ends and cache hits are backed up at once. A visit that meets a position in
+// One walk carries many visits and splits as PUCT distributes them. So each position on the way is played
+// only once. Game ends and cache hits are backed up at once. A visit that meets a position in
 // flight is a collision. It stays in flight until the batch returns, which steers other visits elsewhere, and
 // is then discarded.
 //
@@ -353,8 +353,8 @@ uint64_t Tree::cache_key(const History& history) const {
   return key;
 }
 
-// Stores the value of a node, at the current position, in the cache if its `visits` new visits in flight pass
-// a power of two.
+// Stores the value of a node at the current position in the cache, if its `visits` new visits pass a power of
+// two.
 void Tree::keep_searched_value(const Node& searched, uint32_t visits) {
   const uint32_t begun = searched.visits + searched.in_flight;
   if (searched.visits < 2 || std::bit_width(begun) == std::bit_width(begun - visits)) return;

@@ -8,7 +8,7 @@
 //
 // The least important nodes have few visits, long ago. A node has the epoch of its last visit. An epoch is
 // the allocation of an eighth of the memory. The hand starts with leaves of one visit, and collapses larger
-// nodes as small ones become rare, so details go before the skeleton of the tree. Nodes in flight or looked
+// nodes as small ones become rare. So details go before the skeleton of the tree. Nodes in flight or looked
 // ahead to are never collapsed, so no visit or batch in flight refers to a freed node.
 
 #include <algorithm>

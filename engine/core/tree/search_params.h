@@ -79,8 +79,8 @@ struct SearchParams {
   // network's.
   int transposition_visits = 0;
 
-  // The best root move has the best Q, less this many standard deviations of its mean, among those with at
-  // least this share of the most visits.
+  // The best root move has the best Q among those with at least this share of the most visits. Q is reduced
+  // by this many standard deviations of its mean.
   float value_choice_share = 1.0f;
   float value_choice_deviations = 0.0f;
 

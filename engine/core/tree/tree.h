@@ -119,9 +119,9 @@ class Tree {
   // temperature, history fill ...) clear the cache and the tree.
   void set_params(const SearchParams& params);
 
-  // Makes a game's current position the root, and returns the number of visits kept. A subtree is kept if the
-  // position follows from the old root by moves of the tree, or the game starts at a position of the tree
-  // some plies below. keep_before: number of previous positions whose other moves are kept, too, in case one
+  // Makes a game's current position the root, and returns the number of visits kept. A subtree is kept if
+  // moves of the tree lead from the old root to the position, or the game starts some plies below the root.
+  // keep_before: number of previous positions whose other moves are kept, too, in case one
   // of them is played. Throws std::logic_error while a batch is in flight, std::invalid_argument for a
   // position in which the king could be taken, or a negative number.
   uint32_t set_position(const Game& game, int keep_before = 0);
@@ -145,8 +145,9 @@ class Tree {
   void clear();
   void clear_cache();
 
-  // Walks the tree until `target` leaves wait in the batch, `max_visits` visits are done or in flight, or
-  // collecting more before an answer is useless. The batch must be empty (new, applied or cancelled). Then
+  // Walks the tree until `target` leaves wait in the batch, or `max_visits` visits are done or in flight. It
+  // ends earlier if more positions are useless before an answer. The batch must be empty (new, applied or
+  // cancelled). Then
   // adds up to `ahead` positions that the search will probably need next, within the visits left. Their
   // evaluations go to the cache without a visit.
   CollectResult collect(Batch& batch, int target, uint64_t max_visits, int ahead = 0);
@@ -285,8 +286,7 @@ class Tree {
   std::optional<Game> game_;
   History history_;
   ArenaIndex root_ = kNone;
-  // A kept node above the root (root.cc), and a copy of its child on the way to the root, from when the root
-  // moved there.
+  // A kept node above the root (root.cc), and a copy of its child on the way, made when the root moved down.
   struct Above {
     ArenaIndex node;
     Node child_before;

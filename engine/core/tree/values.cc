@@ -10,8 +10,8 @@
 // exploration. They count less the worse the move is. KataGo's `useNoisePruning` does the same
 // (github.com/lightvector/KataGo).
 //
-// Such a value follows from the children, not from the sum of backed-up values, so the nodes of a path
-// recompute it, and pass the difference to the nodes above. Limits apply at once. Noise may wait: checking
+// Such a value follows from the children, not from the sum of backed-up values. So the nodes of a path
+// recompute it and pass the difference upwards. Limits apply at once. Noise may wait: checking
 // all moves of all nodes for each visit would take as long as the rest of the search. So a node is checked
 // when its visits have grown by a sixteenth to an eighth, and visits count in full until then.
 

@@ -2,8 +2,8 @@
 """Evaluators shared by many searches, whose batches are joined into few requests.
 
 A request costs both processes about 150 µs of CPU time, however few positions it has. On a CPU backend the
-network loses that time. So the batches of one round of the pool are joined into requests of the recommended
-size, or larger ones if there are many positions.
+network loses that time. So the pool joins the batches of one round into requests of the recommended size, or
+larger if there are many.
 
 Each search submits its batches to its own PooledPipeline. PooledEvaluator.flush joins and sends them, and
 PooledEvaluator.receive splits the answers. Both return the searches that can continue. S is the type of a

@@ -43,7 +43,7 @@ def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first:
     """Return the evaluator that would answer the next request first, and its size of a full request.
 
     waiting: queued positions. first: size of the first batch. A full request has the recommended batch, or a
-    quarter of the evaluator's share of all positions if that is more, but at most its share.
+    quarter of the evaluator's share of all positions if larger. It has at most that share.
     """
     total = waiting + sum(offer.upstream.in_flight(key) for offer in offers)
     if len(offers) == 1:

@@ -66,8 +66,8 @@ class EvaluatorLink:
 
     `start` returns at once; `wait` and `client` return the connection. One thread at a time may use the
     client. `log` is called from several threads. If the process of an embedded evaluator ends, another one is
-    started at once, even if it is not in use. With several addresses, health checks may move the connection
-    to another evaluator while it is in use (failover.py has the rules). `client` then changes.
+    started at once, even if it is not in use. With several addresses, health checks may move a connection in
+    use to another evaluator (rules: failover.py). `client` then changes.
     """
 
     def __init__(

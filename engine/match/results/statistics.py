@@ -6,8 +6,7 @@ dependent. If games were played in pairs, the estimates use the pairs (the "pent
 single games. Intervals are for 95 %.
 
 Elo is -400 log10(1/score - 1). Normalised Elo is (score - ½) / (standard deviation of one game) · 800 / ln
-10, which does not depend on draws and on the balance of openings (M. Van den Bergh, "Comments on Normalized
-Elo").
+10. Draws and the balance of openings do not affect it (M. Van den Bergh, "Comments on Normalized Elo").
 """
 
 from __future__ import annotations

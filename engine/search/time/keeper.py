@@ -18,8 +18,8 @@ FIRST_EVALUATION, FIRST_EVALUATION_LEAST = 0.3, 0.1
 clock. A move without an evaluation is as good as lost, but on a low clock waiting loses, too."""
 
 MOVES_TO_PAY_FOR = 150
-"""Moves whose delays are reserved in advance, if there is no time control. With 40, a clock of 1 s without
-increment ran out at ply 200 to 300 if a move costs 1 to 4 ms."""
+"""Moves whose delays are reserved in advance, if there is no time control. With 40 and 1 to 4 ms per move, a
+clock of 1 s without increment ran out at ply 200 to 300."""
 
 
 @dataclass(slots=True)
