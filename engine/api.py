@@ -101,8 +101,8 @@ class Engine:
     "onnx", "reference", "random" …). evaluator: address of a running evaluator; None starts one that ends
     with the engine. options: other options by Python name, see configs/engine.toml (`cpuct=2.0`, `hash=128`).
 
-    Only `stop` may be called from other threads. Use the engine as a context manager, or call `close`.
-    Raises OptionError for unknown options and bad values, EvaluatorError if there is no evaluator.
+    Only `stop` may be called from other threads. Use the engine as a context manager, or call `close`. Raises
+    OptionError for unknown options and bad values, EvaluatorError if there is no evaluator.
     """
 
     def __init__(

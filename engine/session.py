@@ -227,9 +227,9 @@ class Session:
     ) -> Report:
         """Search the position until a limit is met or `control` stops it, and return the report.
 
-        started: when the clock started, in perf_counter seconds. on_report: receives intermediate reports.
-        If the network changes, the search restarts with an empty tree and cache and the same limits.
-        Raises NoEvaluatorError if no evaluator is ready in time. Losing one later ends the search early.
+        started: when the clock started, in perf_counter seconds. on_report: receives intermediate reports. If
+        the network changes, the search restarts with an empty tree and cache and the same limits. Raises
+        NoEvaluatorError if no evaluator is ready in time. Losing one later ends the search early.
         """
         control = control or SearchControl(pondering=limits.ponder)
         task = self._task(limits, perf_counter() if started is None else started)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Connections that have not sent their request yet, and the handling of a system without room for more.
-Only asyncio's thread may use them."""
+"""Connections that have not sent their request yet, and the handling of a system without room for more. Only
+asyncio's thread may use them."""
 
 from __future__ import annotations
 

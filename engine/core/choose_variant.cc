@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The Python module engine._core of a portable wheel: loads the best variant of the core for this CPU.
 //
-// The wheel has the core compiled for several levels of x86-64. This file runs on all of them and
-// replaces the core: its initialisation function returns the result of the chosen variant's. The variants are
-// separate files next to it, because standard library functions compiled for one level must not be linked
-// into another.
+// The wheel has the core compiled for several levels of x86-64. This file runs on all of them and replaces
+// the core: its initialisation function returns the result of the chosen variant's. The variants are separate
+// files next to it, because standard library functions compiled for one level must not be linked into
+// another.
 #include <Python.h>
 #include <dlfcn.h>
 

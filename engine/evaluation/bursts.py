@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 BurstEnd = Literal["time", "look", "idle", "silence", "other"]
 """Why a burst ended. time: its time is over. look: the visits or the depth require a check of the search.
-idle: nothing is in flight, and there is nothing to send. silence: no message within the longest wait.
-other: Python must receive the next message."""
+idle: nothing is in flight, and there is nothing to send. silence: no message within the longest wait. other:
+Python must receive the next message."""
 
 
 @dataclass(frozen=True, slots=True)

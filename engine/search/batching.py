@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Batch sizes: positions per request, from the size of the tree and the speed of the device.
 
-The search selects positions in flight without knowing each other's values. The larger their part of the
-tree, the worse the selection. A device with many processors computes many positions in hardly more time
-than few. There the search requests few and fills the batch by looking ahead (Tree.collect): with positions
-that it will probably need next. Their evaluations go to the cache and count for nothing until then. If the
-time is proportional to the positions, as on a CPU, looking ahead would only cost.
+The search selects positions in flight without knowing each other's values. The larger their part of the tree,
+the worse the selection. A device with many processors computes many positions in hardly more time than few.
+There the search requests few and fills the batch by looking ahead (Tree.collect): with positions that it will
+probably need next. Their evaluations go to the cache and count for nothing until then. If the time is
+proportional to the positions, as on a CPU, looking ahead would only cost.
 
 A single search (UCI, the Python API) keeps the same part of the tree in flight as one of many on a shared
 device (matches, self-play). So a node limit means the same in both. Only the way to keep the device busy

@@ -25,8 +25,8 @@ STOP_GRACE_SECONDS = 0.1
 """Time that a search waits for its first evaluation if `stop` comes before it."""
 
 TOLERANCE_SECONDS, TOLERANCE_SHARE = 0.2, 0.1
-"""Time, or share of the budget if that is less, before smart pruning may end a search. The time saved
-would be worth less than what the search may find. lc0 always waits 0.2 s."""
+"""Time, or share of the budget if that is less, before smart pruning may end a search. The time saved would
+be worth less than what the search may find. lc0 always waits 0.2 s."""
 
 UNLIMITED_VISITS = 1 << 40
 

@@ -22,8 +22,8 @@ class SearchTask:
     game: not changed while the search runs. legal_moves: of its current position, in UCI notation, at least
     one. started: when the clock started, in perf_counter seconds. random: for noise, and for the move if the
     options set a temperature. keeper: manages the player's clock. expected: the line that the last search
-    expects from here, or None. contempt: adjustment of the network's values. tablebase_moves: root moves
-    that tablebases leave; empty if they do not know the position.
+    expects from here, or None. contempt: adjustment of the network's values. tablebase_moves: root moves that
+    tablebases leave; empty if they do not know the position.
     """
 
     game: Game

@@ -34,8 +34,7 @@ def search_params(
     """Return the options as parameters of the core.
 
     input_format: lc0's number of the network's input planes. has_moves_left: True if the network predicts the
-    length of games; otherwise it has no effect on the choice of moves.
-    tablebases: those of SyzygyPath.
+    length of games; otherwise it has no effect on the choice of moves. tablebases: those of SyzygyPath.
     """
     params = SearchParams()
     for name in CORE_OPTIONS:

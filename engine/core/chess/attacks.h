@@ -2,9 +2,9 @@
 // Attack sets of each piece on each square, and the lines between squares.
 //
 // Sliding pieces: a fast PEXT instruction packs the occupied squares of the lines into an index of a table of
-// all attack sets (840 KiB). Other CPUs use the obstruction-difference method: o ^ (o -
-// 2s) marks the squares up to the first obstacle, and a byte swap reverses the direction. Ranks, which a byte
-// swap does not change, come from a small table.
+// all attack sets (840 KiB). Other CPUs use the obstruction-difference method: o ^ (o - 2s) marks the squares
+// up to the first obstacle, and a byte swap reverses the direction. Ranks, which a byte swap does not change,
+// come from a small table.
 //
 // The module calls `initialise_attacks` once when it is loaded, which fills the tables.
 #pragma once

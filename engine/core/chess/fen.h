@@ -17,10 +17,9 @@ namespace wavefront::chess {
 // at home.
 //
 // Throws std::invalid_argument with the reason for invalid text, and for positions that are obviously
-// unreachable: kings missing, adjacent or left in
-// check, more men than promotions allow, pawns on the first or last rank, castling rights without king and
-// rook at home, an en-passant square without a preceding double step, more than two checkers, counters
-// out of range.
+// unreachable: kings missing, adjacent or left in check, more men than promotions allow, pawns on the first
+// or last rank, castling rights without king and rook at home, an en-passant square without a preceding
+// double step, more than two checkers, counters out of range.
 //
 // kAllow accepts a check on the side not to move. lc0 evaluates such positions, with captures of the king
 // among the moves. They can be encoded, but not played from.

@@ -6,8 +6,8 @@
 // any length, so no memory is lost to lengths that are no longer needed.
 //
 // Short runs (nodes, child lists) and long ones (edge lists) have separate chunks. Otherwise scattered short
-// runs would leave only small holes. Chunks are shared only if one side is full and the
-// other has much free memory.
+// runs would leave only small holes. Chunks are shared only if one side is full and the other has much free
+// memory.
 //
 // Allocation makes passes over a side's chunks, hole by hole. Runs that a pass cannot use, or that are freed
 // behind its position, go to a list for their length, which is used first. The lists have a maximum length.

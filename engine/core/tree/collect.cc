@@ -2,9 +2,9 @@
 // Collecting: walks from the root to positions to evaluate.
 //
 // One walk carries many visits and splits as PUCT distributes them. So each position on the way is played
-// only once. Game ends and cache hits are backed up at once. A visit that meets a position in
-// flight is a collision. It stays in flight until the batch returns, which steers other visits elsewhere, and
-// is then discarded.
+// only once. Game ends and cache hits are backed up at once. A visit that meets a position in flight is a
+// collision. It stays in flight until the batch returns, which steers other visits elsewhere, and is then
+// discarded.
 //
 // A batch may also look ahead: with its visits in flight, the walks continue to positions that the search
 // will probably need next. These walks do not stay in flight, because that would steer the next batch away

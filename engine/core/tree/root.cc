@@ -2,15 +2,15 @@
 // The root: finding a new position in the tree of earlier searches.
 //
 // The kept tree begins at the top: the root, or a position shortly before it. During pondering on an expected
-// move, the position before it stays with its other moves. So the search continues with any move played.
-// A search below the top does not change the nodes above its root. They are updated when the root moves up
+// move, the position before it stays with its other moves. So the search continues with any move played. A
+// search below the top does not change the nodes above its root. They are updated when the root moves up
 // again.
 //
 // If a game starts at a position of the tree, as analysis programs send it, its search continues there. It
 // has no history, but the tree may have used one. Visits undo repetitions of positions above the new root, as
 // after any move. But draws proven by a threefold repetition may not exist without the earlier positions. A
-// tree with any is cleared. Evaluations stay, although the network's input may have had
-// positions before the root.
+// tree with any is cleared. Evaluations stay, although the network's input may have had positions before the
+// root.
 
 #include <algorithm>
 #include <bit>

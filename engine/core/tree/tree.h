@@ -121,9 +121,9 @@ class Tree {
 
   // Makes a game's current position the root, and returns the number of visits kept. A subtree is kept if
   // moves of the tree lead from the old root to the position, or the game starts some plies below the root.
-  // keep_before: number of previous positions whose other moves are kept, too, in case one
-  // of them is played. Throws std::logic_error while a batch is in flight, std::invalid_argument for a
-  // position in which the king could be taken, or a negative number.
+  // keep_before: number of previous positions whose other moves are kept, too, in case one of them is played.
+  // Throws std::logic_error while a batch is in flight, std::invalid_argument for a position in which the
+  // king could be taken, or a negative number.
   uint32_t set_position(const Game& game, int keep_before = 0);
 
   // Limits the search to these root moves; empty: all. Throws std::invalid_argument for an illegal one.
@@ -147,9 +147,8 @@ class Tree {
 
   // Walks the tree until `target` leaves wait in the batch, or `max_visits` visits are done or in flight. It
   // ends earlier if more positions are useless before an answer. The batch must be empty (new, applied or
-  // cancelled). Then
-  // adds up to `ahead` positions that the search will probably need next, within the visits left. Their
-  // evaluations go to the cache without a visit.
+  // cancelled). Then adds up to `ahead` positions that the search will probably need next, within the visits
+  // left. Their evaluations go to the cache without a visit.
   CollectResult collect(Batch& batch, int target, uint64_t max_visits, int ahead = 0);
 
   // Applies the evaluations of a collected batch and empties it. logits: one per policy index. wdl: three per

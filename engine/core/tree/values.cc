@@ -11,9 +11,9 @@
 // (github.com/lightvector/KataGo).
 //
 // Such a value follows from the children, not from the sum of backed-up values. So the nodes of a path
-// recompute it and pass the difference upwards. Limits apply at once. Noise may wait: checking
-// all moves of all nodes for each visit would take as long as the rest of the search. So a node is checked
-// when its visits have grown by a sixteenth to an eighth, and visits count in full until then.
+// recompute it and pass the difference upwards. Limits apply at once. Noise may wait: checking all moves of
+// all nodes for each visit would take as long as the rest of the search. So a node is checked when its visits
+// have grown by a sixteenth to an eighth, and visits count in full until then.
 
 #include <algorithm>
 #include <bit>

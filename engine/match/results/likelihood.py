@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Maximum likelihood of a distribution of scores under a constraint: the core of the SPRT and of intervals.
 
-A sample is a histogram: `counts` of results over a few `scores` (0, ½, 1 for games; 0, ¼ … 1 for pairs).
-Its unconstrained maximum likelihood distribution is the histogram itself. Under a given mean, or a given
-ratio of mean to standard deviation, that distribution has a closed form with one unknown number.
+A sample is a histogram: `counts` of results over a few `scores` (0, ½, 1 for games; 0, ¼ … 1 for pairs). Its
+unconstrained maximum likelihood distribution is the histogram itself. Under a given mean, or a given ratio of
+mean to standard deviation, that distribution has a closed form with one unknown number.
 
 Source: M. Van den Bergh, "The Generalized Maximum Likelihood Ratio for the Expectation Value of a
 Distribution" and "Comments on Normalized Elo" (section 4.1).

@@ -3,8 +3,8 @@
 
 A game lasts longer than x moves with probability 1 / (1 + (x / midpoint)^steepness). lc0's managers use the
 same distribution, but the median of the rest; ours uses the mean. A player maximises the sum of log(time)
-over the game's moves, and loses the time left at its end. Then the best share of the clock for each move is 1
-/ (expected moves).
+over the game's moves, and loses the time left at its end. Then the best share of the clock per move is
+1 / (expected moves).
 """
 
 from __future__ import annotations
