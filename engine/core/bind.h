@@ -15,7 +15,7 @@ void bind_syzygy(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
 void bind_tree(nanobind::module_& module);
 
-// Return the text of a Python string, valid as long as the string. Throws std::invalid_argument for lone
+// Returns the text of a Python string, valid as long as the string. Throws std::invalid_argument for lone
 // surrogates (undecodable bytes on stdin), which have no UTF-8 form.
 inline std::string_view utf8(const nanobind::str& text) {
   Py_ssize_t size = 0;

@@ -18,7 +18,7 @@ namespace wavefront::engine {
 
 using namespace encoding;
 
-// Return an array that owns the contents of `values`.
+// Returns an array that owns the contents of `values`.
 template <class T, class... Shape>
 auto owned_array(std::vector<T>&& values, Shape... shape) {
   auto* const storage = new std::vector<T>(std::move(values));

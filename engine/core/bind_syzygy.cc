@@ -24,7 +24,7 @@ namespace {
 
 using syzygy::Tablebases;
 
-// Return nothing if the king could be taken.
+// Returns nothing if the king could be taken.
 std::optional<int> wdl_of(const Tablebases& tables, const Game& game) {
   if (!game.playable()) return std::nullopt;
   const auto wdl = syzygy::probe_wdl(tables, game.current());

@@ -51,7 +51,7 @@ std::string code_text(uint16_t code) {
   return text;
 }
 
-// Return the index of a coded move among the legal moves; -1 if illegal. Castling is the king's two-square
+// Returns the index of a coded move among the legal moves; -1 if illegal. Castling is the king's two-square
 // move or king takes rook.
 int place_of(const Position& position, const MoveList& legal, uint16_t code) {
   Move wanted = Move::from_raw(code);

@@ -42,7 +42,7 @@ PyObject* fail(const std::string& message) {
   return nullptr;
 }
 
-// Return the folder of this library, with a final slash; empty if unknown.
+// Returns the folder of this library, with a final slash; empty if unknown.
 std::string own_folder() {
   Dl_info info;
   if (!dladdr(reinterpret_cast<const void*>(&own_folder), &info) || !info.dli_fname) return "";

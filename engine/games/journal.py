@@ -111,7 +111,7 @@ class Journal:
 
 
 def _line(entry: Mapping[str, Any]) -> bytes:
-    """Return an entry as a line of the file. Undecodable bytes of a command line are escaped."""
+    """Return an entry as a line of the file. Undecodable bytes of a command line survive a round trip."""
     text = json.dumps(entry, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace") + b"\n"
 

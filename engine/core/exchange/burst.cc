@@ -65,7 +65,7 @@ BurstEnd Burst::run(const BurstLimits& limits) {
   }
 }
 
-// Return the id of a plain result of the network; 0 for any other message.
+// Returns the id of a plain result of the network; 0 for any other message.
 std::int64_t Burst::id_of(const Message& message) const {
   const auto header = plain_result(frames_of(message));
   return header && (header->network.empty() || header->network == content_hash_) ? header->id : 0;
@@ -137,7 +137,7 @@ bool Burst::send(Slot& slot) {
   return stream_.send(frames);
 }
 
-// Return the largest batch that is computed before the search must end.
+// Returns the largest batch that is computed before the search must end.
 std::int64_t Burst::in_time(const BurstLimits& limits, int in_flight) const {
   if (!limits.hard) return kUnlimited;
   const std::chrono::duration<double, std::milli> left = *limits.hard - Clock::now();
