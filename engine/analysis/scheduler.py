@@ -3,7 +3,7 @@
 
     transport (lines.py, sockets.py)      any thread: receive, end, leave, resume
     Scheduler                             its own thread: parses queries, starts searches, answers
-        LocalSearches or SearchWorkers        the scheduler's thread: searching.py has their interface
+    LocalSearches or SearchWorkers        the scheduler's thread: searching.py has their interface
     Evaluations                           the scheduler's thread: positions without a search (evaluation.py)
 
 Only the scheduler's thread accesses the state. Calls of other threads are tasks in its inbox. A failing task

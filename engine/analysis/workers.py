@@ -3,7 +3,7 @@
 
     scheduler's thread      SearchWorkers: which worker gets a position, which positions are in flight where
     a thread with a loop    WorkerSupervisor: starts workers and replaces lost ones
-        threads of connections  pass workers' messages to the scheduler's thread
+    threads of connections  pass workers' messages to the scheduler's thread
 
 Workers encode the answers for the client. They hold only running positions. Waiting ones stay with the
 scheduler, so that priorities apply to all workers together.

@@ -177,7 +177,8 @@ Raises ValueError for any other fault.)")
             return move_to_uci(game.current(), move, game.chess960);
           },
           "Take the last move back and return it. Raises ValueError if no move was played.")
-      .def("legal_moves", &legal_uci, "Return the legal moves in a fixed order.")
+      .def("legal_moves", &legal_uci,
+           "Return the legal moves, in a fixed order; empty after mate and stalemate.")
       .def("moves", &played_uci, "Return the moves played so far.")
       .def(
           "fen", [](const Game& game) { return to_fen(game.current(), game.chess960); },

@@ -2,8 +2,8 @@
 """The search pool: many searches in one process, on shared evaluators, for matches, self-play and analysis.
 
     PoolPlayer.search      in the caller's thread: submits a PooledSearch to the pool
-        SearchPool             in the pool's thread: calls PooledSearch.advance (search.py) for those that can
-                               continue, then PooledEvaluator.flush and receive (balancing/pooled.py)
+    SearchPool             in the pool's thread: calls PooledSearch.advance (search.py) for those that can
+                           continue, then PooledEvaluator.flush and receive (balancing/pooled.py)
     PooledSearch.advance   collects positions from its tree and adds them to the evaluator's next request
 
 One thread runs all searches. It advances a search after an answer, or if its time limit needs a check, and

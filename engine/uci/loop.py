@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from engine.session import Session
 
 READY_SECONDS = 600.0
-"""Longest delay of `readyok` for the evaluator: the first load of a large network may take minutes."""
+"""Longest delay of `readyok` for the evaluator: the first load of a large network may take long."""
 
 QUIET_SECONDS = 0.1
 """Silence after `uci` or an option after which the evaluator is started: the GUI has set its options."""
@@ -333,8 +333,8 @@ class UciEngine:
             self._search.join()
 
     def _fail(self, reason: str) -> None:
-        """End with exit status 1. Called by the search: moves without an evaluator would be random, and in a
-        match they would be taken for the network's strength."""
+        """End with exit status 1. Called by the search: moves without an evaluator would be poor, and a match
+        would attribute them to the network."""
         self._output.info_string(f"error: {reason}")
         print(f"wavefront: {reason}; the engine ends, as it cannot search", file=sys.stderr, flush=True)
         self._failed.set()
