@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The search process: UCI, MCTS over a native core, and the Python API.
 
-`from engine import Engine` is the API; see `engine.api`. It is imported when first asked for, because a UCI
-engine must answer before numpy and ZeroMQ are there.
+The API is `from engine import Engine`; see `engine.api`. It is imported on first use, because a UCI engine
+must answer before numpy and ZeroMQ are loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _API = {
     "PlayResult": "engine.api",
     "encode_games": "engine.evaluation.encoding",
 }
-"""What the package offers, and where it is."""
+"""The public names and the modules that define them."""
 
 _locate_core(__name__, __path__, _Path(__file__).resolve().parent)
 

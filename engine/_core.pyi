@@ -19,18 +19,18 @@ class Game:
     """
     A game of chess: a start position, the moves played, and all rules.
 
-    Game(fen=None, chess960=False) starts from a FEN, or from the initial position. Moves are UCI text; castling
-    is written e1g1, with chess960 king takes rook (e1h1), and is understood in both spellings.
+    Game(fen=None, chess960=False) starts from a FEN, or from the initial position. Moves are UCI text.
+    Castling is written e1g1, with chess960 king takes rook (e1h1). Both notations are accepted.
 
         >>> game = Game()
         >>> game.push_uci("e2e4")
         >>> game.fen()
         'rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1'
 
-    allow_opponent_check accepts a FEN whose side to move could take the king, as lc0 does: such a position can be
-    encoded and evaluated (playable is False), but no move can be played.
+    allow_opponent_check: accept a FEN whose side to move could take the king, as lc0 does. Such a position
+    can be encoded and evaluated (playable is False), but no move can be played.
 
-    Raises ValueError, saying what is wrong, for an illegal FEN.
+    Raises ValueError with the reason for an illegal FEN.
     """
 
     def __init__(self, fen: str | None = None, chess960: bool = False, *, allow_opponent_check: bool = False) -> None: ...
@@ -40,39 +40,34 @@ class Game:
         fen: str, chess960: bool = False, *, allow_opponent_check: bool = False
     ) -> tuple[Game, list[str]]:
         """
-        Read a FEN from outside and return the game and what was corrected in it, a phrase each.
+        Read an untrusted FEN, and return the game and its corrections, a phrase each.
 
-        What has one obvious correction is corrected: missing fields behind the side to move, castling rights without
-        king or rook, a wrong en-passant square, counters out of range. Pieces and the side to move never change.
+        Errors with one obvious correction are corrected: missing fields after the side to move, castling
+        rights without king or rook, a wrong en-passant square, counters out of range. Pieces and the side to
+        move never change.
         Raises ValueError for any other fault.
         """
 
     def push_uci(self, move: str) -> None:
-        """
-        Play a legal move. Raises ValueError, and leaves the game as it was, for any other text.
-        """
+        """Play a legal move. Raises ValueError, and leaves the game unchanged, for any other text."""
 
     def pop(self) -> str:
-        """
-        Take the last move back and return it. Raises ValueError if no move was played.
-        """
+        """Take the last move back and return it. Raises ValueError if no move was played."""
 
     def legal_moves(self) -> list[str]:
-        """The legal moves, in a fixed order; empty after mate and stalemate."""
+        """Return the legal moves, in a fixed order; empty after mate and stalemate."""
 
     def moves(self) -> list[str]:
-        """The moves played so far."""
+        """Return the moves played so far."""
 
     def fen(self) -> str:
-        """
-        The current position; the en-passant square only if a capture there is legal.
-        """
+        """Return the current position, with the en-passant square only if a capture there is legal."""
 
     def start_fen(self) -> str:
-        """The start position, written as fen() does."""
+        """Return the start position in the format of fen()."""
 
     def copy(self) -> Game:
-        """An independent copy."""
+        """Return an independent copy."""
 
     def __copy__(self) -> Game: ...
 
@@ -80,15 +75,15 @@ class Game:
 
     def result(self) -> tuple[str, str]:
         """
-        How the game stands: ("undecided" | "white_won" | "black_won" | "draw", reason).
+        Return the state of the game: ("undecided" | "white_won" | "black_won" | "draw", reason).
 
         The reason is "checkmate", "stalemate", "insufficient material", "fifty-move rule" (100 plies),
-        "threefold repetition", or "" while undecided. Mate comes before the 50-move rule.
+        "threefold repetition", or "" while undecided. Mate precedes the 50-move rule.
         """
 
     @property
     def chess960(self) -> bool:
-        """Whether Chess960 rules apply."""
+        """True if Chess960 rules apply."""
 
     @property
     def turn(self) -> str:
@@ -96,7 +91,7 @@ class Game:
 
     @property
     def in_check(self) -> bool:
-        """Whether the side to move is in check."""
+        """True if the side to move is in check."""
 
     @property
     def playable(self) -> bool:
@@ -108,37 +103,33 @@ class Game:
 
     @property
     def ply(self) -> int:
-        """
-        Plies since the beginning of the game, counting from the FEN's move number.
-        """
+        """Plies since the beginning of the game, counting from the FEN's move number."""
 
     @property
     def men(self) -> int:
-        """Men on the board, both sides."""
+        """Number of men on the board, both sides."""
 
     @property
     def has_castling_rights(self) -> bool:
-        """Whether either side may still castle."""
+        """True if either side may still castle."""
 
     @property
     def repetitions(self) -> int:
-        """How often the position occurred before, by the rules (0, 1, 2 ...)."""
+        """Number of earlier occurrences of the position, by the rules (0, 1, 2 ...)."""
 
     @property
     def plies_since_repetition(self) -> int:
-        """Plies since the position last occurred, 0 if it did not."""
+        """Plies since the last occurrence of the position; 0 if there is none."""
 
     @property
     def key(self) -> int:
-        """
-        64-bit key: equal for positions that are the same by the rules of repetition.
-        """
+        """64-bit key, equal for positions that are equal by the rules of repetition."""
 
 def encode(games: Sequence[Game], input_format: int, history_fill: str) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None, None))], Annotated[NDArray[numpy.int8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint16], dict(shape=(None,))]]:
     """
     Encode the games' current positions as input of an lc0 network.
 
-    input_format is the network's (1, 2, 3, 4, 5, 132 or 133), history_fill "no", "fen_only" or "always".
+    input_format: the network's (1, 2, 3, 4, 5, 132 or 133). history_fill: "no", "fen_only" or "always".
     Returns (positions uint8 [n, 904], transforms int8 [n], move_offsets uint32 [n + 1], moves uint16 [m]): the
     encoded positions (protocol.batch.POSITION_DTYPE), the board transform of each (0 to 7), and the policy
     indices of the legal moves, those of position i at move_offsets[i] to move_offsets[i + 1] in the order of
@@ -146,65 +137,57 @@ def encode(games: Sequence[Game], input_format: int, history_fill: str) -> tuple
     """
 
 def policy_index(game: Game, move: str, transform: int = 0) -> int:
-    """
-    The policy entry (0 to 1857) of a legal move, with a board transform. Raises ValueError.
-    """
+    """Return the policy index (0 to 1857) of a legal move under a board transform. Raises ValueError."""
 
 def policy_move(game: Game, index: int, transform: int = 0) -> str:
-    """
-    The legal move that a policy entry stands for. Raises ValueError if there is none.
-    """
+    """Return the legal move of a policy index. Raises ValueError if there is none."""
 
 def policy_moves() -> list[str]:
     """
-    The 1858 entries of lc0's policy vector as moves in the view of the side to move (castling e1h1, a
-    promotion to knight without suffix).
+    Return the moves of lc0's 1858 policy entries, in the view of the side to move (castling e1h1, promotion
+    to knight without suffix).
     """
 
 def perft(game: Game, depth: int) -> int:
-    """
-    Count the legal move sequences of `depth` plies (0 to 30). Releases the GIL. Raises ValueError.
-    """
+    """Count the legal move sequences of `depth` plies (0 to 30). Releases the GIL. Raises ValueError."""
 
 def perft_divide(game: Game, depth: int) -> list[tuple[str, int]]:
-    """
-    The same as (move, count) for each first move, depth 1 to 30. Releases the GIL. Raises ValueError.
-    """
+    """Return (move, count) for each first move. depth: 1 to 30. Releases the GIL. Raises ValueError."""
 
 class Tablebases:
     """The Syzygy tables in some folders.
 
-    Tablebases(folders) lists .rtbw (win, draw, loss) and .rtbz (distance to zeroing) files; each is opened when a
-    position first asks for it. Folders that cannot be read are in missing_folders, damaged files are left out and
-    named by take_complaints. For any thread.
+    Tablebases(folders) lists .rtbw (win, draw, loss) and .rtbz (distance to zeroing) files, and opens each at
+    the first probe. missing_folders has unreadable folders. Damaged files are ignored, and take_complaints
+    reports them. Thread-safe.
     """
 
     def __init__(self, folders: Sequence[str | os.PathLike[str]]) -> None: ...
     @property
     def wdl_tables(self) -> int:
-        """How many there are."""
+        """Number of WDL tables."""
 
     @property
     def dtz_tables(self) -> int:
-        """How many there are."""
+        """Number of DTZ tables."""
 
     @property
     def most_men(self) -> int:
-        """Men of the largest WDL table, kings included; 0 without any."""
+        """Men of the largest WDL table, kings included; 0 without tables."""
 
     @property
     def missing_folders(self) -> list[Path]: ...
     def probe_wdl(self, game: Game) -> int | None:
-        """The current position's value for the side to move, with the 50-move clock at 0: 2 win, 1 cursed win,
-        0 draw, -1 blessed loss, -2 loss. None if the tables do not have it."""
+        """Return the current position's value for the side to move, with a 50-move clock of 0: 2 win, 1
+        cursed win, 0 draw, -1 blessed loss, -2 loss; None if the tables do not have it."""
 
     def probe_dtz(self, game: Game) -> int | None:
-        """Plies to the next capture or pawn move or to mate with best play, with the sign of the value; 100
-        more if the 50-move rule makes it a draw; 0 for draws. May be one too small. None if the tables do
-        not have it."""
+        """Return the plies to the next capture or pawn move or to mate with best play, with the sign of the
+        value; 100 more if the 50-move rule makes it a draw; 0 for draws; None if the tables do not have it.
+        The result may be one too small."""
 
     def take_complaints(self) -> list[str]:
-        """What was found to be wrong with files since this was last asked, one sentence each."""
+        """Return the errors in files since the last call, one sentence each."""
 
 
 def encode_line(
@@ -228,18 +211,19 @@ def encode_line(
     Play moves from a game's current position and encode the position before each, and branches.
 
     moves: uint16 [n], codes from | to << 6 | promotion << 12 (none, knight, bishop, rook, queen), castling as the
-    king's two-square move or as king takes rook. branch_at: uint32 [b], ascending: in these positions (0 to n - 1)
-    branch_moves, uint16 [b], is played as well; the positions after it are the rows n to n + b - 1 of everything.
-    asked: uint16 [n + b, k], codes of moves whose place among the legal moves is wanted, 0 for none.
+    king's two-square move or as king takes rook. branch_at: uint32 [b], ascending: in these positions (0 to n
+    - 1) branch_moves, uint16 [b], are played, too. Rows n to n + b - 1 of all results are for the positions
+    after them. asked: uint16 [n + b, k], codes of moves whose place among the legal moves is requested, 0 for
+    none.
 
     Returns (positions uint8 [n + b, 904], transforms int8 [n + b], keys uint64 [n + b] (as Game.key), move_offsets
-    uint32 [n + b + 1], policy uint16 [m], codes uint16 [m], places uint8 [n + b, k]): as `encode`, with the codes
-    of the legal moves (castling is king takes rook) beside their policy indices; 255 is the place of no move.
-    `start` is not changed. Releases the GIL. Raises ValueError, which names the position, for an illegal move.
+    uint32 [n + b + 1], policy uint16 [m], codes uint16 [m], places uint8 [n + b, k]): see `encode`. codes: of
+    the legal moves (castling is king takes rook), parallel to their policy indices. places: 255 for no move.
+    `start` is not changed. Releases the GIL. Raises ValueError with the position for an illegal move.
     """
 
 class SearchParams:
-    """Every setting of the search core; names and defaults as lc0's (engine/core/tree/search_params.h)."""
+    """The settings of the search core, with lc0's names and defaults (engine/core/tree/search_params.h)."""
 
     def __init__(self, other: SearchParams = ...) -> None: ...
 
@@ -268,7 +252,7 @@ class SearchParams:
     two_fold_draws: bool
     sticky_endgames: bool
     known_draws: str
-    """'off', 'proven' or 'repetition'. Setting anything else raises ValueError."""
+    """'off', 'proven' or 'repetition'. Other values raise ValueError."""
 
     noise_pruning_scale: float
     transposition_visits: int
@@ -291,12 +275,12 @@ class SearchParams:
     cache_bytes: int
     cache_history_length: int
     input_format: int
-    """Number of the network's input encoding. Setting an unknown one raises ValueError."""
+    """Number of the network's input encoding. Unknown numbers raise ValueError."""
     history_fill: str
-    """'no', 'fen_only' or 'always'. Setting anything else raises ValueError."""
+    """'no', 'fen_only' or 'always'. Other values raise ValueError."""
 
 class Batch:
-    """Leaves on their way through the evaluator; holds 1 to `capacity` positions (at most 65536)."""
+    """Leaves for the evaluator: 1 to `capacity` positions (at most 65536)."""
 
     def __init__(self, capacity: int) -> None: ...
     def __len__(self) -> int: ...
@@ -308,11 +292,11 @@ class Batch:
 
     @property
     def wanted(self) -> int:
-        """Those of them that get a visit; the others are looked ahead to."""
+        """Positions that get a visit; the others are look-ahead."""
 
     @property
     def move_count(self) -> int:
-        """Legal moves of all its positions."""
+        """Number of legal moves of all positions."""
 
     @property
     def positions(self) -> NDArray[numpy.uint8]:
@@ -328,7 +312,7 @@ class Batch:
 
     def packed(self) -> tuple[bytes, bytes, bytes]:
         """
-        Copies of positions, move_offsets and moves. For a small batch they take less time to make than arrays.
+        Return copies of positions, move_offsets and moves, which are faster than arrays for small batches.
         """
 
 class CollectResult:
@@ -344,16 +328,16 @@ class CollectResult:
     def cache_hits(self) -> int: ...
     @property
     def promoted(self) -> int:
-        """Visits that wait for what a batch in flight looks ahead to."""
+        """Visits that wait for look-ahead positions of a batch in flight."""
 
     @property
     def collision_visits(self) -> int: ...
     @property
     def full(self) -> bool:
-        """The tree's memory is used up, and is being pruned."""
+        """True if the tree's memory is used up and the tree is being pruned."""
 
 class Evaluation:
-    """Of a move or position, for the side to move at the root."""
+    """The evaluation of a move or position, for the side to move at the root."""
 
     @property
     def q(self) -> float: ...
@@ -375,15 +359,15 @@ class Proof:
 
     @property
     def plies(self) -> int:
-        """Plies to mate, of the mate that was found (there may be a shorter one); meaningless for draws, and by
-        tablebases."""
+        """Plies of the mate that was found (there may be a shorter one); meaningless for draws and tablebase
+        results."""
 
     @property
     def by_tables(self) -> bool:
-        """Whether it rests on tablebases."""
+        """True if the proof depends on tablebases."""
 
 class TableValue:
-    """What tablebases say of a root move, for the side to move at the root."""
+    """The tablebase value of a root move, for the side to move at the root."""
 
     @property
     def value(self) -> int:
@@ -391,8 +375,8 @@ class TableValue:
 
     @property
     def plies(self) -> int:
-        """Plies to the next capture or pawn move if the tables know the root, else to the position that they
-        know; 0 if unknown."""
+        """Plies to the next capture or pawn move if the tables know the root, otherwise to the position that
+        they know; 0 if unknown."""
 
 class ChildInfo:
     """A root move."""
@@ -407,21 +391,17 @@ class ChildInfo:
     def prior(self) -> float: ...
     @property
     def raw_prior(self) -> float:
-        """
-        The prior before noise was mixed in, and before the root's own policy temperature.
-        """
+        """The prior before noise and before the root's policy temperature."""
 
     @property
     def evaluation(self) -> Evaluation: ...
     @property
     def own_q(self) -> float | None:
-        """The network's own value of it, None where it is not known or not asked for."""
+        """The network's own value; None if unknown or not requested."""
 
     @property
     def deviation(self) -> float:
-        """
-        Standard deviation of the values that its visits brought; 0 where the search keeps none.
-        """
+        """Standard deviation of the values of its visits; 0 if the search does not record it."""
 
     @property
     def exploration(self) -> float:
@@ -429,7 +409,7 @@ class ChildInfo:
 
     @property
     def value(self) -> float:
-        """Q with the value of a draw; of a move without visits, the first-play urgency."""
+        """Q including the value of a draw; without visits, the first-play urgency."""
 
     @property
     def score(self) -> float:
@@ -437,7 +417,7 @@ class ChildInfo:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """What is proven: the least and the best result, -1 to 1."""
+        """Proven bounds: the worst and best possible result, -1 to 1."""
 
     @property
     def proof(self) -> Proof | None: ...
@@ -459,20 +439,20 @@ class Line:
     def evaluation(self) -> Evaluation: ...
     @property
     def doubt(self) -> float | None:
-        """What the choice of the move takes off Q by ValueChoiceDeviations; None without, or without visits."""
+        """Deduction from Q in the choice of the move (ValueChoiceDeviations); None without it or visits."""
 
     @property
     def proof(self) -> Proof | None: ...
     @property
     def by_tables(self) -> TableValue | None:
-        """What tablebases say of it, unless a mate is proven."""
+        """Its tablebase value, unless a mate is proven."""
 
 class RootInfo:
     """The state of the search."""
 
     @property
     def visits(self) -> int:
-        """Of the root, those kept from earlier searches included."""
+        """Visits of the root, including those kept from earlier searches."""
 
     @property
     def playouts(self) -> int:
@@ -480,7 +460,7 @@ class RootInfo:
 
     @property
     def mean_depth(self) -> float:
-        """Mean leaf depth in plies, visits kept included."""
+        """Mean leaf depth in plies, kept visits included."""
 
     @property
     def max_depth(self) -> int: ...
@@ -492,17 +472,17 @@ class RootInfo:
     def cache_hits(self) -> int: ...
     @property
     def tablebase_hits(self) -> int:
-        """Positions found in tablebases since then, those after the root's moves included."""
+        """Positions found in tablebases since then, including those after the root's moves."""
 
     @property
     def evaluation(self) -> Evaluation: ...
     @property
     def own_evaluation(self) -> Evaluation | None:
-        """The network's own, None where it is not known; d and m are NaN if it is no longer cached."""
+        """The network's own evaluation; None if unknown. d and m are NaN if it is no longer cached."""
 
     @property
     def q_deviation(self) -> float:
-        """Standard deviation of the values that the playouts brought back."""
+        """Standard deviation of the playouts' values."""
 
     @property
     def proof(self) -> Proof | None: ...
@@ -516,7 +496,7 @@ class RootInfo:
     def batches_in_flight(self) -> int: ...
     @property
     def promoted(self) -> int:
-        """Visits in flight that wait for what a batch looks ahead to."""
+        """Visits in flight that wait for look-ahead positions."""
 
     @property
     def full(self) -> bool: ...
@@ -524,54 +504,55 @@ class RootInfo:
 class Tree:
     """The MCTS tree of one game's current position.
 
-    One thread may collect, apply, cancel and set positions; any thread may ask for root_info, lines and children.
+    One thread may collect, apply, cancel and set positions. root_info, lines and children are thread-safe.
     """
 
     def __init__(self, params: SearchParams) -> None: ...
     @property
     def params(self) -> SearchParams:
-        """A copy."""
+        """A copy of the settings."""
 
     def set_params(self, params: SearchParams) -> None:
-        """Change settings between searches; clears cache and tree where what they hold depends on them."""
+        """Change settings between searches. Clears cache and tree if their contents depend on them."""
 
     def set_position(self, game: Game, keep_before: int = 0) -> int:
-        """Make the game's current position the root; returns the visits kept from before.
+        """Make the game's current position the root, and return the number of visits kept.
 
-        They are kept if the game goes on, or starts from a position of the tree up to four plies below. Of the
-        last `keep_before` positions before the current one the other moves are kept as well, in case the game has
-        gone there. Raises RuntimeError while a batch is in flight, ValueError for a position that cannot be played.
+        Visits are kept if the game continues, or starts at a position of the tree up to four plies below.
+        keep_before: number of previous positions whose other moves are kept, too, in case one of them is
+        played. Raises RuntimeError while a batch is in flight, ValueError for an unplayable position.
         """
 
     def set_root_moves(self, moves: Sequence[str]) -> None:
         """Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal one."""
 
     def root_moves(self) -> list[str]:
-        """The root moves that the search chooses from (UCI): of those set, or of all, the best ones by the
-        tablebases where these know the position."""
+        """Return the root moves to search (UCI): those set, or all. If the tablebases know the position, only
+        the best of them."""
 
     def set_move_rules(self, rules: Sequence[tuple[bool, Sequence[str], int, bool]]) -> None:
-        """Limit the moves searched below the root: (White's, moves in UCI notation, depth, only these).
+        """Limit the moves searched below the root. rules: (for White, UCI moves, depth, only these moves).
 
-        A rule holds for moves made less than so many plies below the root; the root's own are those of
-        set_root_moves. Where the rules leave no move, all are searched. A change forgets the tree.
+        It applies to moves less than `depth` plies below the root; set_root_moves limits the root. If the
+        rules leave no move, all are searched. A change clears the tree.
 
         Raises ValueError for a depth below 1, RuntimeError for a change while a batch is in flight.
         """
 
     def add_root_noise(self, epsilon: float, alpha: float, seed: int) -> None:
-        """Mix Dirichlet noise into the root's priors, once as long as it is the root: (1 - epsilon) P + epsilon noise.
+        """Mix Dirichlet noise into the root's priors, once per root: (1 - epsilon) P + epsilon noise.
 
         Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.
         """
 
     def clear(self) -> None:
-        """Forget the tree; the evaluation cache stays."""
+        """Clear the tree, but not the evaluation cache."""
 
     def clear_cache(self) -> None: ...
     def collect(self, batch: Batch, target: int, max_visits: int = ..., ahead: int = 0) -> CollectResult:
-        """Fill the batch with up to `target` positions, giving at most `max_visits` visits. Then with up to `ahead`
-        positions that are likely to be wanted next: their evaluations go to the cache, no visit is counted."""
+        """Fill the batch with up to `target` positions, making at most `max_visits` visits. Then add up to
+        `ahead` positions that are likely to be needed next. Their evaluations go to the cache without a
+        visit."""
 
     def apply(
         self,
@@ -580,38 +561,36 @@ class Tree:
         wdl: NDArray[numpy.float32],
         moves_left: NDArray[numpy.float32],
     ) -> None:
-        """Take the evaluations of a batch: float32 logits [moves], wdl [size, 3], moves_left [size].
+        """Apply the evaluations of a batch: float32 logits [moves], wdl [size, 3], moves_left [size].
 
-        Raises ValueError, and changes nothing, if sizes are wrong or a value is not finite.
+        Raises ValueError, and changes nothing, for wrong sizes or non-finite values.
         """
 
     def apply_random(self, batch: Batch) -> None:
-        """Apply what the evaluator's `random` backend would answer, without asking it."""
+        """Apply the results of the evaluator's `random` backend, computed in this process."""
 
     def cancel(self, batch: Batch) -> None:
-        """Take a batch back as if it had not been collected."""
+        """Undo the collection of a batch."""
 
     def abandon(self, batch: Batch) -> None:
-        """Take the visits of a batch back, but keep its positions: `apply` then puts their evaluations into the
-        cache and does nothing else. Until then it is not in flight."""
+        """Undo the visits of a batch, but keep its positions: `apply` then only adds their evaluations to the
+        cache. The batch no longer counts as in flight."""
 
     def root_info(self) -> RootInfo: ...
     def lines(self, count: int) -> list[Line]:
-        """The best moves' principal variations, best first. Those without visits come by their priors and are
-        valued at the first-play urgency."""
+        """Return the best moves' principal variations, best first. Moves without visits are sorted by prior
+        and have the first-play urgency as value."""
 
     def children(self, own_values: bool = False) -> list[ChildInfo]:
-        """
-        Every root move that is searched, best first. own_values: with the network's own values.
-        """
+        """Return every searched root move, best first. own_values: include the network's own values."""
 
 def evaluate_randomly(
     batch: Batch,
 ) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32], NDArray[numpy.float32]]:
-    """What the `random` backend answers for a batch: (logits, wdl, moves_left)."""
+    """Return the `random` backend's results for a batch: (logits, wdl, moves_left)."""
 
 class BatchRule:
-    """How many positions a search asks for at a time: the arithmetic of BatchSizes, whose fields these are."""
+    """Positions per request of a search: the arithmetic of BatchSizes, which documents the fields."""
 
     def __init__(
         self,
@@ -636,13 +615,13 @@ class BatchRule:
     def wanted(self, visits: int, under_way: int) -> int: ...
     def fitting(self, milliseconds: float) -> int: ...
     def next(self, visits: int, under_way: int, in_time: int) -> tuple[int, int]:
-        """Positions of the next batch that get a visit, 0 if there is to be none, and those besides that it looks
-        ahead to. in_time: the largest batch that comes back in time."""
+        """Return the next batch's positions that get a visit (0: no batch), and its look-ahead positions.
+        in_time: the largest batch that is computed in time."""
 
 class Bursts:
-    """A search's calls without the interpreter, for some milliseconds at a time (engine/core/exchange); on Linux only.
+    """Evaluator calls of a search without the interpreter (engine/core/exchange). Linux only.
 
-    The counts are those of the last run: next_id (of the next request), evaluations and batches (sent), answers.
+    Counts of the last run: next_id (of the next request), evaluations and batches (sent), answers.
     """
 
     def __init__(self, priority: str) -> None: ...
@@ -673,9 +652,9 @@ class Bursts:
         look_at: int,
         depth: float,
     ) -> Literal["time", "look", "idle", "silence", "other"]:
-        """Take answers, collect and send until there is a reason to end, and return it: see
-        engine/evaluation/bursts.py, which has the same limits. Times are seconds from now.
+        """Apply answers, collect and send until there is a reason to end, and return the reason. See
+        engine/evaluation/bursts.py for the limits. Times are seconds from now.
 
-        sent: batches in flight, by the number of their request; changed in place, and `spare` with it.
-        content_hash: of the network; results that name another one are left in the stream.
+        sent: batches in flight by request number. `sent` and `spare` are changed in place. content_hash: of
+        the network; results of another one remain in the stream.
         """

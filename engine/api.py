@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python API: `Engine`, which plays and analyses.
+"""The Python API: an engine that plays and analyses.
 
 from engine import Engine
 
@@ -39,11 +39,11 @@ __all__ = [
 
 
 class EngineError(Exception):
-    """Something the engine was asked for cannot be done. The message says why."""
+    """A request failed. The message gives the reason."""
 
 
 class PositionError(EngineError, ValueError):
-    """A FEN or a move that is not legal."""
+    """A FEN or a move is not legal."""
 
 
 class EvaluatorError(EngineError):
@@ -56,9 +56,9 @@ class EngineClosedError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class PlayResult:
-    """What `play` chose. best_move is None when the game is over; ponder is the expected reply or None.
+    """The move that `play` chose, in UCI notation.
 
-    Moves are UCI notation. info holds counts and the line of play.
+    best_move: None if the game is over. ponder: expected reply, or None. info: counts and the line of play.
     """
 
     best_move: str | None
@@ -67,7 +67,7 @@ class PlayResult:
 
 
 class Analysis:
-    """A position as it was analysed: `lines`, best first, and counts."""
+    """The analysis of a position: lines, best first, and counts."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -97,13 +97,12 @@ class Analysis:
 class Engine:
     """A chess engine with a position, a search tree and an evaluator.
 
-    weights: network file in lc0's format; None is a shipped one, as the
-    device. backend: what computes it ("auto", "onnx",
-    "reference", "random" …). evaluator: address of a running evaluator; None starts one that ends with the
-    engine. options: any other option by its Python name, see configs/engine.toml (`cpuct=2.0`, `hash=128`).
+    weights: network file in lc0's format; None uses an included one. backend: what computes it ("auto",
+    "onnx", "reference", "random" …). evaluator: address of a running evaluator; None starts one that ends
+    with the engine. options: other options by Python name, see configs/engine.toml (`cpuct=2.0`, `hash=128`).
 
-    Belongs to one thread, but for `stop`. Raises OptionError for unknown options and bad values,
-    EvaluatorError when there is no evaluator. Use it as a context manager, or `close` it.
+    Only `stop` may be called from other threads. Use the engine as a context manager, or call `close`. Raises
+    OptionError for unknown options and bad values, EvaluatorError if there is no evaluator.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class Engine:
     def position(self, fen: str | None = None, moves: Sequence[str] = (), *, chess960: bool = False) -> None:
         """Set the position: a FEN (None is the initial position) and UCI moves from there.
 
-        What the search knows of it from earlier is kept. Raises PositionError; the position is then
+        The search keeps earlier visits of this position. If it raises PositionError, the position is
         unchanged.
         """
         session = self._opened()
@@ -145,7 +144,7 @@ class Engine:
 
     @property
     def fen(self) -> str:
-        """The position set."""
+        """The current position."""
         return self._opened().game.fen()
 
     @property
@@ -154,12 +153,12 @@ class Engine:
         return self._opened().game.legal_moves()
 
     def new_game(self) -> None:
-        """Forget the tree and return to the initial position."""
+        """Clear the tree and return to the initial position."""
         self._opened().new_game()
 
     @property
     def evaluator_address(self) -> str:
-        """Where this engine's evaluator listens: other clients may use it too, while the engine lives.
+        """The address of this engine's evaluator, for further clients while the engine runs.
 
         Raises EvaluatorError while there is no connection.
         """
@@ -181,11 +180,11 @@ class Engine:
         clock: Clock | None = None,
         search_moves: Sequence[str] = (),
     ) -> PlayResult:
-        """Choose a move. At least one limit is needed: nodes (visits), movetime (milliseconds), depth (mean
-        depth of the leaves in plies), mate (in that many moves), clock (thinks as long as a time manager
-        allows).
+        """Choose a move within at least one limit.
 
-        Raises ValueError for a bad limit, EvaluatorError when there is no evaluator.
+        nodes: visits. movetime: milliseconds. depth: mean depth of the leaves in plies. mate: in N moves.
+        clock: a time manager divides the time left. Raises ValueError for a bad limit, EvaluatorError if
+        there is no evaluator.
         """
         limits = _limits(nodes, movetime, depth, mate, clock, search_moves)
         report = self._search(limits, self._opened().options, book=True)
@@ -202,9 +201,9 @@ class Engine:
         search_moves: Sequence[str] = (),
         on_report: Callable[[Analysis], None] | None = None,
     ) -> Analysis:
-        """Look at the position until a limit (as in `play`) is met, and return the best `multipv` lines.
+        """Search the position until a limit (as in `play`) is met, and return the best `multipv` lines.
 
-        on_report gets the analysis as it goes, a few times a second; it may call `stop`. Raises as `play`.
+        on_report: gets the analysis a few times per second; may call `stop`. Raises the same as `play`.
         """
         limits = _limits(nodes, movetime, depth, mate, None, search_moves)
         options = self._opened().options.changed(multipv=multipv, smart_pruning_factor=0.0)
@@ -218,8 +217,7 @@ class Engine:
         multipv: int = 1,
         search_moves: Sequence[str] = (),
     ) -> Iterator[Analysis]:
-        """Iterate over the analysis as it goes, without end if no limit is given; the last item is the
-        final one.
+        """Iterate over the running analysis, indefinitely if no limit is given; the last item is final.
 
         Leaving the loop ends the search:
 
@@ -256,13 +254,13 @@ class Engine:
             thread.join()
 
     def stop(self) -> None:
-        """End the running search; it returns what it has. May be called from any thread."""
+        """Stop the running search, which returns its result so far. Any thread may call it."""
         control = self._control
         if control is not None:
             control.stop()
 
     def close(self) -> None:
-        """End the search and the evaluator. Idempotent."""
+        """Stop the search and the evaluator. Idempotent."""
         self.stop()
         session, self._session = self._session, None
         if session is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line: UCI without a subcommand, else one of `engine/commands/`, imported when it is used."""
+"""The command line: UCI without a subcommand, otherwise a module of `engine/commands`, imported on use."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ COMMANDS = (
 """Modules of engine.commands."""
 
 ALIASES = {"analyse": "analyze"}
-"""Other spellings."""
+"""Alternative spellings of commands."""
 
 
 def console() -> NoReturn:
-    """The console script."""
+    """Run the console script."""
     processes.console(main)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit status: 0, 1 for a failure, 2 for wrong usage."""
+    """Run the command line and return the exit status: 0, 1 after a failure, 2 for invalid usage."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words:  # Before argparse is imported: GUIs start the engine so, and wait for uciok.
+    if not words:  # GUIs wait for uciok: do not import argparse.
         from engine.uci.loop import run
 
         return run()
 
     for stream in (sys.stdout, sys.stderr):
-        # What the console or a log cannot show becomes "?": no reason to end a match.
+        # A character that the encoding lacks becomes "?" instead of an error that ends a match.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
@@ -73,8 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parsed(words: list[str]) -> Namespace | None:
-    """The arguments; None if there is nothing to do, for a help that has been printed. Raises SystemExit for
-    wrong ones."""
+    """Return the parsed arguments; None if help was printed. Raises SystemExit for invalid arguments."""
     import argparse
 
     from engine.option_flags import add_flags
@@ -90,7 +89,7 @@ def _parsed(words: list[str]) -> Namespace | None:
     parser.add_argument("--help-all", action="store_true", help="show the advanced options too, and exit")
     add_flags(parser, show_advanced="--help-all" in words)
     if not {*words} & {*COMMANDS, *ALIASES.values(), "-h", "--help"}:
-        # With commands in the parser, what follows a misspelt flag would be taken for one.
+        # With subparsers, argparse would take a misspelt flag's value for a command.
         flags = [word for word in parser.parse_known_args(words)[1] if word.startswith("-")]
         if flags:
             refuse(parser, flags)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options as users write them down: flags of the command line, and the TOML file."""
+"""The options in the notations of users: command-line flags and the TOML file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.settings.spec import Setting, shown_number
 
 
 def default_toml() -> str:
-    """The commented TOML file that shows every option at its default: `configs/engine.toml`."""
+    """Return the commented TOML text of every option's default: `configs/engine.toml`."""
 
     def comment(option: Setting) -> list[str]:
         if option.is_number:
@@ -35,10 +35,9 @@ def add_flags(
     show_advanced: bool = False,
     defaults: Options | None = None,
 ) -> None:
-    """Give a parser a flag for every option (or those named in `only`) and `--config`.
+    """Add a flag to a parser for every option (or those named in `only`), and `--config`.
 
-    An option may be given by its UCI name, too: --RamLimitMb or --ram-limit-mb. defaults: those that the help
-    shows.
+    Flags also accept the UCI name: --RamLimitMb or --ram-limit-mb. defaults: shown in the help.
     """
     group = parser.add_argument_group("engine options")
     group.add_argument("--config", metavar="FILE", help="read options from a TOML file (configs/engine.toml)")
@@ -52,7 +51,7 @@ def add_flags(
 
 
 def flag_aliases(option: Setting) -> list[str]:
-    """Further flags for an option, after its UCI name; and the evaluator's for the network."""
+    """Return alias flags of an option, from its UCI name; --network, as the evaluator has it, for weights."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", option.title).replace("_", "-").lower()
     flags = [f"--{option.title}", f"--{words}"]
     if option.name == "weights":
@@ -61,7 +60,7 @@ def flag_aliases(option: Setting) -> list[str]:
 
 
 def options_of_arguments(arguments: argparse.Namespace, options: Options | None = None) -> Options:
-    """The options that parsed flags stand for: defaults, then the TOML file, then the flags.
+    """Return the options of parsed flags. Flags override the TOML file, which overrides the defaults.
 
     Raises OptionError.
     """

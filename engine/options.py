@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every option of the engine, in one table: the fields of `Options`.
 
-The UCI `option` lines, the TOML file (`configs/engine.toml`) and the `--flags` of the command line
-(option_flags.py), the keyword arguments of `engine.Engine` and the parameters of the core's search are all
-made from it. It is imported before `uciok`: nothing heavy here.
+It defines the UCI `option` lines, the TOML file (`configs/engine.toml`) and the command-line flags
+(option_flags.py). It also defines the keyword arguments of `engine.Engine` and the parameters of the search
+core.
+It is imported before `uciok`, so it must import quickly.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Self
 from protocol.settings.spec import Setting, SettingsError, SettingsGroup, Value, setting, settings_of, unknown
 
 OptionError = SettingsError
-"""An option that does not exist or a value that it cannot take. The message names both."""
+"""An option is unknown or a value is invalid. The message names both."""
 
 
 def _option(
@@ -30,8 +31,8 @@ def _option(
     advanced: bool = False,
     reader: Callable[[str], object] | None = None,
 ) -> Any:
-    """A row of the table. name: the UCI name. bounds: of a number, inclusive. section: begins one. reader:
-    raises SettingsError for a text that it cannot read."""
+    """Return a row of the table. name: the UCI name. bounds: inclusive range of a number. section: starts
+    one. reader: raises SettingsError for an invalid text."""
     low, high = bounds
     return setting(
         default,
@@ -77,9 +78,9 @@ def _backend(text: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Options(SettingsGroup):
-    """The value of every option. Immutable: `changed` gives a copy with other values.
+    """The value of every option. Immutable: `changed` returns a copy with other values.
 
-    An option with the name of a field of the core's SearchParams is that parameter.
+    An option that shares its name with a field of the core's SearchParams sets that parameter.
     """
 
     noun = "option"
@@ -520,7 +521,7 @@ class Options(SettingsGroup):
     log_file: str = _advanced("LogFile", "", "file to which all input and output is appended")
 
     def with_uci(self, name: str, text: str) -> Self:
-        """A copy with the option of this UCI name (any case) set from a text. Raises OptionError."""
+        """Return a copy with one option set from a text. name: UCI name in any case. Raises OptionError."""
         option = _BY_UCI_NAME.get(name.strip().lower())
         if option is None:
             from engine.settings.lc0_names import replacement
@@ -532,12 +533,12 @@ class Options(SettingsGroup):
 
 
 OPTIONS: tuple[Setting, ...] = tuple(settings_of(Options).values())
-"""The table, in the order in which it is shown."""
+"""The table, in display order."""
 
 ALIASES: Mapping[str, Setting] = {
     "Move Overhead": next(option for option in OPTIONS if option.name == "move_overhead_ms")
 }
-"""Further UCI names of options, listed as well: bots set other engines' names, and only listed ones."""
+"""Further UCI names of options. They are listed, because bots set other engines' names only if listed."""
 
 _BY_UCI_NAME = {
     **{option.title.lower(): option for option in OPTIONS},
@@ -546,7 +547,7 @@ _BY_UCI_NAME = {
 
 
 class AliasValues:
-    """The values of the aliases as a GUI shows them: the default until an alias is set.
+    """The aliases' values as a GUI shows them: the default until an alias is set.
 
     Scid sets every listed option at each start. The default of an alias must not replace the value that the
     user gave the option by its own name.
@@ -556,7 +557,7 @@ class AliasValues:
         self._values = {name.lower(): option.default for name, option in ALIASES.items()}
 
     def repeated(self, name: str, options: Options) -> bool:
-        """Note an alias's new value; True if it is the old one and must change nothing.
+        """Record an alias's new value. Return True if it equals the old one and must change nothing.
 
         name: a UCI name in any case; False if it is no alias. options: the result of `Options.with_uci`.
         """

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A session: options, evaluator, position and tree, from which searches are run. UCI and the Python API sit
-on it."""
+"""A session runs searches with options, evaluator, position and tree. UCI and the Python API use it."""
 
 from __future__ import annotations
 
@@ -39,16 +38,16 @@ POLL_SECONDS = 0.02
 """Longest wait for the evaluator before the limits and `stop` are checked again."""
 
 IN_PROCESS_BATCH = 256
-"""Positions per batch with the instant evaluator, when the options name none."""
+"""Positions per batch with the in-process evaluator, if MinibatchSize is 0."""
 
 
 class Session:
-    """A player: its options, evaluator, position and tree. Used by one thread at a time.
+    """A player's options, evaluator, position and tree. One thread at a time may use it.
 
-    log takes messages for the user. in_process: evaluate at random inside the process, without an evaluator.
-    fallback: an evaluator given by address may be replaced by one of our own when it is out of reach. bursts:
-    False for measurements, as of RemotePipeline. keeper: shares out the clock; its own if there is none.
-    announce: log which network is computed by what, when that is first known and when it changes.
+    log: receives messages for the user. in_process: evaluate at random in this process. fallback: replace an
+    unreachable evaluator given by address by an embedded one. bursts: False for measurements; see
+    RemotePipeline. keeper: manages the clock (default: a new one). announce: log network and device once they
+    are known and whenever they change.
     """
 
     def __init__(
@@ -81,10 +80,10 @@ class Session:
         self._random = Random()
         self._last: tuple[str, list[str], Line] | None = None
         self._network_identity = ""
-        """Of the network of the last search."""
+        """Identity of the last search's network."""
         self.game = Game()
         self.has_position = True
-        """False from `forget_position` on until a position is set: there is no move to search."""
+        """False after `forget_position`, until a position is set."""
 
     @property
     def options(self) -> Options:
@@ -92,7 +91,7 @@ class Session:
 
     @options.setter
     def options(self, options: Options) -> None:
-        """Takes effect with the next search; another evaluator is started when one is next needed."""
+        """Use these options from the next search on. A changed evaluator is started when it is needed."""
         self._options = options
         self._tree.use_tablebases(options.syzygy_path, self._log)
         if self._link is not None and not self._link.adopt(EvaluatorSettings.of(options)):
@@ -113,11 +112,10 @@ class Session:
     def set_position(
         self, fen: str | None = None, moves: Sequence[str] = (), *, chess960: bool | None = None
     ) -> None:
-        """Set the position to search: a FEN (None is the initial position) and moves from there, in UCI
-        notation.
+        """Set the position to search: a FEN (None is the initial position) and UCI moves from there.
 
-        chess960 is the option's value if None. Corrections of the FEN (Game.read) are logged. Raises
-        ValueError with a reason; the position is then unchanged.
+        chess960: None uses the option's value. Corrections of the FEN (Game.read) are logged. Raises
+        ValueError with a reason, and leaves the position unchanged.
         """
         rules = self._options.chess960 if chess960 is None else chess960
         game, corrections = (Game(None, rules), []) if fen is None else Game.read(fen, rules)
@@ -132,13 +130,12 @@ class Session:
         self.has_position = True
 
     def forget_position(self) -> None:
-        """Leave no position: a search finds no move until one is set."""
+        """Remove the position. Searches find no move until one is set."""
         self.game = Game(None, self._options.chess960)
         self.has_position = False
 
     def legal_move(self, move: str) -> str | None:
-        """A move as `Game.legal_moves` writes it, in whichever way castling is written; None if it is not
-        legal."""
+        """Return a move, castling in either notation, as `Game.legal_moves` writes it; None if illegal."""
         game = self.game.copy()
         try:
             game.push_uci(move)
@@ -147,8 +144,7 @@ class Session:
         return game.moves()[-1]
 
     def new_game(self) -> None:
-        """Forget the tree: the next position has nothing to do with the last. Cached evaluations stay
-        true."""
+        """Clear the tree, because the next position is unrelated. Cached evaluations remain valid."""
         self.game = Game(None, self._options.chess960)
         self.has_position = True
         self._last = None
@@ -156,13 +152,13 @@ class Session:
         self._keeper.new_game()
 
     def clear(self) -> None:
-        """Forget the tree and every cached evaluation."""
+        """Clear the tree and the evaluation cache."""
         self._tree.clear()
 
     # -- evaluator ---------------------------------------------------------------------------------------
 
     def start_evaluator(self) -> EvaluatorLink:
-        """Begin to find or start the evaluator; returns at once."""
+        """Start connecting to the evaluator, or launching it, and return at once."""
         if self._link is None:
             self._link = EvaluatorLink(
                 EvaluatorSettings.of(self._options), self._log, fallback=self._fallback
@@ -171,7 +167,7 @@ class Session:
         return self._link
 
     def ready(self, timeout: float) -> bool:
-        """Whether a search can start at once, waiting up to `timeout` seconds. Raises NoEvaluatorError."""
+        """Return True if a search can start now. Waits up to `timeout` seconds. Raises NoEvaluatorError."""
         if self._in_process:
             return True
         link = self.start_evaluator()
@@ -181,7 +177,7 @@ class Session:
         return client is not None
 
     def _announce(self, network: NetworkInfo, max_batch: int) -> None:
-        """Log what computes the network, if that is asked for and not what was logged last."""
+        """Log the network and its device, if this is enabled and the text has changed."""
         if not self._announces or network is self._announced:
             return
         self._announced = network
@@ -191,7 +187,7 @@ class Session:
             self._log(text)
 
     def describe_evaluator(self) -> str:
-        """The network and device in use, in words; empty while there is no connection."""
+        """Return the names of the network and device in use; empty while there is no connection."""
         client = self._link.client if self._link is not None else None
         if client is None:
             return ""
@@ -200,13 +196,13 @@ class Session:
 
     @staticmethod
     def _connected(link: EvaluatorLink, task: SearchTask, control: SearchControl) -> EvaluatorClient:
-        """The evaluator, waiting for it as long as the limits allow. Raises NoEvaluatorError."""
+        """Return the evaluator. Waits for it as long as the limits allow. Raises NoEvaluatorError."""
         limits, overhead_ms = task.limits, task.options.move_overhead_ms
         clock = limits.clock.of(task.game.turn) if limits.clock is not None else None
         patience = float("inf")
-        if clock is not None:  # On a low clock even the move without evaluations must be in time.
+        if clock is not None:  # Even a move without evaluations must not lose on time.
             patience = max(0.0, clock[0] - overhead_ms) / 2000
-        elif limits.movetime_ms is not None and link.was_connected:  # Its first start counts for nobody.
+        elif limits.movetime_ms is not None and link.was_connected:  # The first start is not counted.
             patience = (limits.movetime_ms + overhead_ms) / 1000
         while True:
             began = task.started if control.clock_started is None else control.clock_started
@@ -231,12 +227,12 @@ class Session:
         on_report: Callable[[Report], None] | None = None,
         book: bool = False,
     ) -> Report:
-        """Search the position until a limit is met or `control` stops it; on_report gets it as it goes.
+        """Search the position until a limit is met or `control` stops it, and return the report.
 
-        started: when the clock began to run, in perf_counter seconds. book: play a move of the option
-        BookFile instead, if it has one. Raises NoEvaluatorError if there was no evaluator in time for
-        anything; one that is lost later only ends the search early. If the evaluator gets another network,
-        the search starts over with an empty tree and cache, and its limits as they are.
+        started: when the clock started, in perf_counter seconds. on_report: receives intermediate reports.
+        book: play a move of BookFile, if it has one. If the network changes, the search restarts with an
+        empty tree and cache and the same limits. Raises NoEvaluatorError if no evaluator is ready in time.
+        Losing one later ends the search early.
         """
         control = control or SearchControl(pondering=limits.ponder)
         task = self._task(limits, perf_counter() if started is None else started)
@@ -257,7 +253,7 @@ class Session:
     def _search_remotely(
         self, task: SearchTask, control: SearchControl, on_report: Callable[[Report], None] | None
     ) -> Report:
-        """Search with the evaluator's network, again if it gets another one."""
+        """Search with the evaluator's network. Restart if the network changes."""
         known = self._link.client if self._link is not None else None
         link = self.start_evaluator()
 
@@ -299,8 +295,7 @@ class Session:
         return search.run()
 
     def report_without_search(self, limits: Limits) -> Report:
-        """What can be said of the position without an evaluator: what the tree knows, or else a legal move
-        that is not the worst."""
+        """Return a report without an evaluator: the tree's lines if it has visits, else a static choice."""
         task = self._task(limits, perf_counter())
         if not task.legal_moves:
             return Report(best_move=None, ponder=None)
@@ -314,7 +309,8 @@ class Session:
         )
 
     def _task(self, limits: Limits, started: float) -> SearchTask:
-        """The position as a task; legal_moves are empty when the game is over, and without a position."""
+        """Return the task for the position. legal_moves is empty after the game's end and without a
+        position."""
         legal_moves = self.game.legal_moves() if self.has_position else []
         return SearchTask(
             self.game,
@@ -329,14 +325,14 @@ class Session:
         )
 
     def _expected(self) -> Line | None:
-        """The line that the last search expects from the position, if the game followed it so far."""
+        """Return the rest of the last search's line, if the game has followed it."""
         if self._last is None or self._last[0] != self.game.start_fen():
             return None
         _start, before, line = self._last
         return continued(line, before, self.game.moves())
 
     def _in_process_parts(self, task: SearchTask) -> tuple[Tree, Pipeline, BatchSizes]:
-        """What a search without an evaluator is made of."""
+        """Return tree, pipeline and batch sizes of a search without an evaluator."""
         batch = self._options.minibatch_size or IN_PROCESS_BATCH
         tree = self._tree.prepared(self._options, 1, "in-process", contempt=task.contempt)
         sizes = BatchSizes(batch, in_flight=self._options.batches_in_flight)
@@ -345,7 +341,7 @@ class Session:
     def _remote_parts(
         self, client: EvaluatorClient, network: NetworkInfo, task: SearchTask
     ) -> tuple[Tree, Pipeline, BatchSizes]:
-        """What a search with this evaluator's network is made of."""
+        """Return tree, pipeline and batch sizes of a search with this evaluator's network."""
         assert self._link is not None
         tree = self._tree.prepared_for(task, network)
         device = Device(network.recommended_batch, client.max_batch, network.curve)
@@ -362,7 +358,7 @@ class Session:
         return tree, pipeline, sizes
 
     def close(self) -> None:
-        """End the embedded evaluator and disconnect. Idempotent; waits until its process is gone."""
+        """Stop the embedded evaluator, wait for its process to exit, and disconnect. Idempotent."""
         if self._link is not None:
             self._link.close()
             self._link = None

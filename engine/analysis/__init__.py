@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Analysis for programs: queries as JSON in, answers as JSON out, many searches at once."""
+"""Analysis for programs: JSON queries and answers, and many concurrent searches."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may talk to `wavefront analysis --listen`: addresses, the token, and pages of browsers."""
+"""Access control of `wavefront analysis --listen`: addresses, tokens, and origins of web pages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 from protocol.settings.spec import SettingsError, shown
 
 SUBPROTOCOL = "wavefront-analysis"
-"""What the conversation is called in `Sec-WebSocket-Protocol`."""
+"""Name of the protocol in `Sec-WebSocket-Protocol`."""
 
 TOKEN_PREFIX = "wavefront-token."
-"""Before the token, as another subprotocol: the only header that a page can choose."""
+"""Prefix of a token sent as another subprotocol, the only header that a web page can set."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,512}")
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
@@ -27,14 +27,14 @@ _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen. port: 0 takes a free one."""
+    """The address to listen on. port: 0 selects a free one."""
 
     host: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine can reach it."""
         try:
             return self.host == "localhost" or ip_address(self.host).is_loopback
         except ValueError:
@@ -42,7 +42,7 @@ class ListenAddress:
 
 
 def read_address(text: str) -> ListenAddress:
-    """HOST:PORT, with brackets around an IPv6 address. Raises SettingsError."""
+    """Parse HOST:PORT, with brackets around an IPv6 address. Raises SettingsError."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -54,8 +54,8 @@ def read_address(text: str) -> ListenAddress:
 
 
 def read_tokens(path: str) -> Mapping[str, str]:
-    """The tokens in a file, by name: lines of NAME TOKEN, or one TOKEN, whose name is empty. Raises
-    SettingsError, also for a file that others may read."""
+    """Return the tokens of a file by name. It has lines of NAME TOKEN, or one TOKEN, whose name is empty.
+    Raises SettingsError, also if other users may read the file."""
     try:
         text = Path(path).read_text("utf-8")
         mode = Path(path).stat().st_mode
@@ -83,8 +83,8 @@ def read_tokens(path: str) -> Mapping[str, str]:
 
 
 def check_address(address: ListenAddress, *, has_token: bool, unencrypted: bool) -> None:
-    """Raises SettingsError for an address beyond this machine without a token, or without the word that
-    anybody on the way may read along."""
+    """Raise SettingsError if other machines can reach the address without a token, or without the operator's
+    consent to unencrypted connections."""
     if address.is_loopback:
         return
     if not has_token:
@@ -101,15 +101,14 @@ def check_address(address: ListenAddress, *, has_token: bool, unencrypted: bool)
 
 @dataclass(frozen=True, slots=True)
 class TokenCheck:
-    """Who is let in. tokens: by name; none let in any program of this machine, and no page of a foreign site
-    that a browser here may show. origins: of the pages that are let in besides those served by this
-    machine."""
+    """The check of clients. tokens: by name; without any, programs of this machine are accepted, and web
+    pages of other sites are not. origins: accepted web pages besides those of this machine."""
 
     tokens: Mapping[str, str] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
 
     def name(self, headers: Mapping[str, str]) -> str | None:
-        """The name of the token that a client with these headers has; None if it has none of them."""
+        """Return the name of the token in a client's headers; None without a valid one."""
         scheme, _, given = headers.get("Authorization", "").partition(" ")
         offered = [given.strip()] if scheme.lower() == "bearer" else []
         names = [name.strip() for name in headers.get("Sec-WebSocket-Protocol", "").split(",")]
@@ -118,7 +117,7 @@ class TokenCheck:
         return found[0] if found else None
 
     def refusal(self, headers: Mapping[str, str]) -> str:
-        """Why a client with these headers is not let in; empty if it is."""
+        """Return why a client with these headers is refused; empty if it is accepted."""
         if self.tokens:
             if self.name(headers) is not None:
                 return ""
@@ -133,7 +132,7 @@ class TokenCheck:
 
 
 def _is_equal(text: str, token: str) -> bool:
-    """Takes the same time however much of it is right."""
+    """Compare in constant time."""
     return hmac.compare_digest(text.encode(errors="replace"), token.encode())
 
 

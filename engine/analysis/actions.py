@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be asked for besides analysis: the version, networks and options; to end queries; to forget."""
+"""Actions besides queries: version, networks, options, terminating queries, clearing the cache."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
 
 FORMAT = 1
-"""Of queries and answers. It grows when a client of the one before would not understand them."""
+"""Version of the format of queries and answers. Incompatible changes increase it."""
 
 
 STATES = ("starting", "ready", "unavailable")
-"""Of the evaluator: it is being found or started, it answers, or none can be had."""
+"""States of the evaluator: being connected or started, connected, none available."""
 
 
 class Desk(Protocol):
-    """What actions are carried out with: the desk."""
+    """The part of the scheduler that actions use."""
 
     options: Options
 
@@ -35,17 +35,17 @@ class Desk(Protocol):
         """Of the evaluator, one of STATES."""
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
-        """The evaluator's networks, None while there is no evaluator."""
+        """Return the evaluator's networks; None while there is no evaluator."""
 
     def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:
-        """End the positions of a client of this id and these turns (None: any), with what has been found."""
+        """Stop a client's positions with this id and these turns (None: any). They are answered."""
 
     def clear_cache(self) -> None:
-        """Forget all evaluations: at once, but for the running searches, which forget them at their end."""
+        """Discard all evaluations at once; running searches discard theirs at their end."""
 
 
 def perform(desk: Desk, client: Client, identity: str, message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Do what a message with an `action` says; returns the answers to it. Raises QueryError."""
+    """Perform the `action` of a message, and return the answers. Raises QueryError."""
     name = message["action"]
     if not isinstance(name, str):
         raise QueryError(f"action is a text, not {shown(name)}", "action")
@@ -140,4 +140,4 @@ ACTIONS: Mapping[str, tuple[tuple[str, ...], Action]] = {
     "terminate_all": (("turns",), _terminate_all),
     "clear_cache": ((), _clear_cache),
 }
-"""By name: the fields besides id and action, and what does it."""
+"""By name: the fields besides id and action, and the function."""

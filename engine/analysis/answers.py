@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a search found, as the JSON objects of answers; and all other answers.
+"""JSON objects of all answers.
 
-Results (q, wdl, score, mate and the like) are for the side to move, or for the side that `point_of_view`
-names.
+Results (q, wdl, score, mate and the like) are for the side to move, or for the side in `point_of_view`.
 """
 
 from __future__ import annotations
@@ -23,44 +22,44 @@ if TYPE_CHECKING:
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 DIGITS = 5
-"""After the point, in values and probabilities."""
+"""Decimal places of values and probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What an answer needs of a tree besides the search's report. children: empty if not asked for."""
+    """Data of a tree for an answer, besides the search's report. children: empty if not requested."""
 
     root: RootInfo
     children: Sequence[ChildInfo]
 
     @classmethod
     def of(cls, tree: Tree, query: Query) -> Seen:
-        """The tree as it stands. For the thread that searches."""
+        """Return the tree's current data. Only the searching thread may call it."""
         return cls(tree.root_info(), tree.children() if query.fields.include_policy else ())
 
 
 def encoded(answer: dict[str, Any]) -> bytes:
-    """An answer as it is sent: JSON in ASCII without line breaks."""
+    """Return an answer encoded for sending: ASCII JSON without line breaks."""
     return _encode(answer).encode()
 
 
 def error(problem: QueryError, identity: str | None = None, turn: int | None = None) -> dict[str, Any]:
-    """The answer to a query that is refused; with a turn, to one position of it."""
+    """Return the answer to a refused query, or with a turn to one position of it."""
     return _about(problem, "error", identity, turn)
 
 
 def warning(problem: QueryError, identity: str) -> dict[str, Any]:
-    """What is to be said of a query that is carried out."""
+    """Return a warning about an accepted query."""
     return _about(problem, "warning", identity, None)
 
 
 def no_results(identity: str, turn: int) -> dict[str, Any]:
-    """The answer for a position whose query was ended before anything was found out."""
+    """Return the answer for a position that was terminated before it had results."""
     return {"id": identity, "turn": turn, "during_search": False, "no_results": True}
 
 
 def game_over(query: Query, turn: int, game: Game) -> dict[str, Any]:
-    """The answer for a position without legal moves."""
+    """Return the answer for a position without legal moves."""
     return {**_head(query, turn, game, during_search=False), "moves": []}
 
 
@@ -74,7 +73,7 @@ def analysis(
     during_search: bool = False,
     terminated: bool = False,
 ) -> dict[str, Any]:
-    """The answer for a position. terminated: a client ended its search before its limits did."""
+    """Return the answer for a searched position. terminated: a client ended the search before its limits."""
     fields, view = query.fields, _View(query, game)
     answer = _head(query, turn, game, during_search=during_search)
     if terminated:
@@ -93,14 +92,14 @@ def analysis(
 
 
 def evaluation(query: Query, turn: int, game: Game, output: dict[str, Any]) -> dict[str, Any]:
-    """The answer for a position without a search. output: of the network, for the side to move."""
+    """Return the answer for a position without a search. output: of the network, for the side to move."""
     if query.fields.point_of_view not in ("side_to_move", game.turn):
         output |= {"q": 0.0 - output["q"], "wdl": output["wdl"][::-1]}
     return {**_head(query, turn, game, during_search=False), **output}
 
 
 class _View:
-    """Results as one side sees them."""
+    """Results from the point of view of one side."""
 
     def __init__(self, query: Query, game: Game) -> None:
         self._query = query
@@ -111,7 +110,7 @@ class _View:
         self._keeps_deviations = options.value_choice_deviations > 0 or options.cpuct_deviation_scale > 0
 
     def root(self, root: RootInfo) -> dict[str, Any]:
-        """The position itself."""
+        """Return the result of the position itself."""
         found = root.evaluation
         shown = self._contempt.shown(Line((), root.visits, found.q, found.wdl, found.m, 1.0), self._turn)
         answer: dict[str, Any] = {"visits": root.visits, **self._result(shown.q, shown.wdl)}
@@ -130,7 +129,7 @@ class _View:
         return answer
 
     def line(self, order: int, line: Line, report: Report) -> dict[str, Any]:
-        """One of the best moves, and its line."""
+        """Return one of the best moves with its principal variation."""
         fields = self._query.fields
         length = fields.pv_length or len(line.moves)
         answer: dict[str, Any] = {
@@ -153,7 +152,7 @@ class _View:
         return answer
 
     def statistics(self, move: MoveStatistics) -> dict[str, Any]:
-        """What the search knows of one root move."""
+        """Return the statistics of one root move."""
         low, high = sorted(self._sign * bound for bound in move.bounds)
         return {
             "move": move.move,
@@ -220,8 +219,7 @@ def _search(report: Report) -> dict[str, Any]:
 
 
 def _policy(children: Sequence[ChildInfo], temperature: float) -> dict[str, float]:
-    """The network's probabilities, most probable first: those of the search without the temperature that it
-    has them at."""
+    """Return the network's move probabilities, the highest first: the search's priors without temperature."""
     raw = {child.move: child.raw_prior**temperature for child in children}
     total = sum(raw.values()) or 1.0
     ordered = sorted(raw.items(), key=lambda item: -item[1])

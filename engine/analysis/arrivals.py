@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Connections over which nobody has asked to be let in yet: how many there may be, and what happens when the
-system has no room for more. They belong to asyncio's thread."""
+"""Connections that have not sent their request yet, and the handling of a system without room for more. Only
+asyncio's thread may use them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from websockets.asyncio.server import ServerConnection
 from protocol.host.crowd import REFUSAL, Crowd, source_of
 
 MOST_ARRIVALS = 64
-"""At a time. One more takes the place of a silent one (protocol.host.crowd)."""
+"""Maximum number at once. A further one displaces a silent one (protocol.host.crowd)."""
 
 TOLD_EVERY_SECONDS = 10.0
 
@@ -22,7 +22,7 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Arrivals:
-    """The connections whose request has not come."""
+    """The connections without a request."""
 
     def __init__(self) -> None:
         self._waiting: Crowd[ServerConnection] = Crowd(MOST_ARRIVALS)
@@ -31,7 +31,7 @@ class Arrivals:
         return len(self._waiting)
 
     def came(self, connection: ServerConnection) -> None:
-        """One that says nothing so far."""
+        """Add a new connection."""
         source = source_of(str(connection.transport.get_extra_info("peername", ("",))[0]))
         displaced = self._waiting.displaced_by(source)
         if displaced is not None:
@@ -41,12 +41,12 @@ class Arrivals:
         self._waiting.add(connection, source)
 
     def went(self, connection: ServerConnection) -> None:
-        """Its request is here, or it has ended."""
+        """Remove a connection whose request has arrived or that has ended."""
         self._waiting.remove(connection)
 
 
 def connections_of(arrivals: Arrivals) -> type[ServerConnection]:
-    """What websockets is to make of each connection, so that `arrivals` hears of it."""
+    """Return a connection class for websockets that notifies `arrivals`."""
 
     class Arriving(ServerConnection):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,8 +61,8 @@ def connections_of(arrivals: Arrivals) -> type[ServerConnection]:
 
 
 class NoRoom:
-    """An exception handler of asyncio's loop. log: hears now and then that no connection can be taken, which
-    asyncio finds a hundred times a second."""
+    """An exception handler of asyncio's loop. log: receives at intervals that no connection can be accepted,
+    an error that asyncio raises a hundred times per second."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who asks: where answers go, and which positions of a client wait or are searched."""
+"""Clients, and their waiting and running positions."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ if TYPE_CHECKING:
     from engine.analysis.query import Query
 
 LEAST_TO_SORT_ANEW = 1000
-"""So many withdrawn positions may be left in a heap, and as many as there are others."""
+"""Maximum withdrawn positions in a heap, in addition to the number of others."""
 
 
 class Client(Protocol):
-    """One end of a conversation. All but its constructor is called by the scheduler's thread."""
+    """A connection to a client. The scheduler's thread calls all methods except the constructor."""
 
     def send(self, answer: bytes) -> None:
-        """Take an answer, a JSON object in ASCII, for delivery. Must not wait for its reader."""
+        """Queue an answer, a JSON object in ASCII, for delivery. Must not wait for the reader."""
 
     @property
     def congested(self) -> bool:
-        """Whether so many answers are unread that there should be no more for now. When that is over, the
-        client calls Scheduler.resume."""
+        """True while too many answers are unread. When that ends, the client calls Scheduler.resume."""
 
     def done(self) -> None:
-        """Its input had ended, and the last answer has been sent."""
+        """Called after the end of the input, when the last answer has been sent."""
 
 
 @dataclass(eq=False, slots=True)
 class Asked:
-    """A query and how many of its positions wait. size: bytes of its message. number: no other has it."""
+    """A query. size: bytes of its message. number: unique. waiting: number of its waiting positions."""
 
     query: Query
     size: int = 0
@@ -42,8 +41,8 @@ class Asked:
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """One position to analyse. number: grows with each that is asked for. terminated: a client has asked for
-    its end while it was searched. losses: how often its searcher was lost."""
+    """One position to analyse. number: increases with each request. terminated: a client terminated its
+    running search. losses: how often its searcher was lost."""
 
     account: Account
     asked: Asked
@@ -55,11 +54,11 @@ class Task:
 
     @property
     def query(self) -> Query:
-        """The query that it is a part of."""
+        """The query of the position."""
         return self.asked.query
 
     def __lt__(self, other: Task) -> bool:
-        """Whether it is to be begun before another one of the same client: at first what needs no search."""
+        """Return True if it starts before another position of the client: without a search first."""
         return self._place < other._place
 
     @property
@@ -68,14 +67,14 @@ class Task:
 
 
 class Waiting:
-    """The positions of one client that wait."""
+    """The waiting positions of one client."""
 
     def __init__(self) -> None:
         self.bytes = 0
-        """Of the queries with positions that wait."""
+        """Total size of the queries with waiting positions."""
         self.unsearched = 0
-        """Positions that need no search."""
-        self._heap: list[Task] = []  # Some of them may have been withdrawn.
+        """Number of positions that need no search."""
+        self._heap: list[Task] = []  # Includes withdrawn ones.
         self._by_id: dict[str, dict[Task, None]] = {}
         self._count = 0
 
@@ -83,7 +82,7 @@ class Waiting:
         return self._count
 
     def add(self, task: Task) -> None:
-        """Have a position wait."""
+        """Add a waiting position."""
         heappush(self._heap, task)
         self._by_id.setdefault(task.query.id, {})[task] = None
         self._count += 1
@@ -93,7 +92,7 @@ class Waiting:
         task.asked.waiting += 1
 
     def take(self) -> Task:
-        """The position to begin next, which waits no more."""
+        """Remove and return the position to start next."""
         while not self._remove(task := heappop(self._heap)):
             pass
         return task
@@ -101,8 +100,8 @@ class Waiting:
     def withdraw(
         self, identity: str | None = None, is_meant: Callable[[Task], bool] = lambda task: True
     ) -> list[Task]:
-        """Take back the positions of the queries of an id (None: any) that are meant, in the order in which
-        they would have begun. Costs nothing for an id that nothing waits of, however much else does."""
+        """Remove and return the matching positions of an id (None: any), in the order of their start. An id
+        without waiting positions costs nothing, however many others wait."""
         named = [self._by_id.get(identity, {})] if identity is not None else list(self._by_id.values())
         meant = sorted(task for tasks in named for task in tasks if is_meant(task))
         for task in meant:
@@ -113,7 +112,7 @@ class Waiting:
         return meant
 
     def _remove(self, task: Task) -> bool:
-        """Count a position no more; False if it waits no more."""
+        """Uncount a position; return False if it no longer waits."""
         named = self._by_id.get(task.query.id, {})
         if task not in named:
             return False
@@ -130,8 +129,8 @@ class Waiting:
 
 @dataclass(eq=False, slots=True)
 class Account:
-    """What one client has asked for and not been answered. served: when a position of it was last begun, as a
-    number that grows. ended: it asks for nothing more."""
+    """The unanswered positions of one client. served: an increasing number, set when one of its positions
+    starts. ended: the client sends no further requests."""
 
     client: Client
     waiting: Waiting = field(default_factory=Waiting)
@@ -143,10 +142,10 @@ class Account:
 def next_account(
     accounts: Iterable[Account], room: bool, most: int, *, room_without_search: bool = False
 ) -> Account | None:
-    """The client whose position is begun next: of those with the fewest in flight the one that has waited
-    longest. room: whether there is a free place; a client with nothing in flight gets one all the same, so
-    that nobody waits for others' searches without end. most: that one client may have in flight.
-    room_without_search: whether there is a place for a position that needs no search."""
+    """Return the client whose position starts next: of those with the fewest running, the one that has waited
+    longest. room: True if there is a free place. A client without running positions gets a place in any case,
+    so that it does not wait indefinitely. most: maximum running positions of one client. room_without_search:
+    True if there is a place for a position that needs no search."""
     most = most if room else 1
     ready = [
         account

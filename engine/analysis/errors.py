@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with a query, for its sender."""
+"""Errors in queries, for their sender."""
 
 from __future__ import annotations
 
 
 class QueryError(ValueError):
-    """A query that is refused. field: which of its fields is wrong, empty if it is none of them."""
+    """A query is refused. field: the invalid field; empty if the error is not in a field."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
@@ -13,5 +13,5 @@ class QueryError(ValueError):
 
 
 def fault(error: Exception) -> QueryError:
-    """The message to a client about an internal error."""
+    """Return the message to a client about an internal error."""
     return QueryError(f"fault: {type(error).__name__}: {error}")

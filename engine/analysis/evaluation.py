@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Positions without a search: what the network alone says about them, in batches."""
+"""Evaluation of positions by the network alone, in batches, without a search."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from protocol.batch import EvaluationBatch, PositionBatch
 
 BATCHES_IN_FLIGHT = 2
-"""Batches that are sent before they are full. One more may wait or be sent when it is full."""
+"""Batches in flight below which a partial batch is sent. Full batches are always sent."""
 
 LINE_FIELDS = ("fen", "moves", "chess960")
 
 DIGITS = 7
-"""After the point. The network's numbers have a precision of 24 bits."""
+"""Decimal places. The network's numbers have a precision of 24 bits."""
 
 
 def read_line(line: bytes, most_bytes: int) -> tuple[Game | None, dict[str, str]]:
-    """The game of a line of `wavefront evaluate`, and what its answer has besides the network's output."""
+    """Return the game in a line of `wavefront evaluate`, and the answer's fields besides the output."""
     try:
         fields, _ = read_object(line, most_bytes)
         if unknown := fields.keys() - LINE_FIELDS:
@@ -50,16 +50,16 @@ def read_line(line: bytes, most_bytes: int) -> tuple[Game | None, dict[str, str]
 
 
 def batch_size(links: Sequence[EvaluatorLink], options: Options) -> int:
-    """Positions of a batch that each of the connected evaluators accepts; 1 if there is none."""
+    """Return the largest batch that all connected evaluators accept; 1 if there is none."""
     clients = [link.client for link in links if link.client is not None]
     sizes = [min(options.minibatch_size or each.recommended_batch, each.max_batch) for each in clients]
     return min(sizes, default=1)
 
 
 def outputs(games: Sequence[Game], batch: PositionBatch, found: EvaluationBatch) -> list[dict[str, Any]]:
-    """The network's output for each game, as answers have it, for the side to move.
+    """Return the network's output for each game in the answers' format, for the side to move.
 
-    Raises PipelineError if it is not a number.
+    Raises PipelineError for a value that is not finite.
     """
     counts = np.diff(batch.move_offsets)
     starts, some = batch.move_offsets[:-1][counts > 0], counts[counts > 0]
@@ -86,9 +86,9 @@ def outputs(games: Sequence[Game], batch: PositionBatch, found: EvaluationBatch)
 
 
 class Evaluations:
-    """Collects the positions of queries with `nodes` 0 into batches. Belongs to the scheduler's thread.
+    """Collect the positions of queries with `nodes` 0 into batches. Only the scheduler's thread may use it.
 
-    room: whether another position may be added.
+    room: True if another position may be added.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class Evaluations:
         post: Post,
         answered: Callable[[Sequence[Task], Sequence[dict[str, Any]], bool], None],
     ) -> None:
-        """answered: called with positions, their answers, and whether no evaluator can be had."""
+        """answered: called with positions, their answers, and True if no evaluator is available."""
         self._pool = pool
         self._options = options
         self._post = post
         self._answered = answered
         self._waiting: dict[tuple[str, str], list[Task]] = {}  # By network and history_fill.
         self._in_flight = 0  # Batches.
-        self._positions = 0  # That wait or are in flight.
+        self._positions = 0  # Waiting and in flight.
 
     @property
     def room(self) -> bool:
@@ -120,9 +120,9 @@ class Evaluations:
         return batch_size(self._links, self._options)
 
     def add(self, task: Task, network: str) -> None:
-        """Have a position evaluated with the next `flush` that has a batch for it.
+        """Queue a position for `flush`.
 
-        network: content hash of the network that the query names, empty for the engine's own.
+        network: content hash of the network in the query; empty for the engine's network.
         """
         self._waiting.setdefault((network, task.query.options.history_fill), []).append(task)
         self._positions += 1
@@ -140,7 +140,7 @@ class Evaluations:
                 future.add_done_callback(partial(self._came, sent, games))
 
     def _came(self, tasks: list[Task], games: list[Game], future: Evaluated) -> None:
-        """In the pool's thread."""
+        """Receive a result. Called in the pool's thread."""
         self._post(lambda: self._answer(tasks, games, future))
 
     def _answer(self, tasks: list[Task], games: list[Game], future: Evaluated) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fields of a query that hold one value each: their names, what they take, what they are by default.
+"""The fields of a query with one value each: names, types, ranges and defaults.
 
-The parser, the JSON Schema and the messages of errors are made from this table. Fields of several values
-(turns, priorities, moves to avoid, options) are in query.py.
+This table defines the parser, the JSON Schema and the error messages. Fields with several values (turns,
+priorities, moves to avoid, options) are in query.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_MILLISECONDS = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Fields(SettingsGroup):
-    """What a query says in fields of one value. A limit of 0 is none, but `nodes` 0 is no search."""
+    """Values of these fields. A limit of 0 means no limit, but `nodes` 0 means no search."""
 
     noun = "field"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Queries as lines of standard input, answers as lines of standard output."""
+"""Transport by lines: queries on standard input, answers on standard output."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from engine.analysis.scheduler import Scheduler
 
 
 class LineClient:
-    """The program at the other end of a pipe. Answers are written by a thread of their own, so that a reader
-    who takes his time holds up nothing but the positions that he has not yet been told of.
+    """The program at the other end of a pipe: a Client. Its own thread writes the answers, so that a slow
+    reader delays only its own positions.
 
-    Takes part in the scheduler as a Client. finished: set when the conversation is over; broken: whether
-    because nobody reads the answers any more.
+    finished: set at the end of the output. broken: True if it ended because the reader is gone.
     """
 
     def __init__(
@@ -57,19 +56,19 @@ class LineClient:
                     relieved = congested and self._unread <= self._most
                 if relieved:
                     self._resume(self)
-        except (OSError, ValueError):  # The reader has left, or the stream was closed.
+        except (OSError, ValueError):  # The reader is gone, or the stream was closed.
             self.broken = True
         self.finished.set()
 
 
 LINES_READ_AHEAD = 64
-"""Lines that may be with the scheduler before the next one is handed over."""
+"""Maximum unread lines in the scheduler's inbox."""
 
 
 def read_lines(scheduler: Scheduler, client: LineClient, source: BinaryIO, *, at_once: bool = False) -> None:
-    """Hand the lines of a stream to the scheduler until it ends. Empty lines are ignored.
+    """Pass the lines of a stream to the scheduler until its end. Empty lines are ignored.
 
-    at_once: at the end of input, end what has begun instead of finishing all.
+    at_once: terminate all positions at the end of input instead of finishing them.
     """
     most = scheduler.settings.max_message_bytes
     room = threading.Semaphore(LINES_READ_AHEAD)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Positions searched in this process, on a search pool.
+"""Searches of positions in this process, on a search pool.
 
-owner's thread   LocalSearches: begins searches, makes answers
-pool's thread    searches, and what is seen of their trees
+owner's thread   LocalSearches: starts searches, builds answers
+pool's thread    searches, and reads their trees
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class _Running:
-    """A running search. terminated: somebody has asked for its end. forget: its evaluations are to be
-    forgotten. seen: the tree at its end, once it is over."""
+    """A running search. terminated: it was stopped on request. forget: discard its evaluations. seen: the
+    final data of the tree, once the search is over."""
 
     position: Position
     game: Game
@@ -45,7 +45,7 @@ class _Running:
 
 
 class LocalSearches:
-    """A Searcher in this process. Trees of searches that are over are used again, with their caches."""
+    """A Searcher in this process. It reuses the trees and caches of finished searches."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class LocalSearches:
         most_idle: int,
         log: Callable[[str], None],
     ) -> None:
-        """options: those that say where the evaluator is, and which of its networks is the engine's own.
-        most_idle: trees that are kept while nothing is searched."""
+        """options: the ones for the evaluator and the engine's network. most_idle: maximum idle trees
+        kept."""
         self._pool = pool
         self._base = options
         self._listener = listener
@@ -75,7 +75,7 @@ class LocalSearches:
         return True
 
     def open(self) -> None:
-        """The pool has found the evaluator, and finds it anew when it is needed."""
+        """Do nothing: the pool connects to the evaluator when necessary."""
 
     def begin(self, position: Position) -> None:
         query, answer = position.query, None
@@ -101,10 +101,10 @@ class LocalSearches:
             running.forget = True
 
     def close(self) -> None:
-        """Searches end with the pool, which belongs to its opener."""
+        """Do nothing: searches end with the pool, which its opener closes."""
 
     def _begin(self, position: Position) -> dict[str, Any] | None:
-        """Begin a search, or return the answer if there is nothing to search. Raises QueryError."""
+        """Start a search, or return the answer if there is nothing to search. Raises QueryError."""
         query = position.query
         game = query.game(position.turn)
         if not game.legal_moves():
@@ -136,7 +136,7 @@ class LocalSearches:
         return None
 
     def _options_for(self, position: Position) -> Options:
-        """The options of one search."""
+        """Return the options of one search."""
         query, base = position.query, self._base
         key = query, position.network, position.tree_memory, position.hash
         if self._last_options is None or self._last_options[0] != key:
@@ -158,13 +158,13 @@ class LocalSearches:
         return self._last_options[1]
 
     def _report(self, running: _Running, search: Search, tree: Tree) -> None:
-        """In the pool's thread: a search as it stands."""
+        """Report a running search. Called in the pool's thread."""
         began = perf_counter()
         report, seen = search.report(), answers.Seen.of(tree, running.position.query)
         self._post(partial(self._tell, running, report, seen, perf_counter() - began))
 
     def _tell(self, running: _Running, report: Report, seen: answers.Seen, seconds: float) -> None:
-        """Answer during a search. seconds: spent on it so far."""
+        """Answer during a search. seconds: time spent on the report so far."""
         position, began = running.position, perf_counter()
         number = position.number
         if number in self._running and self._listener.wants_report(number):

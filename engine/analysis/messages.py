@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all messages have in common: a JSON object with an id."""
+"""Parsing of the common part of all messages: a JSON object with an id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_ID_CHARACTERS = 200
 
 
 def read_object(message: str | bytes, most_bytes: int) -> tuple[dict[str, Any], list[str]]:
-    """The JSON object of a message, and the keys that an object in it has twice. Raises QueryError."""
+    """Return a message's JSON object, and the keys that occur twice in an object. Raises QueryError."""
     if len(message) > most_bytes:
         raise QueryError(f"the message is longer than {most_bytes:,} bytes")
     twice: dict[str, None] = {}
@@ -41,7 +41,7 @@ def read_object(message: str | bytes, most_bytes: int) -> tuple[dict[str, Any], 
 
 
 def read_id(message: Mapping[str, Any]) -> str:
-    """The id of a query or action. Raises QueryError."""
+    """Return the id of a query or action. Raises QueryError."""
     identity = message.get("id")
     if not isinstance(identity, str) or not identity:
         given = f", not {shown(identity)}" if "id" in message else ""
@@ -52,19 +52,19 @@ def read_id(message: Mapping[str, Any]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a message shows them: three, and how many more there are."""
+    """Return names for a message: the first three, and the number of the others."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(map(shown, names[:3])) + more
 
 
 def given_twice(keys: Sequence[str]) -> QueryError:
-    """The warning of keys that a message has twice."""
+    """Return the warning about keys that occur twice in a message."""
     noun = "the key" if len(keys) == 1 else "the keys"
     return QueryError(f"{noun} {listed(keys)} came twice, the last value counts", keys[0])
 
 
 def whole_numbers(field: str, value: object) -> tuple[int, ...]:
-    """A list of whole numbers. Raises QueryError."""
+    """Return a list of whole numbers as a tuple. Raises QueryError."""
     if not isinstance(value, list) or not all(map(_is_whole, value)):
         raise QueryError(f"{field} is a list of whole numbers, not {shown(value)}", field)
     return tuple(map(int, value))

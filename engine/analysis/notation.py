@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Moves as clients write them: UCI notation in either case, or standard algebraic notation (SAN)."""
+"""Notations of moves in queries: UCI in either case, and standard algebraic notation (SAN)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SAN = re.compile(r"([O0]-[O0](-[O0])?|[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](=?[QRBN]
 
 
 def is_move(text: str) -> bool:
-    """Whether a text could name a move of some position."""
+    """Return True if a text could be a move of some position."""
     return len(text) <= MOST_CHARACTERS and any(
         pattern.fullmatch(text) for pattern in (UCI, _UPPER_UCI, _SAN)
     )
@@ -27,15 +27,15 @@ def uci_of(text: str) -> str:
 
 
 def read_move(game: Game, text: str) -> str:
-    """Return a move in UCI notation, which may be illegal if it was given so.
+    """Return a move in UCI notation, unchecked if it is given in UCI notation.
 
-    Raises ValueError for text that is no move, and for SAN that names no legal move or several.
+    Raises ValueError for a text that is not a move, and for SAN that matches no legal move or several.
     """
     if uci := uci_of(text):
         return uci
     if not is_move(text):
         raise ValueError("it is no move, such as e2e4 or Nf3")
-    import chess  # costs the start a tenth of a second
+    import chess  # takes 0.1 s, so not at the start
 
     board = chess.Board(game.fen(), chess960=game.chess960)
     try:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When searches report while they go on: as often as they are asked to, but all reports together take a
-bounded share of the time."""
+"""The pace of reports during searches: at the requested interval, within a bounded share of the time."""
 
 from __future__ import annotations
 
@@ -14,21 +13,21 @@ if TYPE_CHECKING:
     from engine.search.driver import Search
 
 LEAST_SECONDS = 0.05
-"""Between two reports of one search, however often it is to report."""
+"""Minimum time between two reports of one search."""
 
 SHARE = 6
-"""Reports take at most one part in so many of the time."""
+"""Inverse of the maximum share of time for reports."""
 
 FIRST_COST = 0.002
-"""Seconds that a report is taken to cost until some have been made."""
+"""Assumed seconds per report before any measurement."""
 
 MEMORY = 0.1
 """Weight of the last report in the mean cost."""
 
 
 class ReportPace:
-    """Places for reports in a row, as far apart as reports are costly: many searches take turns. For any
-    thread; times are perf_counter seconds."""
+    """Time slots for the reports of all searches, spaced by their cost. Thread-safe. Times are perf_counter
+    seconds."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -36,30 +35,30 @@ class ReportPace:
         self._free = 0.0
 
     def place(self, now: float) -> float:
-        """Take the next free place, for a report that is due: its time, now or later."""
+        """Reserve the next free slot for a due report, and return its time, now or later."""
         with self._lock:
             at = max(now, self._free)
             self._free = at + SHARE * self._cost
         return at
 
     def took(self, seconds: float) -> None:
-        """Something was spent on a report."""
+        """Record the cost of a report."""
         with self._lock:
             self._cost += MEMORY * (seconds - self._cost)
 
 
 class Reporter:
-    """The reports of one search. `look` is what an engine.pool.search.Observer does."""
+    """The reports of one search. `look` is for engine.pool.search.Observer."""
 
     def __init__(self, pace: ReportPace, seconds: float, report: Callable[[Search, Tree], None]) -> None:
-        """seconds: between two reports."""
+        """seconds: time between two reports."""
         self.seconds = max(seconds, LEAST_SECONDS)
         self._pace = pace
         self._report = report
         self._has_place = False
 
     def look(self, search: Search, tree: Tree) -> float:
-        """Report if there is a place and something to say; returns when to look again."""
+        """Report if the slot is due and there are visits. Return the time of the next call."""
         now = perf_counter()
         at = now if self._has_place else self._pace.place(now)
         self._has_place = at > now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pages of `wavefront analysis --listen` for plain HTTP: a health check, metrics, the list of clients."""
+"""HTTP pages of `wavefront analysis --listen`: health check, metrics, list of clients."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 HEALTH, METRICS, CLIENTS = PATHS = ("/health", "/metrics", "/clients")
-"""HEALTH is for everybody; the others need the token, where there is one."""
+"""HEALTH is public; the others need a token, if there are tokens."""
 
 _PREFIX = "wavefront_analysis_"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """A client. name: of its token, empty without one. since: Unix time in seconds. searching, waiting:
-    positions."""
+    """A client. name: of its token, or empty. since: Unix time in seconds. searching, waiting: positions."""
 
     name: str
     address: str
@@ -34,8 +33,8 @@ class ClientInfo:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a page is made from. state: of the evaluator (STATES). silent: connections without a request.
-    refused: connections that were not let in, by HTTP status."""
+    """The data of the pages. state: of the evaluator (STATES). silent: connections without a request.
+    refused: refused connections by HTTP status."""
 
     state: str
     clients: tuple[ClientInfo, ...]
@@ -44,7 +43,7 @@ class Figures:
 
 
 def page(path: str, figures: Figures) -> tuple[HTTPStatus, str, str]:
-    """Status, content type and body of one of PATHS."""
+    """Return status, content type and body of one of PATHS."""
     if path == HEALTH:
         status = HTTPStatus.OK if figures.state == "ready" else HTTPStatus.SERVICE_UNAVAILABLE
         return status, "application/json", json.dumps({"state": figures.state}) + "\n"
@@ -55,7 +54,7 @@ def page(path: str, figures: Figures) -> tuple[HTTPStatus, str, str]:
 
 
 def _metrics(figures: Figures) -> str:
-    # Imported here: prometheus_client costs the start a tenth of a second.
+    # Imported here, because the import of prometheus_client takes 0.1 s.
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(support_collectors_without_names=True)
@@ -68,7 +67,7 @@ class _Collector:
     figures: Figures
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric as it is now."""
+        """Yield the current value of every metric."""
         from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
         figures, clients = self.figures, self.figures.clients

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A query: positions of one game to analyse, how far and how, and what to answer. From JSON to plain data."""
+"""Queries: positions of one game, limits, options and the contents of answers. Parsed from JSON."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from engine.search.limits import Limits
 from protocol.settings.spec import Setting, SettingsError, settings_of, shown, unknown
 
 MOST_MOVES = 20_000
-"""Of a game: no game of chess is half as long."""
+"""Maximum moves of a game: no game of chess is half as long."""
 
 LISTS = ("analyze_turns", "priorities", "avoid_moves", "allow_moves", "options")
-"""The fields of several values."""
+"""The fields with several values."""
 
 NAMES = ("id", *settings_of(Fields), *LISTS)
 """All fields of a query."""
@@ -33,7 +33,7 @@ LIMITS = ("nodes", "movetime", "depth", "mate")
 """The fields that limit a search."""
 
 SEARCH_FIELDS = (*LIMITS[1:], "infinite", "avoid_moves", "allow_moves")
-"""Further fields that mean nothing without a search."""
+"""Further fields without effect if there is no search."""
 
 OPTION_SECTIONS = ("search", "contempt", "choice")
 OPTION_NAMES = (
@@ -49,7 +49,7 @@ OPTION_NAMES = (
     "syzygy_fast_play",
     "score_type",
 )
-"""Options that a query may set: those of these sections and these. The others are the operator's: files,
+"""Options that a query may set: these, and those of OPTION_SECTIONS. The operator sets the others: files,
 evaluators, memory."""
 
 QUERY_OPTIONS: Mapping[str, Setting] = {
@@ -61,8 +61,8 @@ QUERY_OPTIONS: Mapping[str, Setting] = {
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query understood. turns: numbers of moves made before the positions to analyse, in the order in which
-    they were asked for; priorities: of each. limits: without the moves to search, which differ by turn.
+    """A parsed query. turns: number of moves before each position to analyse, in the requested order.
+    priorities: of each turn. limits: without the moves to search, which differ by turn.
     """
 
     id: str
@@ -76,17 +76,17 @@ class Query:
 
     @property
     def searched(self) -> bool:
-        """Whether positions are searched; the network alone evaluates the others."""
+        """True if positions are searched, False if only the network evaluates them."""
         return self.limits.nodes != 0
 
     def contempt(self, turn: str) -> Contempt:
-        """What is done to the network's values, with "white" or "black" to move."""
+        """Return the contempt with "white" or "black" to move."""
         if turn not in self._contempts:
             self._contempts[turn] = Contempt.of(self.options, turn, self.limits)
         return self._contempts[turn]
 
     def game(self, turn: int) -> Game:
-        """The game up to a turn."""
+        """Return the game up to a turn."""
         fields = self.fields
         fen = None if fields.fen == "startpos" else fields.fen
         game = Game(fen, fields.chess960, allow_opponent_check=not self.searched)
@@ -98,15 +98,15 @@ class Query:
 def read_query(
     message: Mapping[str, Any], identity: str, options: Options, nodes: int
 ) -> tuple[Query, list[QueryError]]:
-    """A query from its JSON object, and what is to be said of it although it is carried out.
+    """Parse the JSON object of a query. Return the query, and warnings.
 
-    options: the engine's, which the query's come on top of. nodes: visits where it names no limit. Raises
+    options: the engine's, which the query's override. nodes: visits if the query has no limit. Raises
     QueryError.
     """
     fields = _fields(message, options)
     searched = "nodes" not in message or fields.nodes > 0
     game, notes = read_game(fields, playable=searched)
-    # The same few texts in all games: what waits takes up little more memory than its messages.
+    # Share the few distinct strings of all games, so that waiting queries need little memory.
     fields = replace(fields, moves=tuple(map(intern, game.moves())))
     if notes:
         fields = replace(fields, fen=game.start_fen())
@@ -150,7 +150,7 @@ def _fields(message: Mapping[str, Any], options: Options) -> Fields:
     try:
         fields = fields.changed(**given)
     except SettingsError:
-        for name, value in given.items():  # Which of them is it?
+        for name, value in given.items():  # Find the invalid one.
             try:
                 fields.changed(**{name: value})
             except SettingsError as error:
@@ -160,7 +160,7 @@ def _fields(message: Mapping[str, Any], options: Options) -> Fields:
 
 
 def read_game(fields: Fields, *, playable: bool) -> tuple[Game, list[str]]:
-    """The game with all its moves, and what is to be said of its FEN.
+    """Return the game with all its moves, and notes about its FEN.
 
     playable: reject a FEN whose side to move could take the king. Raises QueryError.
     """
@@ -188,7 +188,7 @@ def read_game(fields: Fields, *, playable: bool) -> tuple[Game, list[str]]:
 
 
 def _named_move(game: Game, text: str) -> str:
-    """A move that is not in the usual notation, in UCI notation. Raises ValueError."""
+    """Return a move in another notation as UCI. Raises ValueError."""
     try:
         return read_move(game, text)
     except ValueError as error:
@@ -228,7 +228,7 @@ def _priorities(message: Mapping[str, Any], priority: int, turns: int) -> tuple[
 
 
 def _options(message: Mapping[str, Any], options: Options, fields: Fields) -> Options:
-    """The engine's options for this query."""
+    """Return the engine's options for this query."""
     given = message.get("options", {})
     if not isinstance(given, dict):
         raise QueryError(f"options is an object, not {shown(given)}", "options")
@@ -249,8 +249,8 @@ def _options(message: Mapping[str, Any], options: Options, fields: Fields) -> Op
 
 @lru_cache(maxsize=64)
 def _usual_options(options: Options, chess960: bool, multipv: int, statistics: bool) -> Options:
-    """The options of queries that set none: one object for all, which takes long to make and much to keep."""
-    # All that was asked for is searched, unless the query says otherwise, and nobody plays.
+    """Return the options of queries that set none: one cached object, as it is slow to create and large."""
+    # Search all requested visits by default, and without contempt, as there is no opponent.
     mode = "disable" if options.contempt_mode == "play" else options.contempt_mode
     return replace(
         options,
@@ -274,7 +274,7 @@ def _limits(fields: Fields, nodes: int) -> Limits:
 
 
 def _unused(names: list[str]) -> QueryError:
-    """The warning of fields that nobody knows."""
+    """Return the warning about unknown fields."""
     from difflib import get_close_matches
 
     near = [(name, found[0]) for name in names[:3] if (found := get_close_matches(name, NAMES, n=1))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Moves that a search is to avoid, or the only ones that it is to look at, down to some depth."""
+"""Restrictions of a search to some moves, or to all except some, down to a depth."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ MOVE_PATTERN = "^[a-h][1-8][a-h][1-8][nbrqNBRQ]?$"
 MOST_DEPTH = 1000
 MOST_RESTRICTIONS = 64
 MOST_MOVES = 1000
-"""Of one restriction."""
+"""Maximum moves of one restriction."""
 
 CoreRule = tuple[bool, Sequence[str], int, bool]
-"""As Tree.set_move_rules takes it."""
+"""A rule of Tree.set_move_rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
     """One entry of `avoid_moves` or `allow_moves`.
 
-    moves: UCI notation, or as given before `resolved`. player: whose; empty for the side to move in the
-    position analysed. until_depth: it holds for moves made less than so many plies after that position.
-    only: these moves alone are searched.
+    moves: UCI notation, or as given before `resolved`. player: side; empty for the side to move in the
+    analysed position. until_depth: it applies to moves less than this many plies after that position. only:
+    search only these moves.
     """
 
     moves: tuple[str, ...]
@@ -40,13 +40,13 @@ class Restriction:
     only: bool = False
 
     def of(self, turn: str) -> str:
-        """Whose moves it is about, with "white" or "black" to move."""
+        """Return the side that it restricts. turn: side to move, "white" or "black"."""
         return self.player or turn
 
 
 def read_restrictions(field: str, value: object) -> tuple[Restriction, ...]:
-    """The restrictions of the field `avoid_moves` or `allow_moves`: a list of moves of the side to move, or
-    of objects with `moves`, and with `player` and `until_depth` where these are others. Raises QueryError."""
+    """Parse the field `avoid_moves` or `allow_moves`. It has moves of the side to move, or objects with
+    `moves` and optionally `player` and `until_depth`. Raises QueryError."""
     only = field == "allow_moves"
     if not isinstance(value, list):
         raise QueryError(f"{field} is a list of moves or of objects, not {shown(value)}", field)
@@ -64,10 +64,10 @@ def read_restrictions(field: str, value: object) -> tuple[Restriction, ...]:
 def resolved(
     restrictions: Sequence[Restriction], games: Sequence[Game]
 ) -> tuple[tuple[Restriction, ...], list[QueryError]]:
-    """Restrictions with moves in UCI notation, and a warning for moves of each field that are never legal.
+    """Return restrictions in UCI notation, and a warning per field for moves that are never legal.
 
-    games: the positions to analyse. SAN, and moves of `until_depth` 1, are about these. SAN that is legal in
-    none is left out. Where no allowed move is legal, the search itself says so.
+    games: the positions to analyse, to which SAN and moves of `until_depth` 1 refer. SAN that is legal in
+    none is ignored. If no allowed move is legal, the search reports it.
     """
     found: list[Restriction] = []
     unused: dict[str, list[str]] = {}
@@ -95,8 +95,8 @@ def resolved(
 
 
 def root_moves(game: Game, restrictions: Sequence[Restriction]) -> tuple[str, ...]:
-    """The moves of a position that the search may choose from, as Game.legal_moves writes them; empty if none
-    is left. Raises ValueError for a FEN that is not to be played."""
+    """Return the unrestricted moves of a position, as Game.legal_moves writes them; may be empty. Raises
+    ValueError for a position that cannot be played."""
     legal = game.legal_moves()
     for restriction in restrictions:
         if restriction.of(game.turn) == game.turn:
@@ -106,7 +106,7 @@ def root_moves(game: Game, restrictions: Sequence[Restriction]) -> tuple[str, ..
 
 
 def core_rules(game: Game, restrictions: Sequence[Restriction]) -> list[CoreRule]:
-    """The restrictions below the root, for Tree.set_move_rules."""
+    """Return the restrictions below the root, for Tree.set_move_rules."""
     return [
         (each.of(game.turn) == "white", each.moves, each.until_depth, each.only)
         for each in restrictions
@@ -144,7 +144,7 @@ def _moves(field: str, value: object) -> tuple[str, ...]:
 
 
 def _in_uci(games: Sequence[Game], text: str) -> list[str]:
-    """A move in UCI notation: of SAN, what it means in each of the positions."""
+    """Return a move in UCI notation; for SAN, its meaning in each of the positions."""
     if uci := uci_of(text):
         return [uci]
     found: dict[str, None] = {}
@@ -155,7 +155,7 @@ def _in_uci(games: Sequence[Game], text: str) -> list[str]:
 
 
 def _as_legal(game: Game, legal: Sequence[str], move: str) -> str:
-    """The move as Game.legal_moves writes it, in whichever way castling is written; itself if not legal."""
+    """Return a move as Game.legal_moves writes it, castling in either notation; unchanged if illegal."""
     if move in legal:
         return move
     after = game.copy()

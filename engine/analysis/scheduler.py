@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which positions are searched when: queries of all clients over the searches that run at a time.
+"""Scheduling of all clients' queries on a limited number of concurrent searches.
 
     transport (lines.py, sockets.py)      any thread: receive, end, leave, resume
-    Scheduler                             its own thread: reads queries, has positions searched, answers
-    LocalSearches or SearchWorkers        the scheduler's thread: searching.py has what they are asked for
+    Scheduler                             its own thread: parses queries, starts searches, answers
+    LocalSearches or SearchWorkers        the scheduler's thread: searching.py has their interface
     Evaluations                           the scheduler's thread: positions without a search (evaluation.py)
 
-All state belongs to the scheduler's thread. Whatever comes from outside is a piece of work in its inbox, and
-a failing piece is reported and disturbs no other.
+Only the scheduler's thread accesses the state. Calls of other threads are tasks in its inbox. A failing task
+is reported and affects no other.
 """
 
 from __future__ import annotations
@@ -43,17 +43,16 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
 
 MOST_LOSSES = 3
-"""Workers that may be lost while they search a position, before it is answered with an error."""
+"""Workers lost during a position's searches after which it is answered with an error."""
 
 LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES = 16, 1
-"""Of one search, however many there are."""
+"""Minimum memory of one search, however many there are."""
 
 
 class Scheduler:
-    """Answers the queries of its clients. Its methods may be called from any thread; none of them waits, but
-    for `close`.
+    """Answer the queries of clients. Methods are thread-safe, and none waits except `close`.
 
-    log: takes messages for the operator, from several threads.
+    log: receives messages for the operator, from several threads.
     """
 
     def __init__(
@@ -71,47 +70,47 @@ class Scheduler:
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._accounts: dict[Client, Account] = {}
         self._numbers = count(1)
-        self._tasks: dict[int, Task] = {}  # That are searched, by their numbers.
-        self._searches = 0  # At a time; 0 while there is no evaluator.
-        self._searcher: Searcher | None = None  # Made by the thread that finds the evaluator.
+        self._tasks: dict[int, Task] = {}  # Running searches, by number.
+        self._searches = 0  # Maximum concurrent ones; 0 without an evaluator.
+        self._searcher: Searcher | None = None  # Created by the thread that connects the evaluator.
         self._evaluations = Evaluations(self._pool, options, self._inbox.put, self._evaluated)
         self._closing = threading.Lock()
         self._closed = False
-        self._hashes: dict[str, str] = {}  # Of the evaluator's networks, by name and hash.
-        self._asking = False  # For the evaluator, in a thread of its own.
+        self._hashes: dict[str, str] = {}  # Of the networks, by name and by hash.
+        self._asking = False  # Another thread waits for the evaluator.
         self._was_asked = False
         self._thread = threading.Thread(target=self._work, name="analysis", daemon=True)
         self._thread.start()
 
     def start(self, on_failure: Callable[[NoEvaluatorError], None] = lambda error: None) -> None:
-        """Find or start the evaluator, before anybody asks for something. on_failure: called with the reason
-        when none could be had and there has never been one."""
+        """Connect to or start the evaluator before the first query. on_failure: called with the reason if
+        that fails and there has never been one."""
         self._on_failure = on_failure
         self._inbox.put(self._ask_for_evaluator)
 
     def receive(self, client: Client, message: str | bytes, then: Callable[[], None] | None = None) -> None:
-        """Read a query or action of a client. then: called when that has been done."""
+        """Handle a query or action of a client. then: called afterwards."""
         self._inbox.put(partial(self._receive, client, message, then))
 
     def refuse(self, client: Client, reason: str) -> None:
-        """Answer something of a client that cannot be read."""
+        """Answer an unreadable message of a client."""
         self._inbox.put(lambda: client.send(encoded(answers.error(QueryError(reason)))))
 
     def end(self, client: Client, *, at_once: bool = False) -> None:
-        """A client asks for nothing more: it is notified when all its requests are answered. Searches
-        that only it could end, end now. at_once: all that has begun does, and what has not is dropped."""
+        """Handle the end of a client's input. It is notified when all its requests are answered. Infinite
+        searches end now. at_once: stop all its searches, and do not start waiting ones."""
         self._inbox.put(partial(self._end, client, at_once))
 
     def leave(self, client: Client) -> None:
-        """A client is gone: drop all that it has asked for."""
+        """Discard all requests of a client that is gone."""
         self._inbox.put(partial(self._leave, client))
 
     def resume(self, client: Client) -> None:
-        """A client is no longer congested."""
+        """Continue with a client that is no longer congested."""
         self._inbox.put(self._fill)
 
     def close(self) -> None:
-        """End all searches without answers, and the evaluator if it was started. Idempotent."""
+        """Stop all searches without answers, and an embedded evaluator. Idempotent."""
         self._inbox.put(None)
         self._thread.join()
         with self._closing:
@@ -121,7 +120,7 @@ class Scheduler:
         self._pool.close()
 
     def evaluator_pids(self) -> list[int]:
-        """Process ids of the evaluators that were started."""
+        """Return the process ids of embedded evaluators."""
         return self._pool.evaluator_pids()
 
     # -- for actions -------------------------------------------------------------------------------------
@@ -134,23 +133,23 @@ class Scheduler:
         return "ready" if self._searches else "unavailable"
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
-        """The evaluator's networks, None while there is no evaluator."""
+        """Return the evaluator's networks; None while there is no evaluator."""
         return self._pool.networks(self.options)
 
     def load(self, client: Client) -> tuple[int, int]:
-        """Positions of a client that are searched, and that wait."""
+        """Return the numbers of a client's running and waiting positions."""
         account = self._accounts.get(client)
         return (0, 0) if account is None else (len(account.running), len(account.waiting))
 
     def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:
-        """End the positions of a client of this id and these turns (None: any), with what has been found."""
+        """Stop a client's positions with this id and these turns (None: any). They are answered."""
         account = self._accounts.get(client)
         if account is not None:
             meant = None if turns is None else frozenset(turns)
             self._terminate(account, identity, lambda task: meant is None or task.turn in meant)
 
     def clear_cache(self) -> None:
-        """Forget all evaluations: at once, but for the running searches, which forget them at their end."""
+        """Discard all evaluations at once; running searches discard theirs at their end."""
         if self._searcher is not None:
             self._searcher.clear_cache()
 
@@ -160,7 +159,7 @@ class Scheduler:
         while (piece := self._inbox.get()) is not None:
             try:
                 piece()
-            except Exception as error:  # A fault in one query must not end all others.
+            except Exception as error:  # An error in one query must not end all others.
                 self._log(f"fault in the analysis: {type(error).__name__}: {error}")
 
     def _receive(self, client: Client, message: str | bytes, then: Callable[[], None] | None) -> None:
@@ -241,7 +240,7 @@ class Scheduler:
     # -- searches ----------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Begin as many searches as there is room for."""
+        """Start as many searches as there is room for."""
         if not self._searches or self._searcher is None:
             if any(account.waiting for account in self._accounts.values()):
                 self._ask_for_evaluator()
@@ -268,7 +267,7 @@ class Scheduler:
         self._evaluations.flush()
 
     def _begin(self, task: Task) -> None:
-        """Have a position searched or evaluated. Raises QueryError."""
+        """Start the search or evaluation of a position. Raises QueryError."""
         assert self._searcher is not None
         network = self._network(task.query)
         task.account.running.add(task)
@@ -276,7 +275,7 @@ class Scheduler:
             self._evaluations.add(task, network)
             return
         tree, cache = LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES
-        if len(self._tasks) < self._searches:  # One beyond their number gets the least.
+        if len(self._tasks) < self._searches:  # A search beyond this number gets the minimum.
             tree = max(tree, self.options.tree_memory // self._searches)
             cache = max(cache, self.options.hash // self._searches)
         self._tasks[task.number] = task
@@ -286,13 +285,13 @@ class Scheduler:
         )
 
     def _network(self, query: Query) -> str:
-        """The hash of the network that a query names, if it names one. An evaluator that does not have it
-        must not look for a file of a name that a client has chosen. Raises QueryError."""
+        """Return the hash of the network in a query, or "". The evaluator must not open files named by
+        clients, so unknown names are refused. Raises QueryError."""
         wanted = query.fields.network
         if not wanted:
             return ""
         networks = self.networks()
-        if networks is not None:  # Else those of before: the evaluator may come back.
+        if networks is not None:  # Otherwise keep the old ones: the evaluator may return.
             names = {name: each.content_hash for each in networks for name in (each.name, each.content_hash)}
             self._hashes = names
         if wanted not in self._hashes:
@@ -309,18 +308,18 @@ class Scheduler:
             self._look_if_done(account)
 
     def _evaluated(self, tasks: Sequence[Task], made: Sequence[dict[str, Any]], lost: bool) -> None:
-        """Answer positions without a search. lost: that says that no evaluator can be had."""
+        """Answer positions without a search. lost: True if no evaluator is available."""
         if lost:
-            self._searches = 0  # It is asked for anew before the next search.
+            self._searches = 0  # The next search requests it again.
         for task, answer in zip(tasks, made, strict=True):
             task.account.running.discard(task)
             self._answer(task, encoded(answer))
         self._fill()
 
-    # -- what the searcher tells -------------------------------------------------------------------------
+    # -- callbacks of the searcher -----------------------------------------------------------------------
 
     def wants_report(self, number: int) -> bool:
-        """Whether a report on a position would be delivered now."""
+        """Return True if a report on a position would be delivered now."""
         task = self._tasks.get(number)
         if task is None:
             return False
@@ -328,20 +327,20 @@ class Scheduler:
         return client in self._accounts and not client.congested
 
     def reported(self, number: int, answer: bytes) -> None:
-        """A search as it stands."""
+        """Deliver an answer during a search."""
         if self.wants_report(number):
             self._tasks[number].account.client.send(answer)
 
     def ended(self, number: int, answer: bytes, evaluator_lost: bool) -> None:
-        """A position has got its last answer. evaluator_lost: that says that no evaluator can be had."""
+        """Deliver the last answer for a position. evaluator_lost: True if no evaluator is available."""
         task = self._over(number)
         if evaluator_lost:
-            self._searches = 0  # It is asked for anew before the next search.
+            self._searches = 0  # The next search requests it again.
         self._answer(task, answer)
         self._fill()
 
     def lost(self, numbers: Collection[int], reason: str) -> None:
-        """The searcher of these positions is gone: they are searched again, unless it happened too often."""
+        """Search these positions again because their searcher is gone, unless that happened too often."""
         for task in [self._over(number) for number in numbers]:
             task.losses += 1
             if task.terminated:
@@ -354,16 +353,16 @@ class Scheduler:
         self._fill()
 
     def changed(self) -> None:
-        """The searcher may have become ready."""
+        """Start searches, because the searcher may have become ready."""
         self._fill()
 
     def gave_up(self, reason: str) -> None:
-        """The searcher has to be opened again. What waits is answered; what comes later is a new attempt."""
+        """Answer the waiting positions with an error. The next query opens the searcher again."""
         self._searches = 0
         self._has_no_evaluator(NoEvaluatorError(reason))
 
     def _over(self, number: int) -> Task:
-        """Count a position as searched no more."""
+        """Remove a position from the running ones, and return it."""
         task = self._tasks.pop(number)
         task.account.running.discard(task)
         return task
@@ -371,7 +370,7 @@ class Scheduler:
     # -- the evaluator -----------------------------------------------------------------------------------
 
     def _ask_for_evaluator(self) -> None:
-        """Have the evaluator found or started, in the background."""
+        """Connect to or start the evaluator in the background."""
         if not self._asking:
             self._asking = self._was_asked = True
             threading.Thread(target=self._await_evaluator, name="analysis-evaluator", daemon=True).start()
@@ -382,14 +381,14 @@ class Scheduler:
                 link.start()
             searches = self.settings.searches or self._pool.recommended_games(self.options)
             self._searcher_for(searches).open()
-        except Exception as error:  # Whatever it is: it must not be waited for without end.
+        except Exception as error:  # After any error, queries must not wait indefinitely.
             reason = error if isinstance(error, NoEvaluatorError) else NoEvaluatorError(str(error))
             self._inbox.put(lambda: self._has_no_evaluator(reason))
         else:
             self._inbox.put(lambda: self._has_evaluator(searches))
 
     def _searcher_for(self, searches: int) -> Searcher:
-        """The searcher of N positions at a time, created on demand. Raises NoEvaluatorError."""
+        """Return the searcher of N concurrent positions, created on demand. Raises NoEvaluatorError."""
         if self._searcher is not None:
             return self._searcher
         curves = [client.curve for client in self._pool.connections(self.options)]
@@ -412,7 +411,7 @@ class Scheduler:
         self._fill()
 
     def _has_no_evaluator(self, error: NoEvaluatorError) -> None:
-        """Nothing that waits can be searched: say so. What is asked for later is another attempt."""
+        """Answer all waiting positions with an error. The next query starts a new attempt."""
         self._asking = False
         for account in list(self._accounts.values()):
             for task in account.waiting.withdraw():

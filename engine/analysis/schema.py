@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The JSON Schema of all messages, made from the tables that queries are read by.
+"""The JSON Schema of all messages, generated from the tables of the parser.
 
     python run_engine.py analysis --schema > engine/analysis/schema.json
 
-The schema itself is that of queries: `#/$defs/answer` is that of answers.
+The root of the schema describes queries and actions; `#/$defs/answer` describes answers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ IDENTITY: Schema = {"type": "string", "minLength": 1, "maxLength": MOST_ID_CHARA
 
 
 def schema() -> Schema:
-    """The whole schema."""
+    """Return the whole schema."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"{SUBPROTOCOL}, format {FORMAT}",
@@ -81,11 +81,11 @@ def schema() -> Schema:
 
 
 def schema_text() -> str:
-    """The schema as the file engine/analysis/schema.json has it."""
+    """Return the contents of engine/analysis/schema.json."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-# -- what a client says --------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------------------
 
 _TURNS: Schema = {"type": "array", "items": WHOLE}
 
@@ -97,7 +97,7 @@ ACTION_FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "terminate_all": {"turns": _TURNS},
     "clear_cache": {},
 }
-"""Of each action, the fields besides id and action."""
+"""Fields of each action besides id and action."""
 
 
 def _query() -> Schema:
@@ -180,7 +180,7 @@ def _moves() -> Schema:
 
 
 def _action(name: str, more: Mapping[str, Schema], *, closed: bool = False) -> Schema:
-    """An action, or the answer to it (closed), with the fields that it has besides id and name."""
+    """Return an action, or its answer (closed), with its fields besides id and name."""
     made = _object({"id": _ref("id"), "action": {"const": name}, **more})
     made["required"] = [field for field in made["properties"] if field != "turns"]
     if not closed:
@@ -348,7 +348,7 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def _object(properties: Mapping[str, Schema], optional: tuple[str, ...] = ()) -> Schema:
-    """An object of these fields and no others, all of them there but for the optional ones."""
+    """Return an object with exactly these fields, all required except the optional ones."""
     return {
         "type": "object",
         "properties": dict(properties),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Between the scheduler and those who search for it: this process (local.py) or several (workers.py)."""
+"""Interfaces between the scheduler and its searcher: this process (local.py) or several (workers.py)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ if TYPE_CHECKING:
     from engine.analysis.query import Query
 
 Post = Callable[[Callable[[], None]], None]
-"""Has something done by the thread that owns a searcher, soon. From any thread."""
+"""Call a function soon in the thread that owns a searcher. Thread-safe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One position of a query to be searched.
+    """One position of a query to search.
 
-    number: of this position, and query_number of its query; no other has the same. network: content hash of
-    the network that the query names, empty for the engine's own. tree_memory, hash: what the search may take
-    up, in MB.
+    number, query_number: unique numbers of the position and of its query. network: content hash of the
+    network in the query; empty for the engine's network. tree_memory, hash: memory limits in MB.
     """
 
     number: int
@@ -33,51 +32,50 @@ class Position:
 
 
 class Listener(Protocol):
-    """Receives what becomes of positions. Called by the thread that owns the searcher, never within a call
-    to it. Answers are JSON objects, encoded."""
+    """Callbacks about positions. The thread that owns the searcher calls them, never within a call to it.
+    Answers are encoded JSON objects."""
 
     def wants_report(self, number: int) -> bool:
-        """Whether a report on a position would be delivered now."""
+        """Return True if a report on a position would be delivered now."""
 
     def reported(self, number: int, answer: bytes) -> None:
-        """A search as it stands."""
+        """Deliver an answer during a search."""
 
     def ended(self, number: int, answer: bytes, evaluator_lost: bool) -> None:
-        """A position has got its last answer. evaluator_lost: that says that no evaluator can be had."""
+        """Deliver the last answer for a position. evaluator_lost: True if no evaluator is available."""
 
 
 class FarListener(Listener, Protocol):
-    """The same where positions are searched by those who may be lost."""
+    """A Listener of searchers that may be lost."""
 
     def lost(self, numbers: Collection[int], reason: str) -> None:
-        """Positions will get no answer: their searcher is gone."""
+        """Handle positions that get no answer because their searcher is gone."""
 
     def changed(self) -> None:
-        """The searcher may have become ready."""
+        """Handle a searcher that may have become ready."""
 
     def gave_up(self, reason: str) -> None:
-        """The searcher will not be ready by itself any more: it has to be opened again."""
+        """Handle a searcher that becomes ready only after another `open`."""
 
 
 class Searcher(Protocol):
-    """Searches positions. All but `open` and `close` are for the thread that owns it."""
+    """Search positions. Only the owning thread may call the methods except `open` and `close`."""
 
     @property
     def ready(self) -> bool:
-        """Whether a position can be begun."""
+        """True if a position can start."""
 
     def open(self) -> None:
-        """Get ready, for the first time or once more. Any thread; waits. Raises NoEvaluatorError."""
+        """Prepare, for the first time or again. Thread-safe; waits. Raises NoEvaluatorError."""
 
     def begin(self, position: Position) -> None:
         """Search a position, or answer it without a search. Raises nothing."""
 
     def stop(self, number: int) -> None:
-        """End the search of a position, which is answered with what has been found. Nothing for one that has
-        ended."""
+        """Stop the search of a position, which is answered with its results. Ignored if it has ended."""
 
     def clear_cache(self) -> None:
-        """Forget all evaluations: at once, but for the running searches, which forget them at their end."""
+        """Discard all evaluations at once; running searches discard theirs at their end."""
 
     def close(self) -> None:
-        """End all that was begun, without answers. Idempotent; waits."""
+        """Stop all searches without answers, and wait for their end. Idempotent."""

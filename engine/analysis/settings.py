@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Settings of `wavefront analysis` on its command line, besides the engine's options."""
+"""Command-line settings of `wavefront analysis`, besides the engine's options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.settings.spec import SettingsGroup, setting
 
 @dataclass(frozen=True, slots=True)
 class AnalysisSettings(SettingsGroup):
-    """How many searches run at once, what a query without limits gets, and what one client may take up."""
+    """Number of concurrent searches, default limit of queries, and limits for one client."""
 
     searches: int = setting(
         0, "positions searched concurrently; 0: as many as keep the evaluator busy", low=0, high=4096

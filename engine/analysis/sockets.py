@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The same conversation over WebSocket: a message for each query and each answer.
+"""Transport by WebSocket: one message per query and per answer.
 
-    asyncio's thread     messages go to the scheduler one by one, answers come from a queue of each client
+    asyncio's thread     passes messages to the scheduler, sends answers from a queue per client
     scheduler's thread   SocketClient.send puts answers into that queue
 
-A client has one message with the scheduler at a time, so that none can crowd out the others, and answers that
-it does not read are bounded in bytes.
+A client has at most one message in the scheduler's inbox, so that none can crowd out the others. The bytes of
+its unread answers are limited.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PING_SECONDS = 20.0
-"""Between two signs of life that a client is asked for, and how long it may take with one."""
+"""Interval of pings, and timeout of their answers."""
 
 CLOSE_SECONDS = 2.0
-"""How long a client may take to close a connection."""
+"""Timeout for closing a connection."""
 
 TRANSPORT_BYTES = 1 << 16
-"""Answers that may be with the transport before the next one waits here."""
+"""Maximum bytes of answers in the transport's buffer."""
 
 MESSAGES_READ_AHEAD = 2
 
 
 class SocketClient:
-    """One connection. Takes part in the scheduler as a Client."""
+    """One connection: a Client of the scheduler."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class SocketClient:
         name: str,
         token: str,
     ) -> None:
-        """resume: called when the client is no longer congested. name, token: that it was let in with."""
+        """resume: called when the client is no longer congested. name, token: its accepted token."""
         self.name, self.token = name, token
         self.address = _host(connection)
         self.since = time.time()
@@ -68,12 +68,12 @@ class SocketClient:
         self._most = settings.max_unread_bytes
         self._patience = settings.max_unread_seconds
         self._resume = resume
-        self._unread = 0  # Bytes; changed in asyncio's thread alone.
+        self._unread = 0  # Bytes; only asyncio's thread changes it.
         self._answers: asyncio.Queue[str] = asyncio.Queue()
 
     def send(self, answer: bytes) -> None:
         text = answer.decode("ascii")
-        with contextlib.suppress(RuntimeError):  # The loop has ended, and with it the connection.
+        with contextlib.suppress(RuntimeError):  # The loop and the connection have ended.
             self._loop.call_soon_threadsafe(self._put, text)
 
     @property
@@ -81,19 +81,19 @@ class SocketClient:
         return self._unread > self._most // 2
 
     def done(self) -> None:
-        """The client decides when the connection ends."""
+        """Do nothing: the client closes the connection."""
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Abort the connection."""
         self._connection.transport.abort()
 
     async def write(self) -> None:
-        """Write answers until the connection ends, or nobody reads them."""
+        """Write answers until the connection ends, or abort it if the client does not read."""
         with contextlib.suppress(ConnectionClosed):
             while True:
                 text = await self._answers.get()
                 try:
-                    # The library's own pings wait behind what is not read.
+                    # The library's pings wait behind unread answers, so they cannot detect this.
                     await asyncio.wait_for(self._connection.send(text), self._patience)
                 except TimeoutError:
                     self.abort()
@@ -112,7 +112,7 @@ class SocketClient:
 
 
 class AnalysisServer:
-    """Listens, and hands what clients say to the scheduler."""
+    """Accept connections, and pass clients' messages to the scheduler."""
 
     def __init__(
         self,
@@ -124,11 +124,11 @@ class AnalysisServer:
         most_clients: int,
         log: Callable[[str], None],
     ) -> None:
-        """reread: the gate as its files have it now; raises SettingsError. log: takes messages for the
-        operator."""
+        """reread: returns a new check from the token file; raises SettingsError. log: receives messages for
+        the operator."""
         self._reread = reread
         self._names: dict[ServerConnection, str] = {}
-        """Of the tokens of connections that were let in and are not clients yet."""
+        """Token names of accepted connections that are not clients yet."""
         self._refused: Counter[int] = Counter()
         self._scheduler = scheduler
         self._address = address
@@ -141,8 +141,8 @@ class AnalysisServer:
         self._stopped = asyncio.Event()
 
     async def run(self, on_listening: Callable[[str], None]) -> None:
-        """Serve until `stop` or SIGTERM. on_listening: called with the address when clients may come. Raises
-        OSError if it cannot listen there."""
+        """Serve until `stop` or SIGTERM. on_listening: called with the address once clients can connect.
+        Raises OSError if it cannot listen."""
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(NoRoom(self._log))
         with contextlib.suppress(NotImplementedError, AttributeError):  # Windows has no such signals.
@@ -170,11 +170,11 @@ class AnalysisServer:
             try:
                 await asyncio.wait_for(server.wait_closed(), CLOSE_SECONDS)
             except TimeoutError:
-                for client in self._clients:  # They read nothing, not even a goodbye.
+                for client in self._clients:  # They do not even read the close frame.
                     client.abort()
 
     def stop(self) -> None:
-        """End the service. For any thread, once clients may come."""
+        """Stop the service. Thread-safe, after on_listening was called."""
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # It has ended.
             self._loop.call_soon_threadsafe(self._stopped.set)
@@ -185,7 +185,7 @@ class AnalysisServer:
         return f"ws://{host}:{port}"
 
     def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Answer a client that is not let in; None for one that is."""
+        """Return the response to a page request or refused client; None if the client is accepted."""
         self._arrivals.went(connection)
         given = {
             name: ",".join(request.headers.get_all(name))
@@ -219,7 +219,7 @@ class AnalysisServer:
         return Figures(self._scheduler.state, tuple(clients), len(self._arrivals), self._refused)
 
     def reload(self) -> None:
-        """Read the tokens again, and disconnect clients whose token is no longer among them."""
+        """Reload the tokens, and disconnect clients whose token was removed."""
         try:
             self._gate = self._reread()
         except SettingsError as error:
@@ -240,17 +240,17 @@ class AnalysisServer:
         try:
             async for message in connection:
                 if connection.state is not State.OPEN:
-                    break  # What came in before the end is nobody's query any more.
+                    break  # Discard messages that arrived before the close.
                 await self._hand_over(client, message)
         except ConnectionClosed:
-            pass  # Without a goodbye.
+            pass  # Without a close frame.
         finally:
             self._clients.discard(client)
             scheduler.leave(client)
             writing.cancel()
 
     async def _hand_over(self, client: SocketClient, message: str | bytes) -> None:
-        """Give the scheduler a message, and wait until it has been read."""
+        """Pass a message to the scheduler, and wait until it is handled."""
         read = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -263,13 +263,13 @@ class AnalysisServer:
 
 
 def _host(connection: ServerConnection) -> str:
-    """The address that a connection comes from, empty if it has ended."""
+    """Return the client's address; empty if the connection has ended."""
     peer = connection.transport.get_extra_info("peername")
     return str(peer[0]) if peer else ""
 
 
 def _silent_logger() -> logging.Logger:
-    """For what the library says of connections that fail: anybody can make them fail, and fill a log."""
+    """Return a logger that discards the library's messages: failing connections could fill a log."""
     logger = logging.getLogger("wavefront.analysis.sockets")
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
@@ -277,5 +277,5 @@ def _silent_logger() -> logging.Logger:
 
 
 def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """Browsers need one of those that they offer to be chosen; a token is no name for a conversation."""
+    """Select the protocol's name, if offered: browsers require a selection, and a token must not be it."""
     return next((name for name in offered if name == SUBPROTOCOL), None)

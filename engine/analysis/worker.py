@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A process that searches positions for the one that talks to the clients: the worker's end.
+"""A worker process that searches positions for the process with the clients: the worker's end.
 
 It receives ("begin", query's number, packed query, position's number, turn, network, megabytes of tree and of
-hash), ("stop", position's number), ("clear_cache",) and, when an evaluator was given up, ("reconnect",).
-It says ("reported", number, answer) and ("ended", number, answer, whether the evaluator is lost).
+hash), ("stop", position's number), ("clear_cache",), and ("reconnect",) after an evaluator was given up.
+It sends ("reported", number, answer) and ("ended", number, answer, True if the evaluator is lost).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from engine.workers.executor import ExecutorError, WorkerContext, WorkerReport
 from engine.workers.worker_role import Say
 
 QUERIES_KEPT = 256
-"""Queries that were begun last, kept so that they need not be unpacked for each of their positions."""
+"""Recent queries kept, so that they are not unpacked for each of their positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisJob:
-    """What workers need to know from the start. searches: at a time, of all workers together."""
+    """The initial data of workers. searches: concurrent ones of all workers together."""
 
     options: Options
     searches: int
@@ -69,7 +69,7 @@ class PositionWorker:
     # -- a WorkerRole ---------------------------------------------------------------------------------------
 
     async def open(self) -> int:
-        """Wait for the evaluator; returns how many searches at once are best for it."""
+        """Wait for the evaluator, and return its best number of concurrent searches."""
         try:
             return await asyncio.to_thread(self._pool.recommended_games, self._options)
         except NoEvaluatorError as error:
@@ -109,7 +109,7 @@ class PositionWorker:
     # -- a Listener --------------------------------------------------------------------------------------
 
     def wants_report(self, _number: int) -> bool:
-        return True  # Whether the client reads is known to the other process.
+        return True  # Only the other process knows if the client reads.
 
     def reported(self, number: int, answer: bytes) -> None:
         self._say(("reported", number, answer))

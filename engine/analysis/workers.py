@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Positions searched by worker processes, all on the same evaluators.
+"""Searches of positions in worker processes, on the same evaluators.
 
     scheduler's thread      SearchWorkers: which worker gets a position, which positions are in flight where
-    a thread with a loop    WorkerSupervisor: starts workers, and others for those that are lost
-    threads of connections  what workers say is handed to the scheduler's thread
+    a thread with a loop    WorkerSupervisor: starts workers and replaces lost ones
+    threads of connections  pass workers' messages to the scheduler's thread
 
-An answer comes from its worker as it goes to the client. A worker has no more positions than it searches:
-those that wait stay with the scheduler, so that priorities hold for all workers together.
+Workers encode the answers for the client. They hold only running positions. Waiting ones stay with the
+scheduler, so that priorities apply to all workers together.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from engine.pool.pool import SearchPool
 
 RETRY_SECONDS = 30.0
-"""After which another worker is tried in a slot that was given up."""
+"""Time after which a worker is started again in a slot that was given up."""
 
 
 @dataclass(eq=False, slots=True)
 class _Searching:
-    """A worker that is ready and the numbers of the positions in flight there."""
+    """A ready worker and the numbers of its running positions."""
 
     worker: Worker
     process: WorkerProcess
@@ -44,7 +44,7 @@ class _Searching:
 
 
 class SearchWorkers:
-    """A Searcher that has worker processes search."""
+    """A Searcher with worker processes."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class SearchWorkers:
         post: Post,
         log: Callable[[str], None],
     ) -> None:
-        """pool: has the connections to the evaluators, and searches nothing."""
+        """pool: only holds the connections to the evaluators."""
         self._listener = listener
         self._post = post
         self._ready: dict[Worker, _Searching] = {}
         self._where: dict[int, _Searching] = {}
-        self._packed = (0, b"")  # The query that was begun last, by its number.
+        self._packed = (0, b"")  # Number and data of the last query.
         self._make: Callable[[], WorkerSupervisor] = lambda: WorkerSupervisor(count, job, pool, self, log)
         self._closed = False
         self._started = threading.Event()
@@ -115,22 +115,22 @@ class SearchWorkers:
             self._loop.call_soon_threadsafe(self._ending.set)
             self._thread.join()
 
-    # -- from the workers and their supervisor, in any thread --------------------------------------------
+    # -- callbacks of the workers and their supervisor, thread-safe --------------------------------------
 
     def hear(self, message: Any) -> None:
-        """Take what a worker says."""
+        """Handle a worker's message."""
         self._post(lambda: self._heard(*message))
 
     def came(self, worker: Worker, process: WorkerProcess) -> None:
-        """A worker is ready."""
+        """Add a ready worker."""
         self._post(lambda: self._came(worker, process))
 
     def went(self, worker: Worker, reason: str) -> None:
-        """A worker is gone, and all that it has said was heard."""
+        """Remove a worker that is gone, after all its messages were handled."""
         self._post(lambda: self._went(worker, reason))
 
     def gave_up(self, reason: str) -> None:
-        """There is no worker any more, and none to be expected."""
+        """Report that no worker is left and none is starting."""
         self._post(lambda: self._listener.gave_up(reason))
 
     # -- the scheduler's thread --------------------------------------------------------------------------
@@ -169,8 +169,7 @@ class SearchWorkers:
 
 
 class WorkerSupervisor(WorkerProcesses):
-    """The worker processes: looked after as those that play games are, but without an end. Belongs to the
-    event loop."""
+    """Supervision of the worker processes, as for games, but indefinitely. Only the event loop may use it."""
 
     def __init__(
         self,
@@ -185,7 +184,7 @@ class WorkerSupervisor(WorkerProcesses):
         self._count = count
         self._in_use = False
         self._empty: dict[Slot, float] = {}
-        """Slots without a worker, and since when (monotonic seconds)."""
+        """Slots without a worker, and the start of that state in monotonic seconds."""
 
     async def get_ready(self) -> None:
         """Wait until there is a worker. Raises ExecutorError and NoEvaluatorError."""
@@ -212,7 +211,7 @@ class WorkerSupervisor(WorkerProcesses):
     async def worker_lost(self, worker: Worker, reason: str) -> None:
         first = worker.slot.worker is worker
         await super().worker_lost(worker, reason)
-        if first:  # All that it has said has been heard.
+        if first:  # All its messages have been handled.
             self._owner.went(worker, reason)
 
     async def notify(self) -> None:
@@ -222,7 +221,7 @@ class WorkerSupervisor(WorkerProcesses):
             self._owner.gave_up(self.exhausted())
 
     async def poll(self) -> None:
-        """Replace workers whose evaluator is gone, and try again in slots that were given up long ago."""
+        """Replace workers whose evaluator is gone, and retry slots that were given up RETRY_SECONDS ago."""
         await super().poll()
         now = monotonic()
         for slot in self.slots:
@@ -234,7 +233,7 @@ class WorkerSupervisor(WorkerProcesses):
                 self.restart(slot)
 
     async def _watch(self, worker: Worker) -> None:
-        """Replace a worker when its process has ended, whether or not it was asked for something."""
+        """Replace a worker when its process has ended, even if it was idle."""
         await self.worker_lost(worker, await _process(worker).gone())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`wavefront analyse`: looks at a position and shows its lines as it thinks."""
+"""`wavefront analyse`: search a position and show its best lines meanwhile."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def default_options() -> Options:
-    """The options where nobody says anything else."""
+    """Return the default options of this command."""
     from engine.options import Options
 
     return Options().changed(multipv=3, smart_pruning_factor=0.0)
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _interruptible(search: Callable[[], Report], control: SearchControl) -> Report:
-    """Run a search in a thread of its own, so that Ctrl-C ends it and its result is still shown."""
+    """Run a search in another thread, so that Ctrl-C stops it without losing the result."""
     import threading
 
     results: list[Report] = []
@@ -124,7 +124,7 @@ def _interruptible(search: Callable[[], Report], control: SearchControl) -> Repo
 
 
 class _View:
-    """A live table on a terminal, plain lines elsewhere."""
+    """A live table on a terminal, otherwise plain lines."""
 
     def __init__(self, console: Console, game: Game, evaluator: str) -> None:
         import chess
@@ -205,7 +205,7 @@ class _View:
             return " ".join(line.moves[:SHOWN_PLIES])
 
     def _standard(self, moves: list[chess.Move]) -> list[chess.Move]:
-        """The moves as this game writes castling."""
+        """Return the moves with castling in this game's notation."""
         board = self._board.copy()
         parsed = []
         for move in moves:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`wavefront analysis`: queries of programs, as JSON lines or over WebSocket (docs/reference/analysis.md)."""
+"""`wavefront analysis`: queries of programs, by JSON lines or WebSocket (docs/reference/analysis.md)."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def default_options() -> Options:
-    """The options where nobody says anything else. Queries know nothing of each other, so what one has
-    searched changes no values of another."""
+    """Return the default options of this command. Transpositions are off, so that the search of one query
+    cannot change the values of another."""
     from engine.options import Options
 
     return Options(transposition_visits=0)
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) -> int:
-    """Over standard input and output, until both have been served."""
+    """Serve standard input and output until both are finished."""
     from engine.analysis.lines import LineClient, read_lines
     from engine.analysis.scheduler import Scheduler
 
@@ -111,7 +111,7 @@ def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) ->
 
 
 def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisSettings) -> int:
-    """Over WebSocket, until SIGTERM or Ctrl-C."""
+    """Serve WebSocket clients until SIGTERM or Ctrl-C."""
     import asyncio
 
     from engine.analysis.access import TokenCheck, check_address, read_address, read_tokens

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`wavefront bench`: the speed of the search over fixed positions, or with --suite what it solves."""
+"""`wavefront bench`: the speed of the search on fixed positions, or with --suite its solved positions."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ DEFAULT_MOVETIME_MS = 1000
 
 @dataclass(slots=True)
 class Measurement:
-    """What a run over the positions gave, at one batch size (0: the evaluator's recommendation).
+    """The result of a run over the positions at one batch size (0: the evaluator's recommendation).
 
-    The rates are medians of the positions: in a dead draw the search visits without evaluating, and its nodes
-    would be most of the sum.
+    The rates are medians of the positions. In a dead draw the search makes visits without evaluations, which
+    would dominate a sum.
     """
 
     batch: int
@@ -66,14 +66,14 @@ class Measurement:
     batches: int = 0
     seconds: float = 0.0
     rates: list[tuple[float, float]] = field(default_factory=list)
-    """Nodes and evaluations a second in each position."""
+    """Nodes and evaluations per second in each position."""
 
     @property
     def positions(self) -> int:
         return len(self.rates)
 
     def add(self, report: Report) -> None:
-        """Add a search of one position."""
+        """Add the search of one position."""
         self.nodes += report.playouts
         self.evaluations += report.evaluations
         self.batches += report.batches

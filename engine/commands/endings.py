@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a command that plays games ends: what it says on standard error, and its exit status."""
+"""The end of a command that plays games: message on standard error, and exit status."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 
 def exit_status(command: str, games: str, *, failure: str, interrupted: bool) -> int:
-    """0 for what went well, 1 with the failure, 130 after an interruption. games: what goes on with the same
-    command then."""
+    """Return 0 after success, 1 after a failure, 130 after an interruption. games: what the same command then
+    continues."""
     if failure:
         print(f"wavefront {command}: {failure}", file=sys.stderr)
         return 1

@@ -11,7 +11,7 @@ FLAGS = {
     "evaluator": "address of a running evaluator",
     "threads": "threads of the evaluator's CPU backend",
 }
-"""The options with a flag of their own, and what they are."""
+"""The options with their own flag, and their help."""
 
 
 def add_engine_flags(group: argparse._ArgumentGroup) -> None:
@@ -22,5 +22,5 @@ def add_engine_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def given_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Those that were given, as texts that are not checked yet."""
+    """Return the options given as flags, as unchecked strings."""
     return {name: value for name in FLAGS if (value := getattr(arguments, name)) is not None}

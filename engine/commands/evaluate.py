@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`wavefront evaluate`: the network's output as `wavefront analysis` answers it with `"nodes": 0`.
+"""`wavefront evaluate`: the network's output, same as `wavefront analysis` with `"nodes": 0`.
 
-Answers keep the order of the lines of input:
+Answers are in the order of the input lines:
 
     {"fen": "startpos", "moves": ["e2e4"], "chess960": false}
     {"q": …, "wdl": [w, d, l], "moves_left": plies, "policy": {move: probability}, "logits": {move: raw}}
@@ -31,7 +31,7 @@ HELP = "evaluate positions with the network, without a search: JSON lines in and
 OPTIONS = "weights backend policy_head value_head history_fill evaluator threads minibatch_size"
 MAX_LINE_BYTES = READ_BYTES = 1 << 20
 BATCHES_IN_FLIGHT = 2
-"""Batches that wait to be written. Two more may be in flight: the next to write and the last one read."""
+"""Batches queued for writing. Two more may be in flight: the next to write and the last one read."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,7 @@ def _send(source: BinaryIO, pool: SearchPool, options: Options, sent: queue.Queu
     from engine.analysis.evaluation import batch_size, read_line
 
     links = pool.links(options)
-    with suppress(RuntimeError):  # The pool was closed for want of an evaluator.
+    with suppress(RuntimeError):  # The pool was closed because there is no evaluator.
         for arrived in _arriving(source):
             while arrived:
                 size = batch_size(links, options)
@@ -84,7 +84,7 @@ def _send(source: BinaryIO, pool: SearchPool, options: Options, sent: queue.Queu
 
 
 def _arriving(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Lines as they arrive. Of one that is too long, no more than it takes to see that."""
+    """Yield lines as they arrive. A too long line is truncated just beyond the limit."""
     rest = b""
     while data := source.read1(READ_BYTES):  # type: ignore[attr-defined]
         *lines, rest = (rest + data).split(b"\n")

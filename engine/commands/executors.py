@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The flags of `match` and `selfplay` that say where games are played."""
+"""The flags of `match` and `selfplay` that select the executor of games."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_executor_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def executor_of_arguments(arguments: argparse.Namespace, workers: int) -> MakeExecutor[Any]:
-    """Where to play. workers: as configured, 0 is auto. Raises SettingsError."""
+    """Return the constructor of the executor. workers: as configured; 0 is auto. Raises SettingsError."""
     from engine.workers.local import local_executor
 
     if arguments.ray is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A FEN on the command line without the quotes around its spaces."""
+"""A FEN on the command line without quotes around its spaces."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections.abc import Sequence
 
 _FIELDS = tuple(map(re.compile, (r"[wb]", r"[A-Ha-hKQkq]{1,4}|-", r"[a-h][36]|-", r"\d+", r"\d+")))
-"""Behind the board: side to move, castling, en passant, and two counters that may be missing."""
+"""Fields after the board: side to move, castling, en passant, and two optional counters."""
 
 
 def with_whole_fens(words: Sequence[str]) -> list[str]:
-    """The words of a command line, the fields of a FEN behind `--fen` one word, as quotes would make them.
+    """Join the fields of a FEN after `--fen` to one word of the command line, as quotes would.
 
-    The counters come both or not at all: one number behind the fields is something else.
+    A FEN has both counters or none: a single number after the fields is not a counter.
     """
     whole: list[str] = []
     rest = list(words)
@@ -28,7 +28,7 @@ def with_whole_fens(words: Sequence[str]) -> list[str]:
 
 
 def _fields(words: Sequence[str]) -> int:
-    """How many words are the fields behind a board: 0, 3 or 5."""
+    """Return how many words are fields after a board: 0, 3 or 5."""
     matching = 0
     while matching < min(len(words), len(_FIELDS)) and _FIELDS[matching].fullmatch(words[matching]):
         matching += 1

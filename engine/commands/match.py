@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`wavefront match`: games between networks, option sets and other engines, with statistics."""
+"""`wavefront match`: games between networks, sets of options and other engines, with statistics."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
-    """The match that the file and the flags describe. Raises SettingsError."""
+    """Return the match that the file and the flags configure. Raises SettingsError."""
     from pathlib import Path
 
     from engine.match.configfile import match_config
@@ -181,7 +181,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
         flags["sprt"] = _rule(arguments.sprt, "--sprt")
     defaults = document.get("defaults")
     if limits and isinstance(defaults, dict):
-        # Limits replace limits: nodes from the file do not also bound a clock from the flags.
+        # Flags replace all limits of the file: its nodes must not limit a clock from the flags.
         for name in ("tc", "movetime", "nodes", "depth"):
             defaults.pop(name, None)
     merge(document, flags)
@@ -201,7 +201,7 @@ def _rule(text: str, flag: str) -> dict[str, Any]:
 
 
 def player_table(text: str) -> dict[str, Any]:
-    """A player written key=value,key=value as a table. A first part without a key is a network or a program.
+    """Parse a player written key=value,key=value. A first part without a key is a network or a program.
     Raises SettingsError."""
     from engine.settings.tables import parse_pairs
     from protocol.settings.spec import SettingsError
@@ -256,5 +256,5 @@ def _print_result(config: MatchConfig, runner: MatchRunner, *, as_json: bool) ->
         lines.append(display.speed_line(state))
     lines.append(f"games {config.files.pgn}, journal {config.files.journal}, summary {config.files.summary}")
     for line in lines:
-        # A terminal's lines are broken between words, those of a log stay whole.
+        # Wrap lines on a terminal, but not in a log.
         console.print(line, markup=False, highlight=False, soft_wrap=not shows_tables(console))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`wavefront options`: every option at its default, as a commented TOML file."""
+"""`wavefront options`: print the default of every option as a commented TOML file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HELP = "print a configuration file with the default of every option"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """No arguments."""
+    """Add nothing."""
 
 
 def run(arguments: argparse.Namespace) -> int:

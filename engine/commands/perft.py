@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`perft`: count move sequences, the proof and the speed test of move generation."""
+"""`wavefront perft`: count move sequences, to verify move generation and measure its speed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print nodes, seconds and nodes per second; returns 2 for an illegal FEN or depth."""
+    """Print nodes, seconds and nodes per second. Return 2 for an illegal FEN or depth."""
     try:
         if arguments.fen is None:
             game = Game(None, arguments.chess960)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`wavefront selfplay`: games of one network against itself, as training data and PGN; and a checker of such
+"""`wavefront selfplay`: games of one network against itself as training data and PGN, and a check of such
 data."""
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
-    """The run that the file and the flags describe. Raises OptionError."""
+    """Return the run that the file and the flags configure. Raises OptionError."""
     from engine.selfplay.config import selfplay_config
     from engine.settings.tables import merge, parse_settings
     from protocol.settings.sources import read_document

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`wavefront bench --suite`: how many positions of a test suite are solved at how many nodes.
+"""`wavefront bench --suite`: the number of solved positions of a test suite per number of nodes.
 
-A suite is an EPD file: positions with `bm` (best moves) or `am` (moves to avoid). One is solved at a number
-of nodes if the move that the search would play there is right. The search goes on from one number to the
-next.
+A suite is an EPD file: positions with `bm` (best moves) or `am` (moves to avoid). A position is solved at N
+nodes if the move that the search would then play is correct. The search continues to the next number.
 """
 
 from __future__ import annotations
@@ -25,35 +24,35 @@ if TYPE_CHECKING:
     from engine.options import Options
 
 LEVELS = (1, 100, 1_000, 10_000)
-"""Nodes at which a position is looked at."""
+"""Nodes at which the move is checked."""
 
 COMPLAINTS = 5
-"""Lines that are left out of a suite and named one by one."""
+"""Maximum reported lines of a suite that are skipped."""
 
 COLUMNS = 80
-"""Width of the output where it is no terminal."""
+"""Width of the output if it is not a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """What a search of one position played at each level of nodes."""
+    """The moves of a search of one position at each number of nodes."""
 
     position: SuitePosition
     moves: Sequence[str | None]
 
     @property
     def solved(self) -> list[bool]:
-        """For each level, whether the move was right."""
+        """True for each level at which the move was correct."""
         return [self.position.solved_by(move) for move in self.moves]
 
 
 def levels_up_to(nodes: int | None) -> list[int]:
-    """The numbers of nodes to look at, `nodes` being the last; LEVELS if it is None."""
+    """Return the numbers of nodes to check, with `nodes` as the last; LEVELS if it is None."""
     return list(LEVELS) if nodes is None else [*(level for level in LEVELS if level < nodes), nodes]
 
 
 def run_suite(arguments: argparse.Namespace, options: Options) -> int:
-    """Search every position of the suite and print the table; returns the exit status."""
+    """Search every position of the suite, print the table, and return the exit status."""
     levels = levels_up_to(arguments.nodes)
     deadline = perf_counter() + arguments.time_limit if arguments.time_limit else None
     results: list[SuiteResult] = []
@@ -65,7 +64,7 @@ def run_suite(arguments: argparse.Namespace, options: Options) -> int:
         return 1
     _complain(path, suite)
     began = perf_counter()
-    with contextlib.suppress(KeyboardInterrupt):  # What is known until then is shown.
+    with contextlib.suppress(KeyboardInterrupt):  # Show the results so far.
         _search(suite.positions, levels, options, arguments, deadline, results)
     seconds = perf_counter() - began
     if arguments.json:
@@ -76,7 +75,7 @@ def run_suite(arguments: argparse.Namespace, options: Options) -> int:
 
 
 def _complain(path: Path, suite: Suite) -> None:
-    """Tell what is wrong with lines of the file."""
+    """Report the errors in lines of the file."""
     for number, reason in [*suite.left_out.items()][:COMPLAINTS]:
         print(f"wavefront bench: {path}, line {number} is left out: {reason}", file=sys.stderr)
     if len(suite.left_out) > COMPLAINTS:
@@ -91,7 +90,7 @@ def _search(
     deadline: float | None,
     results: list[SuiteResult],
 ) -> None:
-    """Search the positions in turn; the results are appended as they come."""
+    """Search the positions in order, and append each result."""
     from engine.search.limits import Limits
     from engine.session import Session
 
@@ -140,7 +139,7 @@ def _data(
 
 
 def _solved(levels: Sequence[int], results: Sequence[SuiteResult]) -> list[int]:
-    """How many positions were solved at each level."""
+    """Return the number of solved positions at each level."""
     return [sum(result.solved[index] for result in results) for index in range(len(levels))]
 
 

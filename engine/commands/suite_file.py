@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The positions of a test suite: EPD files with `bm` (best moves) or `am` (moves to avoid)."""
+"""Reading of test suites: EPD files with `bm` (best moves) or `am` (moves to avoid)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.games.epd import position_lines, read_epd
 
 
 class SuiteError(ValueError):
-    """A file in which there is nothing to search. The message says why."""
+    """A file has no usable position. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +27,20 @@ class SuitePosition:
     avoided: frozenset[str]
 
     def solved_by(self, move: str | None) -> bool:
-        """Whether a move is right."""
+        """Return True if a move is correct."""
         return move not in self.avoided and (not self.best or move in self.best)
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A file's positions, and for each line that is left out its number and why."""
+    """A file's positions, and the numbers of skipped lines with the reasons."""
 
     positions: Sequence[SuitePosition]
     left_out: Mapping[int, str]
 
 
 def read_suite(path: Path) -> Suite:
-    """Read an EPD file. Raises SuiteError if no position is left."""
+    """Read an EPD file. Raises SuiteError if no position is usable."""
     try:
         text = path.read_text("utf-8-sig", errors="replace")
     except OSError as error:
@@ -59,7 +59,7 @@ def read_suite(path: Path) -> Suite:
 
 
 def _position(number: int, line: str) -> SuitePosition:
-    """The position of a line. Raises ValueError."""
+    """Return the position of a line. Raises ValueError."""
     epd = read_epd(line)
     board, operations = chess.Board(epd.fen), epd.operations
     best, avoided = (

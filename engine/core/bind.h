@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What the parts of the Python module have in common.
+// Declarations shared by the parts of the Python module.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,8 +15,8 @@ void bind_syzygy(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
 void bind_tree(nanobind::module_& module);
 
-// The text of a Python string; it lives as long as the string. Throws std::invalid_argument if the string has
-// no UTF-8 form (lone surrogates, as undecodable bytes on stdin become).
+// Returns the text of a Python string, valid as long as the string. Throws std::invalid_argument for lone
+// surrogates (undecodable bytes on stdin), which have no UTF-8 form.
 inline std::string_view utf8(const nanobind::str& text) {
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);

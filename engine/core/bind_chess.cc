@@ -129,18 +129,18 @@ std::vector<std::pair<std::string, uint64_t>> game_perft_divide(const Game& game
 void bind_game(nb::module_& module) {
   nb::class_<Game>(module, "Game", R"(A game of chess: a start position, the moves played, and all rules.
 
-Game(fen=None, chess960=False) starts from a FEN, or from the initial position. Moves are UCI text; castling
-is written e1g1, with chess960 king takes rook (e1h1), and is understood in both spellings.
+Game(fen=None, chess960=False) starts from a FEN, or from the initial position. Moves are UCI text. Castling
+is written e1g1, with chess960 king takes rook (e1h1). Both notations are accepted.
 
     >>> game = Game()
     >>> game.push_uci("e2e4")
     >>> game.fen()
     'rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1'
 
-allow_opponent_check accepts a FEN whose side to move could take the king, as lc0 does: such a position can be
-encoded and evaluated (playable is False), but no move can be played.
+allow_opponent_check: accept a FEN whose side to move could take the king, as lc0 does. Such a position can
+be encoded and evaluated (playable is False), but no move can be played.
 
-Raises ValueError, saying what is wrong, for an illegal FEN.)")
+Raises ValueError with the reason for an illegal FEN.)")
       .def(
           "__init__",
           [](Game* self, const std::optional<nb::str>& fen, bool chess960, bool allow_opponent_check) {
@@ -162,14 +162,14 @@ Raises ValueError, saying what is wrong, for an illegal FEN.)")
             return std::make_pair(Game(start, chess960), corrections);
           },
           "fen"_a, "chess960"_a = false, nb::kw_only(), "allow_opponent_check"_a = false,
-          R"(Read a FEN from outside and return the game and what was corrected in it, a phrase each.
+          R"(Read an untrusted FEN, and return the game and its corrections, a phrase each.
 
-What has one obvious correction is corrected: missing fields behind the side to move, castling rights without
-king or rook, a wrong en-passant square, counters out of range. Pieces and the side to move never change.
+It corrects missing fields after the side to move, castling rights without king or rook, a wrong en-passant
+square, and counters out of range. Pieces and the side to move never change.
 Raises ValueError for any other fault.)")
       .def(
           "push_uci", [](Game& game, const nb::str& move) { game.push_uci(utf8(move)); }, "move"_a,
-          "Play a legal move. Raises ValueError, and leaves the game as it was, for any other text.")
+          "Play a legal move. Raises ValueError, and leaves the game unchanged, for any other text.")
       .def(
           "pop",
           [](Game& game) {
@@ -177,16 +177,17 @@ Raises ValueError for any other fault.)")
             return move_to_uci(game.current(), move, game.chess960);
           },
           "Take the last move back and return it. Raises ValueError if no move was played.")
-      .def("legal_moves", &legal_uci, "The legal moves, in a fixed order; empty after mate and stalemate.")
-      .def("moves", &played_uci, "The moves played so far.")
+      .def("legal_moves", &legal_uci,
+           "Return the legal moves, in a fixed order; empty after mate and stalemate.")
+      .def("moves", &played_uci, "Return the moves played so far.")
       .def(
           "fen", [](const Game& game) { return to_fen(game.current(), game.chess960); },
-          "The current position; the en-passant square only if a capture there is legal.")
+          "Return the current position, with the en-passant square only if a capture there is legal.")
       .def(
           "start_fen", [](const Game& game) { return to_fen(game.start, game.chess960); },
-          "The start position, written as fen() does.")
+          "Return the start position in the format of fen().")
       .def(
-          "copy", [](const Game& game) { return Game(game); }, "An independent copy.")
+          "copy", [](const Game& game) { return Game(game); }, "Return an independent copy.")
       .def("__copy__", [](const Game& game) { return Game(game); })
       .def(
           "__deepcopy__", [](const Game& game, nb::handle) { return Game(game); }, "memo"_a)
@@ -196,19 +197,19 @@ Raises ValueError for any other fault.)")
             const Outcome outcome = game.outcome();
             return std::make_pair(std::string(result_name(outcome.result)), std::string(outcome.reason));
           },
-          R"(How the game stands: ("undecided" | "white_won" | "black_won" | "draw", reason).
+          R"(Return the state of the game: ("undecided" | "white_won" | "black_won" | "draw", reason).
 
 The reason is "checkmate", "stalemate", "insufficient material", "fifty-move rule" (100 plies),
-"threefold repetition", or "" while undecided. Mate comes before the 50-move rule.)")
+"threefold repetition", or "" while undecided. Mate precedes the 50-move rule.)")
       .def_prop_ro(
-          "chess960", [](const Game& game) { return game.chess960; }, "Whether Chess960 rules apply.")
+          "chess960", [](const Game& game) { return game.chess960; }, "True if Chess960 rules apply.")
       .def_prop_ro(
           "turn",
           [](const Game& game) { return game.current().side_to_move() == kWhite ? "white" : "black"; },
           "The side to move, \"white\" or \"black\".")
       .def_prop_ro(
           "in_check", [](const Game& game) { return game.current().in_check(); },
-          "Whether the side to move is in check.")
+          "True if the side to move is in check.")
       .def_prop_ro("playable", &Game::playable, "False if the side to move could take the king.")
       .def_prop_ro(
           "rule50", [](const Game& game) { return game.current().rule50(); },
@@ -220,16 +221,16 @@ The reason is "checkmate", "stalemate", "insufficient material", "fifty-move rul
           "men", [](const Game& game) { return game.current().men(); }, "Men on the board, both sides.")
       .def_prop_ro(
           "has_castling_rights", [](const Game& game) { return game.current().has_castling_rights(); },
-          "Whether either side may still castle.")
+          "True if either side may still castle.")
       .def_prop_ro(
           "repetitions", [](const Game& game) { return game.history.repetitions(); },
-          "How often the position occurred before, by the rules (0, 1, 2 ...).")
+          "Number of earlier occurrences of the position, by the rules (0, 1, 2 ...).")
       .def_prop_ro(
           "plies_since_repetition", [](const Game& game) { return game.history.plies_since_repetition(); },
-          "Plies since the position last occurred, 0 if it did not.")
+          "Plies since the last occurrence of the position; 0 if there is none.")
       .def_prop_ro(
           "key", [](const Game& game) { return game.current().key(); },
-          "64-bit key: equal for positions that are the same by the rules of repetition.");
+          "64-bit key, equal for positions that are equal by the rules of repetition.");
 }
 
 }  // namespace
@@ -240,7 +241,7 @@ void bind_chess(nb::module_& module) {
   module.def("encode", &encode_games, "games"_a, "input_format"_a, "history_fill"_a,
              R"(Encode the games' current positions as input of an lc0 network.
 
-input_format is the network's (1, 2, 3, 4, 5, 132 or 133), history_fill "no", "fen_only" or "always".
+input_format: the network's (1, 2, 3, 4, 5, 132 or 133). history_fill: "no", "fen_only" or "always".
 Returns (positions uint8 [n, 904], transforms int8 [n], move_offsets uint32 [n + 1], moves uint16 [m]): the
 encoded positions (protocol.batch.POSITION_DTYPE), the board transform of each (0 to 7), and the policy
 indices of the legal moves, those of position i at move_offsets[i] to move_offsets[i + 1] in the order of
@@ -253,7 +254,7 @@ Game.legal_moves(). Raises ValueError for an unknown format or fill.)");
         return int(policy_index(parsed, game.current().side_to_move(), checked_transform(transform)));
       },
       "game"_a, "move"_a, "transform"_a = 0,
-      "The policy entry (0 to 1857) of a legal move, with a board transform. Raises ValueError.");
+      "Return the policy index (0 to 1857) of a legal move under a board transform. Raises ValueError.");
   module.def(
       "policy_move",
       [](const Game& game, int index, int transform) {
@@ -270,7 +271,7 @@ Game.legal_moves(). Raises ValueError for an unknown format or fill.)");
         return move_to_uci(position, move, game.chess960);
       },
       "game"_a, "index"_a, "transform"_a = 0,
-      "The legal move that a policy entry stands for. Raises ValueError if there is none.");
+      "Return the legal move of a policy index. Raises ValueError if there is none.");
   module.def(
       "policy_moves",
       [] {
@@ -278,7 +279,7 @@ Game.legal_moves(). Raises ValueError for an unknown format or fill.)");
         for (int index = 0; index < kPolicySize; ++index) names.push_back(policy_move_name(index));
         return names;
       },
-      "The 1858 entries of lc0's policy vector as moves in the view of the side to move (castling e1h1, a\n"
+      "Return the moves of lc0's 1858 policy entries, in the view of the side to move (castling e1h1,\n"
       "promotion to knight without suffix).");
 
   module.def(
@@ -286,7 +287,7 @@ Game.legal_moves(). Raises ValueError for an unknown format or fill.)");
       "Count the legal move sequences of `depth` plies (0 to 30). Releases the GIL. Raises ValueError.");
   module.def(
       "perft_divide", &game_perft_divide, "game"_a, "depth"_a,
-      "The same as (move, count) for each first move, depth 1 to 30. Releases the GIL. Raises ValueError.");
+      "Return (move, count) for each first move. depth: 1 to 30. Releases the GIL. Raises ValueError.");
 }
 
 }  // namespace wavefront::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What the bindings that encode positions have in common: arrays for Python, and checks of names and numbers.
+// Helpers for bindings that encode positions: arrays for Python, and checks of names and numbers.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,7 +18,7 @@ namespace wavefront::engine {
 
 using namespace encoding;
 
-// An array that owns what was in `values`.
+// Returns an array that owns the contents of `values`.
 template <class T, class... Shape>
 auto owned_array(std::vector<T>&& values, Shape... shape) {
   auto* const storage = new std::vector<T>(std::move(values));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Python bindings of the rule of batch sizes, and of bursts.
+// Python bindings of batch sizes and bursts.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -29,7 +29,7 @@ namespace {
 
 void bind_rule(nb::module_& m) {
   using R = BatchRule;
-  nb::class_<R>(m, "BatchRule", "How many positions a search asks for at a time. See BatchSizes.")
+  nb::class_<R>(m, "BatchRule", "Positions per request of a search. See BatchSizes.")
       .def(
           "__init__",
           [](R* rule, int best, std::vector<std::pair<int, double>> curve, int largest, int filled,
@@ -51,15 +51,15 @@ void bind_rule(nb::module_& m) {
             return std::pair(asked.target, asked.ahead);
           },
           "visits"_a, "under_way"_a, "in_time"_a,
-          "Positions of the next batch that get a visit, 0 if there is to be none, and those besides that it "
-          "looks ahead to. in_time: the largest batch that comes back in time.");
+          "Return the next batch's positions that get a visit (0: no batch), and its look-ahead positions. "
+          "in_time: the largest batch that is computed in time.");
 }
 
 #ifdef __linux__
 
 constexpr std::array kEndNames{"time", "look", "idle", "silence", "other"};
 
-// Names and counts outlive a run: a signal's handler may raise before its caller has what it returns.
+// Counts outlive a run, because a signal handler may raise before the caller gets the result.
 struct Bursts {
   std::string priority;
   std::int64_t next_id = 0;
@@ -68,7 +68,7 @@ struct Bursts {
   std::int64_t answers = 0;
 };
 
-// Times beyond some years are cut, which nanoseconds cannot count.
+// Times are clamped to some years: nanoseconds cannot represent more.
 BurstLimits::Time in_seconds(double seconds) {
   using Clock = std::chrono::steady_clock;
   constexpr double kLong = 1e8;
@@ -76,7 +76,7 @@ BurstLimits::Time in_seconds(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(time);
 }
 
-// sent: batches by the number of their request; changed in place, as is the list of spare ones.
+// sent: batches by request number. `sent` and `spare` are changed in place.
 const char* run(Bursts& bursts, Tree& tree, Stream& stream, const BatchRule& rule, const std::string& network,
                 const std::string& content_hash, std::int64_t next_id, nb::dict sent, nb::list spare,
                 double until, double patience, std::optional<double> hard, std::optional<std::int64_t> nodes,

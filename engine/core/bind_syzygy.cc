@@ -24,7 +24,7 @@ namespace {
 
 using syzygy::Tablebases;
 
-// Positions in which the king could be taken have no value.
+// Returns nothing if the king could be taken.
 std::optional<int> wdl_of(const Tablebases& tables, const Game& game) {
   if (!game.playable()) return std::nullopt;
   const auto wdl = syzygy::probe_wdl(tables, game.current());
@@ -43,27 +43,24 @@ void bind_syzygy(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<Tablebases>(m, "Tablebases", nb::is_weak_referenceable(), R"(The Syzygy tables in some folders.
 
-Tablebases(folders) lists .rtbw (win, draw, loss) and .rtbz (distance to zeroing) files; each is opened when a
-position first asks for it. Folders that cannot be read are in missing_folders, damaged files are left out and
-named by take_complaints. For any thread.)")
+Tablebases(folders) lists .rtbw (win, draw, loss) and .rtbz (distance to zeroing) files, and opens each at the
+first probe. missing_folders has unreadable folders. Damaged files are ignored, and take_complaints reports
+them. Thread-safe.)")
       .def(nb::init<const std::vector<std::filesystem::path>&>(), "folders"_a, Release())
-      .def_prop_ro("wdl_tables", &Tablebases::wdl_tables, "How many there are.")
-      .def_prop_ro("dtz_tables", &Tablebases::dtz_tables, "How many there are.")
+      .def_prop_ro("wdl_tables", &Tablebases::wdl_tables, "Number of WDL tables.")
+      .def_prop_ro("dtz_tables", &Tablebases::dtz_tables, "Number of DTZ tables.")
       .def_prop_ro("most_men", &Tablebases::most_men,
-                   "Men of the largest WDL table, kings included; 0 without any.")
+                   "Men of the largest WDL table, kings included; 0 without tables.")
       .def_prop_ro("missing_folders", &Tablebases::missing_folders)
       .def("probe_wdl", &wdl_of, "game"_a, Release(),
-           "The current position's value for the side to move, with the 50-move clock at 0: 2 win, 1 cursed "
-           "win,\n"
-           "0 draw, -1 blessed loss, -2 loss. None if the tables do not have it.")
+           "Return the current position's value for the side to move, with a 50-move clock of 0: 2 win,\n"
+           "1 cursed win, 0 draw, -1 blessed loss, -2 loss; None if the tables do not have it.")
       .def("probe_dtz", &dtz_of, "game"_a, Release(),
-           "Plies to the next capture or pawn move or to mate with best play, with the sign of the value; "
-           "100\n"
-           "more if the 50-move rule makes it a draw; 0 for draws. May be one too small. None if the tables "
-           "do\n"
-           "not have it.")
+           "Return the plies to the next capture or pawn move or to mate with best play, with the sign of\n"
+           "the value; 100 more if the 50-move rule makes it a draw; 0 for draws; None if the tables do not\n"
+           "have it. The result may be one too small.")
       .def("take_complaints", &Tablebases::take_complaints,
-           "What was found to be wrong with files since this was last asked, one sentence each.");
+           "Return the errors in files since the last call, one sentence each.");
 }
 
 }  // namespace wavefront::engine

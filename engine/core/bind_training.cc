@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Python binding of what training reads of a game: all its positions at once, as a network sees them.
+// Python binding for training: encodes all positions of a game at once.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
@@ -30,9 +30,9 @@ template <class T>
 using Column = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Codes = nb::ndarray<const uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-constexpr uint8_t kNotAsked = 255;  // more than any place: no position has 255 legal moves
+constexpr uint8_t kNotAsked = 255;  // larger than any place: no position has 255 legal moves
 
-// Everything that `encode_line` returns, before it becomes arrays.
+// The results of `encode_line` before conversion to arrays.
 struct Line {
   std::vector<uint8_t> positions;
   std::vector<int8_t> transforms;
@@ -51,8 +51,8 @@ std::string code_text(uint16_t code) {
   return text;
 }
 
-// The place among the legal moves of the move that a code stands for, -1 if it is not legal. Castling is the
-// king's two-square move or king takes rook.
+// Returns the index of a coded move among the legal moves; -1 if illegal. Castling is the king's two-square
+// move or king takes rook.
 int place_of(const Position& position, const MoveList& legal, uint16_t code) {
   Move wanted = Move::from_raw(code);
   const Square from = wanted.from();
@@ -70,14 +70,14 @@ int place_of(const Position& position, const MoveList& legal, uint16_t code) {
 
 class LineEncoder {
  public:
-  // name: what messages call a position.
+  // name: of a position in messages.
   LineEncoder(const char* name, InputFormat format, HistoryFill fill, size_t positions, size_t asked)
       : name_(name), format_(format), fill_(fill), asked_(asked) {
     line.positions.resize(positions * sizeof(EncodedPosition));
     line.places.reserve(positions * asked);
   }
 
-  // Encodes the current position; returns its legal moves.
+  // Encodes the current position, and leaves its legal moves in `legal`.
   void encode_current(const History& history, const uint16_t* asked) {
     EncodedPosition encoded;
     const Position& position = history.current();
@@ -97,7 +97,7 @@ class LineEncoder {
     }
   }
 
-  // The place of a move in the current position, whose legal moves are in `legal`.
+  // Returns the index of a move in `legal`, the legal moves of the current position.
   int place(const Position& position, uint16_t code) const {
     const int found = place_of(position, legal, code);
     if (found < 0) {
@@ -181,13 +181,13 @@ void bind_training(nb::module_& module) {
 
 moves: uint16 [n], codes from | to << 6 | promotion << 12 (none, knight, bishop, rook, queen), castling as the
 king's two-square move or as king takes rook. branch_at: uint32 [b], ascending: in these positions (0 to n - 1)
-branch_moves, uint16 [b], is played as well; the positions after it are the rows n to n + b - 1 of everything.
-asked: uint16 [n + b, k], codes of moves whose place among the legal moves is wanted, 0 for none.
+branch_moves, uint16 [b], are played, too. Rows n to n + b - 1 of all results are for the positions after them.
+asked: uint16 [n + b, k], codes of moves whose place among the legal moves is requested, 0 for none.
 
 Returns (positions uint8 [n + b, 904], transforms int8 [n + b], keys uint64 [n + b] (as Game.key), move_offsets
-uint32 [n + b + 1], policy uint16 [m], codes uint16 [m], places uint8 [n + b, k]): as `encode`, with the codes
-of the legal moves (castling is king takes rook) beside their policy indices; 255 is the place of no move.
-`start` is not changed. Releases the GIL. Raises ValueError, which names the position, for an illegal move.)");
+uint32 [n + b + 1], policy uint16 [m], codes uint16 [m], places uint8 [n + b, k]): see `encode`. codes: of the
+legal moves (castling is king takes rook), parallel to their policy indices. places: 255 for no move.
+`start` is not changed. Releases the GIL. Raises ValueError with the position for an illegal move.)");
 }
 
 }  // namespace wavefront::engine

@@ -59,7 +59,7 @@ constexpr std::array<const char*, 3> kKnownDraws{"off", "proven", "repetition"};
 void bind_params(nb::module_& m) {
   using P = SearchParams;
   nb::class_<P>(m, "SearchParams",
-                "Every setting of the search core, with the defaults of the engine's options.")
+                "The settings of the search core, with the defaults of the engine's options.")
       .def(nb::init<>())
       .def(nb::init<const P&>(), "other"_a, "A copy.")
       .def_rw("cpuct", &P::cpuct)
@@ -94,7 +94,7 @@ void bind_params(nb::module_& m) {
               throw nb::value_error("the known draws must be 'off', 'proven' or 'repetition'");
             p.known_draws = static_cast<KnownDraws>(found - kKnownDraws.begin());
           },
-          "'off', 'proven' or 'repetition'. Setting anything else raises ValueError.")
+          "'off', 'proven' or 'repetition'. Other values raise ValueError.")
       .def_rw("noise_pruning_scale", &P::noise_pruning_scale)
       .def_rw("transposition_visits", &P::transposition_visits)
       .def_prop_rw(
@@ -125,7 +125,7 @@ void bind_params(nb::module_& m) {
             if (!format) throw nb::value_error("unknown input format; known: 1 to 5, 132 and 133");
             p.input_format = *format;
           },
-          "Number of the network's input encoding. Setting an unknown one raises ValueError.")
+          "Number of the network's input encoding. Unknown numbers raise ValueError.")
       .def_prop_rw(
           "history_fill",
           [](const P& p) {
@@ -138,11 +138,11 @@ void bind_params(nb::module_& m) {
             if (!fill) throw nb::value_error("the history fill must be 'no', 'fen_only' or 'always'");
             p.history_fill = *fill;
           },
-          "'no', 'fen_only' or 'always'. Setting anything else raises ValueError.");
+          "'no', 'fen_only' or 'always'. Other values raise ValueError.");
 }
 
 void bind_batch(nb::module_& m) {
-  nb::class_<Batch>(m, "Batch", "Leaves on their way through the evaluator.")
+  nb::class_<Batch>(m, "Batch", "Leaves for the evaluator.")
       .def(nb::init<int>(), "capacity"_a)
       .def_prop_ro("capacity", &Batch::capacity)
       .def_prop_ro("size", &Batch::size)
@@ -177,8 +177,7 @@ void bind_batch(nb::module_& m) {
             return nb::make_tuple(bytes_of(batch.positions()), bytes_of(batch.move_offsets()),
                                   bytes_of(batch.policy_indices()));
           },
-          "Copies of positions, move_offsets and moves: (bytes, bytes, bytes). For a small batch they take "
-          "less time to make than arrays.");
+          "Return copies of positions, move_offsets and moves, faster than arrays for small batches.");
 }
 
 void bind_reports(nb::module_& m) {
@@ -187,9 +186,9 @@ void bind_reports(nb::module_& m) {
       .def_ro("visits_done", &CollectResult::visits_done, "Visits finished without the evaluator.")
       .def_ro("cache_hits", &CollectResult::cache_hits)
       .def_ro("promoted", &CollectResult::promoted,
-              "Visits that wait for what a batch in flight looks ahead to.")
+              "Visits that wait for look-ahead positions of a batch in flight.")
       .def_ro("collision_visits", &CollectResult::collision_visits)
-      .def_ro("full", &CollectResult::full, "The tree's memory is used up, and is being pruned.");
+      .def_ro("full", &CollectResult::full, "True while a full tree is being pruned.");
   nb::class_<Evaluation>(m, "Evaluation", "For the side to move at the root.")
       .def_ro("q", &Evaluation::q)
       .def_ro("d", &Evaluation::d)
@@ -197,33 +196,32 @@ void bind_reports(nb::module_& m) {
       .def_prop_ro("wdl", [](const Evaluation& e) { return nb::make_tuple(e.win(), e.d, e.loss()); });
   nb::class_<Proof>(m, "Proof", "A proven result for the side to move at the root.")
       .def_ro("value", &Proof::value, "1 win, 0 draw, -1 loss.")
-      .def_ro("plies", &Proof::plies, "Plies to mate; meaningless for draws, and by tablebases.")
-      .def_ro("by_tables", &Proof::by_tables, "Whether it rests on tablebases.");
-  nb::class_<TableValue>(m, "TableValue", "What tablebases say of a root move, for the side to move there.")
+      .def_ro("plies", &Proof::plies, "Plies to mate; meaningless for draws and tablebase results.")
+      .def_ro("by_tables", &Proof::by_tables, "True if the proof depends on tablebases.");
+  nb::class_<TableValue>(m, "TableValue", "The tablebase value of a root move, for the side to move.")
       .def_ro("value", &TableValue::value, "1 win, 0 draw, -1 loss.")
       .def_ro("plies", &TableValue::plies,
-              "Plies to the next capture or pawn move if the tables know the root, else to the position that "
-              "they know; 0 if unknown.");
+              "Plies to the next capture or pawn move if the tables know the root, otherwise to the position "
+              "that they know; 0 if unknown.");
   nb::class_<ChildInfo>(m, "ChildInfo", "A root move.")
       .def_ro("move", &ChildInfo::move)
       .def_ro("visits", &ChildInfo::visits)
       .def_ro("in_flight", &ChildInfo::in_flight)
       .def_ro("prior", &ChildInfo::prior)
       .def_ro("raw_prior", &ChildInfo::raw_prior,
-              "The prior before noise was mixed in, and before the root's own policy temperature.")
+              "The prior before noise and before the root's policy temperature.")
       .def_ro("evaluation", &ChildInfo::evaluation)
-      .def_ro("own_q", &ChildInfo::own_q,
-              "The network's own value of it, None where it is not known or not asked for.")
+      .def_ro("own_q", &ChildInfo::own_q, "The network's own value; None if unknown or not requested.")
       .def_ro("deviation", &ChildInfo::deviation,
-              "Standard deviation of the values that its visits brought; 0 where the search keeps none.")
+              "Standard deviation of the values of its visits; 0 if the search does not record it.")
       .def_ro("exploration", &ChildInfo::exploration, "PUCT's U.")
       .def_ro("value", &ChildInfo::value,
-              "Q with the value of a draw; of a move without visits, the first-play urgency.")
+              "Q including the value of a draw; without visits, the first-play urgency.")
       .def_ro("score", &ChildInfo::score, "PUCT's score: value, moves-left utility and exploration.")
       .def_prop_ro(
           "bounds",
           [](const ChildInfo& info) { return std::pair<int, int>(info.bounds.lower, info.bounds.upper); },
-          "What is proven: the least and the best result, -1 to 1.")
+          "Proven bounds: the worst and best possible result, -1 to 1.")
       .def_ro("proof", &ChildInfo::proof);
   nb::class_<Line>(m, "Line", "A root move with its principal variation.")
       .def_ro("moves", &Line::moves)
@@ -231,30 +229,29 @@ void bind_reports(nb::module_& m) {
       .def_ro("visits", &Line::visits)
       .def_ro("prior", &Line::prior)
       .def_ro("evaluation", &Line::evaluation)
-      .def_ro("doubt", &Line::doubt,
-              "What the choice of the move takes off Q by ValueChoiceDeviations; None without, or without "
-              "visits.")
+      .def_ro(
+          "doubt", &Line::doubt,
+          "Deduction from Q in the choice of the move (ValueChoiceDeviations); None without it or visits.")
       .def_ro("proof", &Line::proof)
-      .def_ro("by_tables", &Line::by_tables, "What tablebases say of it, unless a mate is proven.");
+      .def_ro("by_tables", &Line::by_tables, "Its tablebase value, unless a mate is proven.");
   nb::class_<RootInfo>(m, "RootInfo", "The state of the search.")
-      .def_ro("visits", &RootInfo::visits, "Of the root, those kept from earlier searches included.")
+      .def_ro("visits", &RootInfo::visits, "Visits of the root, including those kept from earlier searches.")
       .def_ro("playouts", &RootInfo::playouts, "Visits since the position was set.")
-      .def_ro("mean_depth", &RootInfo::mean_depth, "Mean leaf depth in plies, visits kept included.")
+      .def_ro("mean_depth", &RootInfo::mean_depth, "Mean leaf depth in plies, kept visits included.")
       .def_ro("max_depth", &RootInfo::max_depth)
       .def_ro("evaluations", &RootInfo::evaluations, "Positions sent to the evaluator since then.")
       .def_ro("cache_hits", &RootInfo::cache_hits)
       .def_ro("tablebase_hits", &RootInfo::tablebase_hits,
-              "Positions found in tablebases since then, those after the root's moves included.")
+              "Positions found in tablebases since then, including those after the root's moves.")
       .def_ro("evaluation", &RootInfo::evaluation)
       .def_ro("own_evaluation", &RootInfo::own_evaluation,
-              "The network's own, None where it is not known; d and m are NaN if it is no longer cached.")
-      .def_ro("q_deviation", &RootInfo::q_deviation,
-              "Standard deviation of the values that the playouts brought back.")
+              "The network's own evaluation; None if unknown. d and m are NaN if it is no longer cached.")
+      .def_ro("q_deviation", &RootInfo::q_deviation, "Standard deviation of the playouts' values.")
       .def_ro("proof", &RootInfo::proof)
       .def_ro("memory_bytes", &RootInfo::memory_bytes)
       .def_ro("hashfull", &RootInfo::hashfull, "Tree memory in use, in thousandths.")
       .def_ro("batches_in_flight", &RootInfo::batches_in_flight)
-      .def_ro("promoted", &RootInfo::promoted, "Visits in flight that wait for what a batch looks ahead to.")
+      .def_ro("promoted", &RootInfo::promoted, "Visits in flight that wait for look-ahead positions.")
       .def_ro("full", &RootInfo::full);
 }
 
@@ -267,24 +264,25 @@ void bind_tree(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<Tree>(m, "Tree", R"(The MCTS tree of one game's current position.
 
-One thread may collect, apply, cancel and set positions; any thread may ask for root_info, lines and children.)")
+One thread may collect, apply, cancel and set positions. root_info, lines and children are thread-safe.)")
       .def(nb::init<const SearchParams&>(), "params"_a)
       .def_prop_ro(
           "params", [](const Tree& tree) { return SearchParams(tree.params()); }, "A copy.")
       .def("set_params", &Tree::set_params, "params"_a, Release(),
-           "Change settings between searches; clears cache and tree where what they hold depends on them.")
+           "Change settings between searches. Clears cache and tree if their contents depend on them.")
       .def(
           "set_position", &Tree::set_position, "game"_a, "keep_before"_a = 0, Release(),
-          "Make the game's current position the root; returns the visits kept from before.\n\n"
-          "They are kept if the game goes on, or starts from a position of the tree some plies below. Of the "
-          "last `keep_before` positions before the current one the other moves are kept as well, in case the "
-          "game has gone there. Raises RuntimeError while a batch is in flight.")
+          "Make the game's current position the root, and return the number of visits kept.\n\n"
+          "Visits are kept if the game continues, or starts at a position of the tree up to four plies "
+          "below. "
+          "keep_before: number of previous positions whose other moves are kept, too, in case one of them is "
+          "played. Raises RuntimeError while a batch is in flight, ValueError for an unplayable position.")
       .def("set_root_moves", &Tree::set_root_moves, "moves"_a, Release(),
            "Search only these root moves (UCI); an empty list searches all. Raises ValueError for an illegal "
            "one.")
       .def("root_moves", &Tree::root_moves, Release(),
-           "The root moves that the search chooses from (UCI): of those set, or of all, the best ones by the "
-           "tablebases where these know the position.")
+           "Return the root moves to search (UCI): those set, or all. If the tablebases know the position, "
+           "only the best of them.")
       .def(
           "set_move_rules",
           [](Tree& tree, const std::vector<std::tuple<bool, std::vector<std::string>, int, bool>>& rules) {
@@ -295,22 +293,21 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
             tree.set_move_rules(MoveRules(std::move(made)));
           },
           "rules"_a, Release(),
-          "Limit the moves searched below the root: (White's, moves in UCI notation, depth, only these).\n\n"
-          "A rule holds for moves made less than so many plies below the root; the root's own are those of "
-          "set_root_moves. Where the rules leave no move, all are searched. A change forgets the tree.\n\n"
+          "Limit the moves searched below the root. rules: (for White, UCI moves, depth, only these "
+          "moves).\n\n"
+          "A rule applies to moves less than `depth` plies below the root; set_root_moves limits the root. "
+          "If the rules leave no move, all are searched. A change clears the tree.\n\n"
           "Raises ValueError for a depth below 1, RuntimeError for a change while a batch is in flight.")
-      .def(
-          "add_root_noise", &Tree::add_root_noise, "epsilon"_a, "alpha"_a, "seed"_a, Release(),
-          "Mix Dirichlet noise into the root's priors: (1 - epsilon) P + epsilon noise. Done once as long as "
-          "it is the root.\n\n"
-          "Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.")
-      .def("clear", &Tree::clear, Release(), "Forget the tree; the evaluation cache stays.")
+      .def("add_root_noise", &Tree::add_root_noise, "epsilon"_a, "alpha"_a, "seed"_a, Release(),
+           "Mix Dirichlet noise into the root's priors, once per root: (1 - epsilon) P + epsilon noise.\n\n"
+           "Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.")
+      .def("clear", &Tree::clear, Release(), "Clear the tree, but not the evaluation cache.")
       .def("clear_cache", &Tree::clear_cache, Release())
       .def("collect", &Tree::collect, "batch"_a, "target"_a, "max_visits"_a = UINT64_MAX, "ahead"_a = 0,
            Release(),
-           "Fill the batch with up to `target` positions, giving at most `max_visits` visits.\n\n"
-           "Then with up to `ahead` positions that are likely to be wanted next: their evaluations go to the "
-           "cache, no visit is counted.")
+           "Fill the batch with up to `target` positions, making at most `max_visits` visits.\n\n"
+           "Then add up to `ahead` positions that are likely to be needed next. Their evaluations go to the "
+           "cache without a visit.")
       .def(
           "apply",
           [](Tree& tree, Batch& batch, const FloatArray& logits, const FloatTable& wdl,
@@ -319,8 +316,8 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
             tree.apply(batch, values(logits), values(wdl), values(moves_left));
           },
           "batch"_a, "logits"_a, "wdl"_a, "moves_left"_a,
-          "Take the evaluations of a batch: float32 logits [moves], wdl [size, 3], moves_left [size].\n\n"
-          "Raises ValueError, and changes nothing, if sizes are wrong or a value is not finite.")
+          "Apply the evaluations of a batch: float32 logits [moves], wdl [size, 3], moves_left [size].\n\n"
+          "Raises ValueError, and changes nothing, for wrong sizes or non-finite values.")
       .def(
           "apply_random",
           [](Tree& tree, Batch& batch) {
@@ -329,20 +326,19 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
             tree.apply(batch, evaluations.logits, evaluations.wdl, evaluations.moves_left);
           },
           "batch"_a, Release(),
-          "Apply what the evaluator's `random` backend would answer, without asking it.")
-      .def("cancel", &Tree::cancel, "batch"_a, Release(),
-           "Take a batch back as if it had not been collected.")
-      .def(
-          "abandon", &Tree::abandon, "batch"_a, Release(),
-          "Take the visits of a batch back, but keep its positions: `apply` then puts their evaluations into "
-          "the cache and does nothing else. Until then it is not in flight.")
+          "Apply the results of the evaluator's `random` backend, computed in this process.")
+      .def("cancel", &Tree::cancel, "batch"_a, Release(), "Undo the collection of a batch.")
+      .def("abandon", &Tree::abandon, "batch"_a, Release(),
+           "Undo the visits of a batch, but keep its positions: `apply` then only adds their evaluations to "
+           "the "
+           "cache. The batch no longer counts as in flight.")
       .def("root_info", &Tree::root_info, Release())
-      .def("lines", &Tree::lines, "count"_a, Release(),
-           "The best moves' principal variations, best first. Those without visits come by their priors and "
-           "are "
-           "valued at the first-play urgency.")
+      .def(
+          "lines", &Tree::lines, "count"_a, Release(),
+          "Return the best moves' principal variations, best first. Moves without visits are sorted by prior "
+          "and have the first-play urgency as value.")
       .def("children", &Tree::children, "own_values"_a = false, Release(),
-           "Every root move that is searched, best first. own_values: with the network's own values.");
+           "Return every searched root move, best first. own_values: include the network's own values.");
   m.def(
       "evaluate_randomly",
       [](const Batch& batch) {
@@ -353,7 +349,7 @@ One thread may collect, apply, cancel and set positions; any thread may ask for 
                               moved(std::move(made.wdl), {positions, 3}),
                               moved(std::move(made.moves_left), {positions}));
       },
-      "batch"_a, "What the `random` backend answers for a batch: (logits, wdl, moves_left).");
+      "batch"_a, "Return the `random` backend's results for a batch: (logits, wdl, moves_left).");
 }
 
 }  // namespace wavefront::engine

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The Python module engine._core of a portable wheel: loads the variant of the core that suits this CPU best.
+// The Python module engine._core of a portable wheel: loads the best variant of the core for this CPU.
 //
-// The wheel holds the core compiled for several levels of x86-64. This file is compiled for any of them and
-// stands in for the core: Python calls its initialisation function, and gets what that of the chosen variant
-// returns. The variants lie beside it, in files of their own, since functions of the standard library
-// compiled for one level must not be linked into another.
+// The wheel has the core compiled for several levels of x86-64. This file runs on all of them and replaces
+// the core: its initialisation function returns the result of the chosen variant's. The variants are separate
+// files next to it, because standard library functions compiled for one level must not be linked into
+// another.
 #include <Python.h>
 #include <dlfcn.h>
 
@@ -39,7 +39,7 @@ PyObject* fail(const std::string& message) {
   return nullptr;
 }
 
-// The folder that this library was loaded from, with its slash; empty if the loader does not say.
+// Returns the folder of this library, with a final slash; empty if unknown.
 std::string own_folder() {
   Dl_info info;
   if (!dladdr(reinterpret_cast<const void*>(&own_folder), &info) || !info.dli_fname) return "";
@@ -52,7 +52,7 @@ std::string own_folder() {
 
 extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
   const CpuFeatures cpu = wavefront::engine::detect_cpu_features();
-  // For tests and measurements: a level that this CPU cannot run is refused below by the variant itself.
+  // For tests and measurements. A variant itself refuses a level that this CPU cannot run.
   const char* wanted = getenv("WAVEFRONT_CPU_LEVEL");
   for (const Variant& variant : kVariants) {
     const bool chosen = wanted ? std::string(wanted) == variant.level : variant.runs_on(cpu);

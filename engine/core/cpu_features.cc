@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Compiled like the rest of the core, so that the compiler's macros tell what the rest may use.
+// Compiled with the flags of the core, so that the macros show the instruction sets that it may use.
 #include "cpu_features.h"
 
 namespace wavefront::engine {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The Python module engine._core.
 //
-// CMake compiles this file for any CPU: it checks first whether the CPU has what the rest was compiled for,
-// so that a core built elsewhere raises ImportError instead of dying of an illegal instruction.
+// CMake compiles this file for any CPU. It first checks that the CPU has the instruction sets of the other
+// files. So a core built elsewhere raises ImportError instead of SIGILL.
 #include <nanobind/nanobind.h>
 
 #include <stdexcept>
@@ -53,13 +53,13 @@ std::string missing_cpu_features() {
 NB_MODULE(_core, module) {
   const std::string missing = wavefront::engine::missing_cpu_features();
   if (!missing.empty()) {
-    // nanobind turns it into ImportError.
+    // nanobind converts it to ImportError.
     throw std::runtime_error(
         "engine._core was built for a CPU with " + missing +
         ", which this one lacks: build it here with 'pip install .', or for any CPU with "
         "'pip install . -Ccmake.define.WAVEFRONT_ARCH=x86-64-v2'");
   }
-  // Daemon threads may hold objects of the core when the interpreter ends; that is no leak.
+  // Objects held by daemon threads at the interpreter's exit are not leaks.
   nanobind::set_leak_warnings(false);
   module.doc() = "The native search core: chess rules, lc0 input encoding and the search tree.";
   module.attr("__version__") = WAVEFRONT_VERSION;

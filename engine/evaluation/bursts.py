@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bursts: what a search does with its evaluator, without the interpreter, for some milliseconds at a time.
+"""Bursts: the core runs a search's evaluator calls without the interpreter, for some milliseconds per call.
 
-The core (engine/core/exchange) takes answers, collects and sends; between two bursts Python looks at limits,
-reports and `stop`. Only the ordinary case is the core's: whatever else comes is left for `Requests.receive`.
+The core (engine/core/exchange) applies results, collects and sends batches. Between two bursts Python checks
+limits, reports and `stop`. The core handles only results; it leaves other messages to `Requests.receive`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ if TYPE_CHECKING:
     from protocol.messages import Priority
 
 BurstEnd = Literal["time", "look", "idle", "silence", "other"]
-"""Why a burst has ended. time: its time is over. look: there are so many visits, or such a depth, that
-somebody has to look at the search. idle: nothing is in flight any more, and nothing was found to send.
-silence: nothing came for as long as it may wait. other: somebody has to receive what comes next."""
+"""Why a burst ended. time: its time is over. look: the visits or the depth require a check of the search.
+idle: nothing is in flight, and there is nothing to send. silence: no message within the longest wait. other:
+Python must receive the next message."""
 
 
 @dataclass(frozen=True, slots=True)
 class BurstLimits:
-    """How far a burst goes. Times are perf_counter seconds.
+    """Limits of a burst. Times are perf_counter seconds.
 
-    until: after an answer that comes then or later it ends. patience: so long at most it waits. hard: what is
-    sent has to be back by then; None: no such time. nodes: so many visits may there be in all, or playouts if
-    `nodes_as_playouts`; None: any number. look_at: visits of the root, and depth: mean depth, with which
-    somebody has to look at the search.
+    until: the burst ends with the first answer from then on. patience: end of the longest wait. hard:
+    deadline for the answers to what is sent; None: none. nodes: maximum visits in all, or playouts if
+    `nodes_as_playouts`; None: unlimited. look_at, depth: root visits and mean depth that require a check.
     """
 
     rule: BatchRule
@@ -49,7 +48,7 @@ class BurstLimits:
 
 
 class BurstRunner:
-    """Runs the bursts of one search and keeps the books of its batches.
+    """Run the bursts of one search and keep track of its batches.
 
     evaluations, batches: sent in the last burst.
     """
@@ -74,8 +73,8 @@ class BurstRunner:
         spare: list[Batch],
         limits: BurstLimits,
     ) -> BurstEnd:
-        """One burst. stream: the client's. sent: batches in flight, by the number of their request; it and
-        `spare` are changed to what they are afterwards."""
+        """Run one burst. stream: the client's. sent: batches in flight by request number. `sent` and `spare`
+        are updated in place."""
         before = list(sent)
         now = perf_counter()
         try:
@@ -96,7 +95,7 @@ class BurstRunner:
                 look_at=limits.look_at,
                 depth=limits.depth,
             )
-        finally:  # Ctrl-C in the main thread comes as soon as the core returns.
+        finally:  # Ctrl-C raises in the main thread as soon as the core returns.
             client.exchanged(
                 [identity for identity in before if identity not in sent],
                 {identity: (batch.size, batch.move_count) for identity, batch in sent.items()},

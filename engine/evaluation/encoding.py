@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Games, and what a search has collected, as batches of positions for the evaluator."""
+"""Encoding of games and of collected batches for the evaluator."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from engine._core import Batch, Game, encode
 from protocol.batch import POSITION_DTYPE, PositionBatch
 
 COPIED_POSITIONS = 64
-"""Up to so many positions are copied: that takes less time than to show the core's memory to numpy."""
+"""Batches up to this size are copied: that takes less time than to expose the core's memory to numpy."""
 
 HistoryFill = Literal["no", "fen_only", "always"]
-"""What stands in for positions before the start of a game: nothing; the start position, but nothing for the
-initial position of chess; or always the start position (lc0's option HistoryFill, by default fen_only)."""
+"""Filling of the positions before the start (lc0's option HistoryFill; default: fen_only). no: empty.
+fen_only: the start position, but empty for the initial position of chess. always: the start position."""
 
 
 def encode_games(
@@ -34,8 +34,10 @@ def encode_games(
 
 
 def position_batch(batch: Batch | PositionBatch) -> PositionBatch:
-    """What a search has collected as the arrays that travel. Those of a large batch are its own memory: valid
-    until it is applied or cancelled. Returns a batch of encoded games as it is."""
+    """Return a collected batch as arrays for the wire. A PositionBatch is returned unchanged.
+
+    Arrays of a large batch are views of its memory, valid until it is applied or cancelled.
+    """
     if isinstance(batch, PositionBatch):
         return batch
     if batch.size > COPIED_POSITIONS:

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Errors of a search that gets no evaluations."""
+"""Errors of a search that receives no evaluations."""
 
 from __future__ import annotations
 
 
 class NoEvaluatorError(RuntimeError):
-    """No evaluator can be had. The message says why and what to do."""
+    """No evaluator is available. The message gives the reason and the remedy."""
 
 
 class EvaluatorLateError(NoEvaluatorError):
-    """The evaluator was not there before the limits ended the search. It may come yet."""
+    """The limits ended the search before the evaluator was ready. It may still become ready."""
 
 
 class EvaluatorDrainingError(NoEvaluatorError):
-    """The evaluator is there and about to end: another one is needed."""
+    """The evaluator is shutting down: another one is needed."""
 
 
 class EvaluatorRefusalError(NoEvaluatorError):
-    """The evaluator gave a reason that trying again will not change, such as a damaged network file."""
+    """The evaluator refused for a reason that a retry will not change, such as a damaged network file."""
 
 
 class EvaluatorKilledError(NoEvaluatorError):
-    """The evaluator that was started was killed (SIGKILL) before it was ready: not by a fault of its own."""
+    """The started evaluator was killed (SIGKILL) before it was ready, through no fault of its own."""
 
 
 class EvaluatorCrashedError(NoEvaluatorError):
@@ -29,8 +29,8 @@ class EvaluatorCrashedError(NoEvaluatorError):
 
 
 class NetworkChangedError(RuntimeError):
-    """The evaluator has another network now: what the search has found is void, and it has to start over."""
+    """The evaluator's network has changed: the tree is invalid, and the search must restart."""
 
 
 class PipelineError(RuntimeError):
-    """The evaluator will not evaluate what this search sends. The message says why."""
+    """The evaluator rejects the batches of this search. The message gives the reason."""

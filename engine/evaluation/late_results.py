@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evaluations that come after their search has ended: they go to the cache, for the next search to find."""
+"""Evaluations that arrive after the end of their search go to the cache, for the next search."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class LateResults:
-    """The batches that one player's searches have abandoned, until their evaluations come.
+    """The abandoned batches of one player's searches, until their evaluations arrive.
 
-    The evaluator goes on with them on the opponent's time; the next search takes what has come. Belongs to
-    one thread at a time.
+    The evaluator continues with them during the opponent's time. The next search takes their results. One
+    thread at a time may use it.
     """
 
     def __init__(self) -> None:
@@ -28,15 +28,15 @@ class LateResults:
         self._awaited: dict[int, tuple[Tree, Batch]] = {}
 
     def expect(self, client: EvaluatorClient | None, tree: Tree, batches: Mapping[int, Batch]) -> None:
-        """Await the evaluations of abandoned batches of a tree. batches: by the number of their request."""
-        if client is not self._client:  # What another connection owes will never come.
+        """Await the evaluations of abandoned batches of a tree. batches: by request number."""
+        if client is not self._client:  # Results of another connection will never arrive.
             self._awaited.clear()
             self._client = client
         if client is not None:
             self._awaited.update((identity, (tree, batch)) for identity, batch in batches.items())
 
     def take(self, client: EvaluatorClient | None, completed: Completed) -> None:
-        """Put an answer into the cache of its tree, if it is one of those awaited."""
+        """Put an answer into the cache of its tree, if it is awaited."""
         if client is not self._client:
             return
         tree, batch = self._awaited.pop(completed.id, (None, None))
@@ -44,30 +44,30 @@ class LateResults:
             cache_evaluation(tree, batch, completed.evaluation)
 
     def awaited_from(self, client: EvaluatorClient | None) -> bool:
-        """Whether this connection still owes an answer."""
+        """Return True if this connection still owes an answer."""
         return client is not None and client is self._client and bool(self._awaited)
 
     def hurry(self) -> None:
-        """Ask the evaluator to leave out what it has not begun: there is a search that needs it now."""
+        """Cancel the requests that the evaluator has not started, because a search needs it now."""
         if self._client is None:
             return
         try:
             for identity in self._awaited:
                 self._client.cancel(identity)
-        except EvaluatorLost:  # The next user of the connection finds that out.
+        except EvaluatorLost:  # The next user of the connection gets the error.
             self._awaited.clear()
 
 
 def cache_evaluation(tree: Tree, batch: Batch, evaluation: EvaluationBatch) -> None:
-    """Take the evaluations of an abandoned batch into its tree's cache, if they can be used."""
+    """Add the evaluations of an abandoned batch to its tree's cache, if they are valid."""
     with suppress(PipelineError):
         apply_evaluation(tree, batch, evaluation)
 
 
 def apply_evaluation(tree: Tree, batch: Batch, evaluation: EvaluationBatch) -> None:
-    """Take the evaluations of a batch into the tree it was collected from.
+    """Apply the evaluations of a batch to its tree.
 
-    Raises PipelineError if they cannot be used; the batch is then cancelled.
+    Raises PipelineError, and cancels the batch, if they are invalid.
     """
     try:
         tree.apply(batch, evaluation.logits, evaluation.wdl, evaluation.moves_left)

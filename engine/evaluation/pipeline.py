@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a search sends its batches: to the evaluator and back, or to a random evaluation in the process."""
+"""Pipelines evaluate a search's batches: on the evaluator, or at random in this process."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Pipeline(Protocol):
-    """Where a search sends its batches. A batch belongs to the pipeline from `submit` until it is applied.
+    """Evaluation of a search's batches. The pipeline owns a batch from `submit` until it is applied.
 
-    evaluations and batches count what was submitted.
+    evaluations, batches: positions and batches submitted.
     """
 
     evaluations: int
@@ -32,16 +32,16 @@ class Pipeline(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """Batches submitted and not applied."""
+        """Batches submitted and not yet applied."""
         ...
 
     @property
     def in_flight_visits(self) -> int:
-        """Positions in these that get a visit, those looked ahead to not among them."""
+        """Positions in flight that get a visit, look-ahead excluded."""
         ...
 
     def take(self) -> Batch:
-        """An empty batch to collect into."""
+        """Return an empty batch to collect into."""
         ...
 
     def give_back(self, batch: Batch) -> None:
@@ -49,27 +49,26 @@ class Pipeline(Protocol):
         ...
 
     def submit(self, batch: Batch) -> None:
-        """Send a batch on its way, without waiting."""
+        """Send a batch without waiting."""
         ...
 
     def poll(self, timeout_ms: float) -> bool:
-        """Wait for a batch to come back and apply it; False if none did. Raises PipelineError, and
-        NetworkChangedError if the evaluator has another network than the tree."""
+        """Wait for a result and apply it; return False if none arrived. Raises PipelineError, and
+        NetworkChangedError if the evaluator's network is not the tree's."""
         ...
 
     def burst(self, limits: BurstLimits) -> BurstEnd | None:
-        """Take answers and send further batches without the interpreter, for some milliseconds; returns why
-        that has ended, None where it is not possible. Raises as `poll`."""
+        """Apply results and send batches without the interpreter for some milliseconds. Return why it ended,
+        or None if bursts are impossible. Raises the same as `poll`."""
         ...
 
     def abandon(self) -> None:
-        """Take back the visits of everything in flight, at once. What is evaluated nevertheless goes to the
-        tree's cache."""
+        """Take back the visits of all batches in flight, at once. Their late results go to the cache."""
         ...
 
 
 class InstantPipeline:
-    """Evaluates at random inside the process, at once: measures the search alone."""
+    """Evaluate at random in this process, at once, to measure the search alone."""
 
     def __init__(self, tree: Tree, capacity: int) -> None:
         self.in_flight = 0
@@ -101,7 +100,7 @@ class InstantPipeline:
 
 
 class SpareBatches:
-    """Batches of one capacity that are used again."""
+    """A free list of batches of one capacity."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -115,11 +114,11 @@ class SpareBatches:
 
 
 class RemotePipeline(SpareBatches):
-    """Sends batches to the evaluator of a link.
+    """Send batches to the evaluator of a link.
 
-    When the evaluator is lost, the batches in flight stay as they are and are sent again as soon as the link
-    has one: the search goes on where it was. If that has another network, or the evaluator announces one,
-    each method that sends or receives raises NetworkChangedError. Belongs to one thread.
+    If the evaluator is lost, the batches in flight are sent again once the link has another one. If that has
+    another network, or the evaluator announces one, each method that sends or receives raises
+    NetworkChangedError. Only one thread may use it.
     """
 
     def __init__(
@@ -133,8 +132,8 @@ class RemotePipeline(SpareBatches):
         late: LateResults | None = None,
         bursts: bool = True,
     ) -> None:
-        """network: whose evaluations the tree holds. late: what the searches before still await; nothing if
-        None. bursts: False for measurements, and to compare."""
+        """network: source of the tree's evaluations. late: results that earlier searches await (default:
+        none). bursts: False for measurements and comparisons."""
         super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
@@ -145,7 +144,7 @@ class RemotePipeline(SpareBatches):
         self._requests = Requests(link, priority, self._unsent.append)
         self._sent = self._requests.sent
         self._late = late or LateResults()
-        # Where there are no such sockets nobody asks for it.
+        # Only Linux has the sockets for bursts.
         self._bursts = BurstRunner(tree, priority) if bursts and sys.platform == "linux" else None
         self._take_late()
 
@@ -165,7 +164,7 @@ class RemotePipeline(SpareBatches):
 
     def poll(self, timeout_ms: float) -> bool:
         if self._unsent and not self._send():
-            # Raises NoEvaluatorError if there is no hope: the search ends with the tree as it stands.
+            # Raises NoEvaluatorError if all attempts failed: the search ends with the tree as it is.
             self._link.wait(timeout_ms / 1000)
             return False
         answer = self._requests.receive(timeout_ms)
@@ -173,7 +172,7 @@ class RemotePipeline(SpareBatches):
             self._check_network(self._requests.client)
             return False
         batch, completed = answer
-        if batch is None:  # An answer to what was abandoned, or is to be sent again.
+        if batch is None:  # The request was abandoned, or will be sent again.
             self._late.take(self._requests.client, completed)
             return False
         if completed.evaluation is None:
@@ -192,7 +191,7 @@ class RemotePipeline(SpareBatches):
 
         def talk(client: EvaluatorClient, stream: Stream, sent: dict[int, Batch]) -> BurstEnd | None:
             self._check_network(client)
-            if client.max_batch < self._capacity:  # Another evaluator: `submit` will say so.
+            if client.max_batch < self._capacity:  # Another evaluator: `submit` reports it.
                 return None
             end = bursts.run(client, stream, sent, self._free, limits)
             self.evaluations += bursts.evaluations
@@ -205,13 +204,13 @@ class RemotePipeline(SpareBatches):
         for batch in self._unsent:
             self._tree.cancel(batch)
         self._unsent.clear()
-        # The arrays may still be on their way out, so these batches are not filled again.
+        # The arrays may still be in transmission, so these batches are not reused.
         for batch in self._sent:
             self._tree.abandon(batch)
         self._late.expect(self._requests.client, self._tree, self._requests.release())
 
     def _take_late(self) -> None:
-        """Take what came since the last search, before this one asks for it again."""
+        """Take results that arrived since the last search, before this one requests them again."""
         client = self._requests.connect()
         while self._late.awaited_from(client):
             answer = self._requests.receive(0.0)
@@ -221,7 +220,7 @@ class RemotePipeline(SpareBatches):
         self._late.hurry()
 
     def _send(self) -> bool:
-        """Send what is unsent; False if there is no evaluator to send it to."""
+        """Send the unsent batches; return False if there is no evaluator."""
         client = self._requests.connect()
         if client is None:
             return False
@@ -234,7 +233,7 @@ class RemotePipeline(SpareBatches):
         return True
 
     def _check_network(self, client: EvaluatorClient | None) -> None:
-        """Raise NetworkChangedError if a connection means another network than the tree's."""
+        """Raise NetworkChangedError if the connection's network is not the tree's."""
         if client is None or client.network is self._network:
             return
         if client.network.identity != self._network.identity:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests that the evaluator has been sent, and what becomes of them when it is lost or refuses them.
+"""Requests in flight, and their handling when the evaluator is lost or refuses them.
 
-lost (the connection broke, the evaluator ends, its device failed): the link finds or starts another one,
-    and every request that was not answered is to be sent again
-network changed (the evaluator has another one now): it is to be sent again, which its user may not want
-overloaded (its queue is full of others' work): the request is to be sent again after a pause
-refused for any other reason: an error, since it would be refused again
+lost (the connection broke, the evaluator shuts down, its device failed): the link finds or starts another
+    evaluator, and all unanswered requests are sent again
+network changed: the request is sent again, unless its user objects
+overloaded (the evaluator's queue is full of other clients' work): the request is sent again after a pause
+refused for any other reason: an error, because a retry would be refused, too
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from protocol.messages import Priority
 
 OVERLOADED_SECONDS = 0.01
-"""Pause when the evaluator's queue is full of others' work: there is nothing to wait on."""
+"""Pause if the evaluator's queue is full of other clients' work, as there is no event to wait for."""
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 
 class Requests(Generic[R]):
-    """The requests of one user of a link. R is what the user keeps of a request until its answer comes.
+    """The requests of one user of a link. R: the user's record of a request until the answer arrives.
 
-    send_again: called with a request that got no answer and is to be sent again, from within any method.
-    Belongs to one thread.
+    send_again: called with an unanswered request that must be sent again, from within any method. Only one
+    thread may use it.
     """
 
     def __init__(self, link: EvaluatorLink, priority: Priority, send_again: Callable[[R], object]) -> None:
@@ -54,16 +54,16 @@ class Requests(Generic[R]):
 
     @property
     def sent(self) -> Collection[R]:
-        """The requests that have been sent and not answered: always those of the moment."""
+        """A live view of the unanswered requests."""
         return self._sent.values()
 
     @property
     def client(self) -> EvaluatorClient | None:
-        """The connection that requests go through, None if it is lost."""
+        """The connection for requests; None if it is lost."""
         return self._client
 
     def connect(self) -> EvaluatorClient | None:
-        """Take the connection that the link has now, None if it has none. Does not wait."""
+        """Adopt and return the link's current connection; None if it has none. Does not wait."""
         client = self._link.client
         if client is not self._client:
             self._client = client
@@ -72,10 +72,10 @@ class Requests(Generic[R]):
         return client
 
     def send(self, batch: PositionBatch, request: R, *, network: str | None = None) -> bool:
-        """Send a batch through the connection, if there is one; False if there is none or it broke.
+        """Send a batch; return False if there is no connection or it broke.
 
-        The batch must stay as it is until it is answered. A request for which this is False is still the
-        caller's. Raises PipelineError if it is refused.
+        The caller must not change the batch until it is answered, and keeps a request that was not sent.
+        Raises PipelineError if it is refused.
         """
         client = self._client
         if client is None:
@@ -91,14 +91,13 @@ class Requests(Generic[R]):
         return True
 
     def receive(self, timeout_ms: float | None) -> tuple[R | None, Completed] | None:
-        """The next answer: the request and its evaluation, or the error for which it is refused.
+        """Return the next answer: the request and its evaluation, or the error of its refusal.
 
-        Waits at most timeout_ms (None: as long as it takes); returns None if nothing came, or the evaluator
-        was lost. The request is None where there is nothing to do about the answer: it was given up before,
-        or is to be sent again.
+        Waits up to timeout_ms (None: indefinitely). Returns None after the timeout or if the evaluator is
+        lost. The request is None if it was given up before, or will be sent again.
         """
         client = self._client
-        if client is not None and client is not self._link.client:  # There is a better one now.
+        if client is not None and client is not self._link.client:  # The link has moved to a better one.
             self.connect()
             return None
         if client is None:
@@ -111,7 +110,7 @@ class Requests(Generic[R]):
             self.lost(str(error))
             return None
         if completed is None:
-            if client.draining:  # Its queue may be long; another evaluator is better than the wait for it.
+            if client.draining:  # Its queue may be long: do not wait for it.
                 self.lost("it is about to end", refused=True)
             return None
         request = self._sent.pop(completed.id, None)
@@ -127,10 +126,10 @@ class Requests(Generic[R]):
         return request, completed
 
     def exchange(self, talk: Callable[[EvaluatorClient, Stream, dict[int, R]], T]) -> T | None:
-        """Have somebody else send and receive on the connection's own socket: `talk` gets the connection, its
-        socket and the requests that are in flight, by number, and changes these to what they are afterwards.
+        """Let `talk` send and receive on the connection's socket, and return its result.
 
-        None, and nothing done, where no request is in flight or the connection has no such socket.
+        It gets the connection, its socket and the requests in flight by number, which it updates in place.
+        Returns None, without a call, if no request is in flight or the connection has no such socket.
         """
         client = self._client
         if client is None or client is not self._link.client or not self._sent:
@@ -139,15 +138,15 @@ class Requests(Generic[R]):
         return None if stream is None else talk(client, stream, self._sent)
 
     def lost(self, reason: str, *, refused: bool = False) -> None:
-        """Have the link find or start another evaluator; what this one has not answered is sent again.
-        refused: as of `EvaluatorLink.lost`."""
+        """Let the link find or start another evaluator, and send unanswered requests again. refused: same as
+        in `EvaluatorLink.lost`."""
         client, self._client = self._client, None
         self._take_back()
         if client is not None:
             self._link.lost(client, reason, refused=refused)
 
     def release(self) -> dict[int, R]:
-        """Give up all requests and return them by number. Their answers come with no request."""
+        """Give up all requests and return them by number. `receive` returns their answers without request."""
         released = dict(self._sent)
         self._sent.clear()
         return released
@@ -159,5 +158,5 @@ class Requests(Generic[R]):
 
 
 def refusal(error: RemoteError | None) -> PipelineError:
-    """The error of a request that would be refused again."""
+    """Return the error of a request that would be refused again."""
     return PipelineError(f"the evaluator refuses the batch: {error}")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What matches and self-play share about games of chess."""
+"""Code that matches and self-play share: running, recording and displaying games, and openings."""

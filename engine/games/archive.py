@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a run's games are kept: the PGN for people, the journal that says which games count.
+"""Storage of a run's games: the PGN for people, and the journal that defines which games count.
 
-A game goes to the PGN first and then to the journal, which notes where the PGN then ends. After a crash the
-PGN is cut back to the last end in the journal: both hold the same games, each once.
+A game is written to the PGN first and then to the journal, with the PGN's new size. After a crash the PGN is
+truncated to the last size in the journal. So both have the same games, each once.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """What to say of a journal whose games cannot be continued.
+    """Messages about a journal whose games cannot be continued.
 
-    another_kind: it is of something else; follows the journal's path. other_games: its games depend on other
-    settings; the differences follow. damaged: what to do about a damaged game.
+    another_kind: it has another kind; follows the journal's path. other_games: its games have other settings;
+    the differences follow. damaged: the remedy for a damaged game.
     """
 
     another_kind: str
@@ -37,9 +37,9 @@ class Messages:
 
 
 class GameArchive(Generic[T]):
-    """A journal and a PGN file, open for more games. Belongs to one thread at a time.
+    """A journal and a PGN file, open for more games. One thread at a time may use it.
 
-    games: those that the journal held when it was opened.
+    games: those in the journal when it was opened.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class GameArchive(Generic[T]):
         restart: bool = False,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Open or begin the files.
+        """Open or create the files.
 
-        header: of a new journal, with its kind as `journal` and with all that the games depend on as
-        `identity`; a journal with another one is refused. read: makes a game of an entry, raises KeyError,
-        TypeError or ValueError. beside: further files that the run will write. restart: forget what is
-        there. Raises JournalError if the journal is damaged, of other games, or in use, and if there are
-        other files of these names without it.
+        header: of a new journal, with its kind as `journal` and the games' dependencies as `identity`;
+        journals with another identity are refused. read: converts an entry to a game; raises KeyError,
+        TypeError or ValueError. beside: further files that the run writes. restart: discard existing games.
+        Raises JournalError if the journal is damaged, in use, or of other games, or if the other files exist
+        without it.
         """
         self._messages = messages
         if not restart and not journal.exists():
@@ -70,11 +70,11 @@ class GameArchive(Generic[T]):
                         f"{path} is there already, without a journal: choose another --output, "
                         "or --restart to overwrite it"
                     )
-        # The identity last: it is long.
+        # The long identity comes last.
         header = {"journal": header["journal"], "format": FORMAT, "version": __version__, **header}
         self._journal = Journal(journal, header, restart=restart)
         if not self._journal.entries and self._journal.header.get("journal") == header["journal"]:
-            # Nothing was played: the run that could not begin may have been put right since.
+            # No game was played: the user may have corrected the settings since.
             self._journal.close()
             self._journal = Journal(journal, header, restart=True)
         try:
@@ -86,11 +86,11 @@ class GameArchive(Generic[T]):
             raise
 
     def add(self, pgn: str, entry: Mapping[str, Any]) -> None:
-        """Write a game down; when this returns it is on the disk. Raises JournalError."""
+        """Write a game to disk, and sync it. Raises JournalError."""
         self._journal.append({**entry, "pgn_end": self._pgn.append(pgn)})
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close both files. Idempotent."""
         self._journal.close()
         self._pgn.close()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the displays of matches and self-play have in common: lines in a log or a pipe, or a drawing in a
-terminal that is renewed once a second."""
+"""Displays of matches and self-play: lines in a log or pipe, or a drawing in a terminal, updated once per
+second."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def shows_tables(console: Console) -> bool:
-    """Whether the console is a terminal that can draw anew what it shows."""
+    """Return True if the console is a terminal that can redraw its contents."""
     return console.is_terminal and not console.is_dumb_terminal
 
 
 class PlainDisplay:
-    """Writes lines to a stream. A context manager, as LiveDisplay is."""
+    """Write lines to a stream. A context manager, like LiveDisplay."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -36,10 +36,10 @@ class PlainDisplay:
 
 
 class QuietDisplay(PlainDisplay):
-    """Shows nothing of a run but the notes."""
+    """Show only the notes of a run."""
 
     def __init__(self, stream: TextIO, *, prefix: str = "") -> None:
-        """prefix: stands before each note."""
+        """prefix: precedes each note."""
         super().__init__(stream)
         self._prefix = prefix
 
@@ -57,12 +57,12 @@ class QuietDisplay(PlainDisplay):
 
 
 class LiveDisplay(ABC, Generic[State]):
-    """Draws the state in a terminal. A context manager: the terminal is its own until it is left."""
+    """Draw the state in a terminal, which it occupies while the context is open."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live
 
-        # Drawn once a second and no more: drawing takes the processor longer than playing does.
+        # Draw once per second at most: drawing takes more CPU time than playing.
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> Self:
@@ -78,7 +78,7 @@ class LiveDisplay(ABC, Generic[State]):
 
     @abstractmethod
     def drawing(self, state: State) -> RenderableType:
-        """What the terminal shows of a state."""
+        """Return the drawing of a state."""
 
     def started(self, state: State) -> None:
         self.tick(state)

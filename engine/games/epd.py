@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lines of EPD and FEN files: a position in four to six fields, and operations after it."""
+"""Parsing of EPD and FEN files: lines with a position in four to six fields, and operations."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _COMMENTS = ("#", ";", "%", "//")
 _COUNTERS = re.compile(r"(\d+)(?:\s+(\d+))?(?=[\s;]|$)")
 
 _OPERATION = re.compile(r'(?:"(?:\\.|[^"\\])*"?|[^";])+')
-"""What stands between two semicolons; those in quotes divide nothing."""
+"""Text between two semicolons. Semicolons in quotes do not separate."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpdLine:
-    """fen: six fields, as the line has them. operations: operand by opcode, without its quotes."""
+    """A parsed line. fen: six fields. operations: operand by opcode, without quotes."""
 
     fen: str
     operations: Mapping[str, str]
 
 
 def position_lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines with a position, by number from 1. Empty lines and comments (# ; % //) are skipped."""
+    """Yield line numbers (from 1) and lines with a position. Skips empty lines and comments (# ; % //)."""
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         if line and not line.startswith(_COMMENTS):
@@ -34,8 +34,8 @@ def position_lines(text: str) -> Iterator[tuple[int, str]]:
 def read_epd(line: str) -> EpdLine:
     """Split a line into its position and its operations.
 
-    The counters are those of a FEN before the operations, else `hmvc` and `fmvn`, else 0 and 1. Raises
-    ValueError if there are fewer than four fields.
+    The counters come from the FEN, else from `hmvc` and `fmvn`, else they are 0 and 1. Raises ValueError for
+    fewer than four fields.
     """
     fields = line.split(None, 4)
     if len(fields) < 4:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What games depend on, as JSON data: games whose identities differ must not be mixed in one journal."""
+"""The identity of games: their dependencies as JSON data. One journal must have one identity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from protocol.host.folders import expanded
 
 
 def options_identity(options: Options, *, apart: Collection[str]) -> dict[str, Any]:
-    """The options not at their default, without those in `apart`; a network file counts by its content."""
+    """Return the non-default options except `apart`. A network file is identified by its content."""
     changed = {
         entry.name: getattr(options, entry.name)
         for entry in fields(options)
@@ -27,27 +27,26 @@ def options_identity(options: Options, *, apart: Collection[str]) -> dict[str, A
 
 
 def file_identity(name: str) -> str:
-    """What a file of this name is to games: its content, wherever it lies; the name itself if there is none
-    that can be read."""
+    """Return a file's content hash as its identity, or the name if there is no readable file."""
     path = expanded(name)
     try:
         if not name or not path.is_file():
             return name
         status = path.stat()
         return "sha256 " + _content_hash(path, status.st_size, status.st_mtime_ns)
-    except OSError:  # Its reader reports that.
+    except OSError:  # Its reader reports the error.
         return name
 
 
 @cache
 def _content_hash(path: Path, size: int, modified_ns: int) -> str:
-    """SHA-256 of a file in hex, computed once for each state of it: networks are large."""
+    """Return a file's SHA-256 in hex, cached by size and time because networks are large."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two identities, one line each."""
+    """Return the differences of two identities, one line each."""
     before, after = dict(_flat(old)), dict(_flat(new))
     lines = []
     for name in sorted(before.keys() | after.keys()):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An append-only file of JSON lines that survives its writer: the first line says what it is about, every
-further one is an entry. An entry counts from the moment its line is on the disk.
+"""A crash-safe, append-only file of JSON lines: a header, then one entry per line.
 
-A line truncated by the writer's death is discarded when the file is opened again, and written over by
-the next entry: a file that turns out to be something else stays as it was. The file is locked while it is
-open, so that two processes cannot continue the same one.
+An entry counts once its line is on disk. A line truncated by a crash is ignored when the file is opened, and
+the next entry overwrites it. So opening a file of another kind does not change it. The file is locked while
+it is open, so that two processes cannot continue it.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from typing import Any, Self
 from protocol.host.files import append_whole, open_to_append
 
 LOCK_OFFSET = 1 << 40
-"""Where Windows locks a byte: beyond any content, because its locks keep others from reading."""
+"""Offset of the locked byte on Windows: beyond the content, because locks there prevent reading."""
 
 
 class JournalError(RuntimeError):
-    """A journal that cannot be used. The message names the file and says what to do."""
+    """A journal is unusable. The message gives the file and the remedy."""
 
 
 class Journal:
-    """An open journal. `header` and `entries` are what it held when it was opened.
+    """An open journal. One thread at a time may use it.
 
-    Belongs to one thread at a time.
+    header, entries: its contents when it was opened.
     """
 
     def __init__(self, path: str | Path, header: Mapping[str, Any], *, restart: bool = False) -> None:
-        """Open a journal, or begin one with `header`; restart forgets what is there. Raises JournalError."""
+        """Open a journal, or create one with `header`. restart: discard its contents. Raises JournalError."""
         self.path = Path(path)
         self.entries: list[dict[str, Any]] = []
         try:
@@ -60,14 +59,14 @@ class Journal:
             raise
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write an entry; when this returns it is on the disk. Raises JournalError."""
+        """Write an entry to disk, and sync it. Raises JournalError."""
         try:
             self._end = append_whole(self._file, _line(entry), end=self._end)
         except OSError as error:
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from None
 
     def last(self, key: str) -> int:
-        """A number in the last of `entries`, 0 if it is not there. Raises JournalError."""
+        """Return a number of the last entry; 0 if it is missing. Raises JournalError."""
         value = self.entries[-1].get(key, 0) if self.entries else 0
         if not isinstance(value, int) or value < 0:
             raise JournalError(
@@ -77,7 +76,7 @@ class Journal:
         return value
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file. Idempotent."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -89,8 +88,8 @@ class Journal:
         self.close()
 
     def _load(self, header: bytes) -> list[dict[str, Any]]:
-        """The whole lines. A truncated end is discarded; where nothing stands before it, it must
-        be the beginning of a line as `header`."""
+        """Return the complete lines. A truncated last line is ignored. If it is the only one, it must be the
+        beginning of a header."""
         lines: list[dict[str, Any]] = []
         *whole, cut = self._file.readall().split(b"\n")
         for number, line in enumerate(whole, 1):
@@ -112,13 +111,13 @@ class Journal:
 
 
 def _line(entry: Mapping[str, Any]) -> bytes:
-    """An entry as it stands in the file. Bytes of a command line that are no text come back as they were."""
+    """Return an entry as a line of the file. Undecodable bytes of a command line survive a round trip."""
     text = json.dumps(entry, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file for this process; the lock ends with it. False if another one has it."""
+    """Lock an open file until this process ends. Return False if another process has it."""
     if sys.platform == "win32":
         import msvcrt
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where games begin: openings from EPD, PGN and Polyglot files, the shipped book, or the 960 start positions.
+"""Openings from EPD, PGN and Polyglot files, the included book, or the 960 start positions.
 
-An opening belongs to a round of the schedule and depends on nothing but the settings and the round's
-number, so that a resumed match plays on with the same ones.
+A round's opening depends only on the settings and the round's number. So a resumed match continues with the
+same openings.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from protocol.settings.spec import UNREACHED, setting
 Order = Literal["random", "sequential"]
 
 SHIPPED_BOOK = Path(__file__).with_name("openings.pgn")
-"""2000 openings of 6 to 10 plies that a strong engine calls balanced."""
+"""2000 openings of 6 to 10 plies that a strong engine evaluates as balanced."""
 
 INITIAL = "startpos"
-"""In the place of a file: the initial position alone."""
+"""Name that replaces a file: the initial position only."""
 
 POLYGLOT_PLIES = 8
-"""Plies taken from a Polyglot book when the settings name no number."""
+"""Default plies from a Polyglot book."""
 
 POLYGLOT_ATTEMPTS = 100
-"""Random walks through a Polyglot book in search of a line that was not yet had."""
+"""Maximum random walks through a Polyglot book to find a new line."""
 
 REPORTED = 5
-"""Unusable openings that are named one by one."""
+"""Maximum unusable openings reported one by one."""
 
 
 class OpeningError(ValueError):
-    """Openings that cannot be read or played. The message names file and line."""
+    """Openings are unreadable or unplayable. The message names file and line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Where a game begins.
+    """The start of a game.
 
-    fen: the first position, None is the initial one. moves: played from there, in UCI notation
-    (castling is king takes rook in Chess960). name: for people."""
+    fen: first position; None is the initial one. moves: played from there, in UCI notation (in Chess960
+    castling is king takes rook). name: for people."""
 
     name: str
     fen: str | None = None
     moves: tuple[str, ...] = ()
 
     def board(self, *, chess960: bool) -> chess.Board:
-        """The board after the moves, with the moves on its stack. Raises ValueError for an illegal one."""
+        """Return the board after the moves, with a move stack. Raises ValueError for an illegal move."""
         board = chess.Board(self.fen or chess.STARTING_FEN, chess960=chess960)
         for move in self.moves:
             board.push_uci(move)
@@ -66,11 +66,11 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class OpeningSettings:
-    """Which openings a match takes.
+    """The choice of openings.
 
-    file: EPD (or FEN lines), PGN or Polyglot (.bin); "" is the shipped book, in Chess960 the 960 start
-    positions; "startpos" is the initial position alone. plies: how much of a line is played at most, 0 is
-    all of it. start: the first one to take in sequential order, from 1."""
+    file: EPD (or FEN lines), PGN or Polyglot (.bin); "" is the included book, in Chess960 the 960 start
+    positions; "startpos" is the initial position only. plies: maximum plies of a line; 0 plays all. start:
+    first opening in sequential order, from 1."""
 
     file: str = setting("")
     order: Order = setting("random", choices=get_args(Order))
@@ -78,7 +78,7 @@ class OpeningSettings:
     start: int = setting(1, low=1, high=UNREACHED)
 
     def identity(self) -> dict[str, Any]:
-        """All that openings depend on, as JSON data: a file counts by its content."""
+        """Return the identity of the openings as JSON data. A file is identified by its content."""
         file = self.file if self.file == INITIAL else file_identity(self.file)
         return asdict(self) | {"file": file}
 
@@ -89,11 +89,11 @@ class _Source(Protocol):
     def __len__(self) -> int: ...
 
     def place(self, index: int) -> str:
-        """File and line of an opening."""
+        """Return file and line of an opening."""
         ...
 
     def opening(self, index: int) -> Opening:
-        """Raises ValueError with what is wrong, without the place."""
+        """Return an opening. Raises ValueError with the reason, without the place."""
         ...
 
 
@@ -105,10 +105,10 @@ def read_openings(
     chess960: bool = False,
     report: Callable[[str], None] = lambda text: None,
 ) -> list[Opening]:
-    """Return one opening per round; they repeat when there are fewer than rounds.
+    """Return one opening per round. They repeat if there are fewer openings than rounds.
 
-    Each is checked: legal, and not the end of a game. Others are skipped. report: gets file, line and reason
-    of each skipped opening. Raises OpeningError if no opening is usable.
+    Openings that are illegal or end the game are skipped. report: called with file, line and reason of each
+    skipped opening. Raises OpeningError if no opening is usable.
     """
     path = expanded(settings.file)
     if path.suffix.lower() == ".bin":
@@ -155,7 +155,7 @@ def _source(name: str, path: Path, plies: int, *, chess960: bool) -> _Source:
 
 
 def _order(settings: OpeningSettings, size: int, seed: int) -> Iterator[int]:
-    """Numbers of openings without end; each comes once before any comes twice."""
+    """Yield numbers of openings indefinitely; each comes once before any repeats."""
     cycle = 0
     while True:
         if settings.order == "sequential":
@@ -168,7 +168,7 @@ def _order(settings: OpeningSettings, size: int, seed: int) -> Iterator[int]:
 
 
 class _Usable:
-    """The openings of a source that can be played. Each is read and checked once."""
+    """The playable openings of a source. Each is read and checked once."""
 
     def __init__(self, path: Path, source: _Source, report: Callable[[str], None], *, chess960: bool) -> None:
         self._path, self._source, self._report = path, source, report
@@ -177,13 +177,13 @@ class _Usable:
         self._faults: list[str] = []
 
     def opening(self, index: int) -> Opening | None:
-        """Return an opening, or None for one that is skipped. Raises OpeningError if all are skipped."""
+        """Return an opening, or None if it is skipped. Raises OpeningError if all are skipped."""
         if index not in self._checked:
             self._checked[index] = self._read(index)
         return self._checked[index]
 
     def report_rest(self) -> None:
-        """Report how many openings were skipped beyond those that were named."""
+        """Report the number of further skipped openings."""
         if len(self._faults) > REPORTED:
             self._report(f"opening skipped: so are {len(self._faults) - REPORTED} more in {self._path}")
 
@@ -203,7 +203,7 @@ class _Usable:
 
 
 def _check(opening: Opening, *, chess960: bool) -> None:
-    """Raises ValueError for an opening that cannot be played, or that ends a game."""
+    """Raise ValueError for an opening that is unplayable or ends the game."""
     board = opening.board(chess960=chess960)
     status = board.status()
     if status != chess.STATUS_VALID:
@@ -213,14 +213,14 @@ def _check(opening: Opening, *, chess960: bool) -> None:
         raise ValueError(f"{board.fen()} is not a legal position: {problems}")
     if board.is_game_over(claim_draw=False) or board.is_fifty_moves() or board.is_repetition():
         raise ValueError(f"the game is over in {board.fen()}")
-    # The search plays it as well, and knows no null moves, and no move numbers beyond 9999.
+    # The core must accept it, too: it has no null moves, and no move numbers beyond 9999.
     game = Game(opening.fen, chess960)
     for move in opening.moves:
         game.push_uci(move)
 
 
 class _InitialPosition:
-    """The initial position alone."""
+    """The initial position only."""
 
     def __len__(self) -> int:
         return 1
@@ -254,7 +254,7 @@ class _EpdPositions:
 
 
 def _check_castling(board: chess.Board) -> None:
-    """Refuse rights that only Chess960 knows: they would be lost in silence. Raises ValueError."""
+    """Raise ValueError for Chess960 castling rights, which would be lost silently."""
     if board.chess960:
         return
     other = board.copy(stack=False)
@@ -313,8 +313,7 @@ class _Chess960Starts:
 
 
 def _polyglot_lines(path: Path, rounds: int, plies: int, *, seed: int, chess960: bool) -> list[Opening]:
-    """Random walks by the book's weights. A line that was had already is tried again, as long as that
-    helps."""
+    """Return random walks weighted by the book. Repeated lines are drawn again until that fails."""
     try:
         with chess.polyglot.open_reader(path) as reader:
             if not len(reader):

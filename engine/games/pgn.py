@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finished games as PGN, with what the players thought in comments, and the file that they are written to.
+"""Finished games as PGN, with the players' evaluations in comments, and their file.
 
-A comment reads `{+0.31/12 1.204s, n=400, sd=20, tl=58.910s}`: score in pawns for the mover (or +M5, mate in
-five), depth, thinking time, nodes, selective depth, time left; what is unknown is left out. Moves of the
-opening say `{book}`; the last move says how the game ended.
+A comment is `{+0.31/12 1.204s, n=400, sd=20, tl=58.910s}`: score in pawns for the mover (or +M5, mate in
+five), depth, thinking time, nodes, selective depth, time left. Unknown values are omitted. Opening moves have
+`{book}`. The last move's comment gives the end of the game.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pgn_text(
     event: str,
     games_per_pair: int = 2,
 ) -> str:
-    """The game as PGN, with an empty line at its end. names, time_controls: by the players' numbers."""
+    """Return a game as PGN, with a final empty line. names, time_controls: by player number."""
     board = chess.Board(record.start_fen or chess.STARTING_FEN, chess960=record.chess960)
     game = chess.pgn.Game()
     game.setup(board)
@@ -47,7 +47,7 @@ def pgn_text(
 
 
 def comment(move: MoveRecord) -> str:
-    """What is known of a move, without braces."""
+    """Return a move's comment without braces."""
     score = ""
     if move.mate is not None:
         score = f"{'-' if move.mate < 0 else '+'}M{abs(move.mate)}"
@@ -87,16 +87,16 @@ def _set_headers(
 
 
 def _tag(text: str) -> str:
-    """The value of a tag: one line, without the characters that only some readers take escaped."""
+    """Return a tag's value: one line, without characters whose escapes some readers do not support."""
     return " ".join(text.split()).replace("\\", "/").replace('"', "'") or "?"
 
 
 class PgnFile:
-    """The PGN file beside a journal, open for more games. Belongs to one thread at a time."""
+    """A journal's PGN file, open for more games. One thread at a time may use it."""
 
     def __init__(self, path: Path, end: int, log: Callable[[str], None]) -> None:
-        """Open or begin the file, and truncate what stands behind `end` (bytes): games that the journal does
-        not know. log: told when the file is shorter than that. Raises JournalError."""
+        """Open or create the file, and truncate it to `end` bytes: later games are not in the journal. log:
+        called if the file is shorter. Raises JournalError."""
         self._path = path
         try:
             self._file = open_to_append(path)
@@ -110,8 +110,7 @@ class PgnFile:
             raise JournalError(f"cannot open {path}: {error.strerror}") from None
 
     def append(self, text: str) -> int:
-        """Write a game; when this returns it is on the disk. Returns where the file ends now. Raises
-        JournalError."""
+        """Write a game to disk, sync it, and return the file's new size. Raises JournalError."""
         try:
             self._end = append_whole(self._file, text.encode("utf-8", "replace"), end=self._end)
         except OSError as error:
@@ -119,5 +118,5 @@ class PgnFile:
         return self._end
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file. Idempotent."""
         self._file.close()

@@ -2,8 +2,8 @@
 """The games of a PGN file, each read by python-chess.
 
 python-chess ends a game at an empty line, but programs write empty lines anywhere: between tags, before the
-moves, between moves. Only PGN's grammar tells where a game ends: at its result, or at the next tag. So a file
-is cut by the grammar, and python-chess gets each game in the layout that it expects.
+moves, between moves. By PGN's grammar a game ends at its result, or at the next tag. So this module splits a
+file by the grammar, and passes each game to python-chess in the layout that it expects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STRUCTURE = re.compile(
     """,
     re.VERBOSE | re.MULTILINE,
 )
-"""What divides a PGN file; moves are what lies between. bracket: a tag that is not closed."""
+"""Separators of a PGN file, with moves between them. bracket: an unclosed tag."""
 
 _GAP = re.compile(r"\n\s*\n")
 
@@ -38,18 +38,18 @@ _FIRST_NUMBER = re.compile(r"(\d+)\s*\.")
 _UNREAD = re.compile(r"[^\W\d_]+|[♔-♟]")
 
 _ANNOTATIONS = {"e", "p", "ep", "P", "N", "D"}
-"""Letters beside moves that change nothing: e.p., the P of a pawn, novelty, diagram."""
+"""Letters next to moves without effect: e.p., the P of a pawn, novelty, diagram."""
 
 _SPELLINGS = {name.lower(): name for name in ("FEN", "SetUp", "Variant")}
-"""Tags that decide where a game begins, in any case."""
+"""Tags that determine the start of a game, by lower-case name."""
 
 
 class PgnError(ValueError):
-    """A game that cannot be read. The message says why."""
+    """A game is unreadable. The message gives the reason."""
 
 
 class _Part(NamedTuple):
-    """kind, content, place in the text. name, value: of a tag."""
+    """A part of a text: kind, content, offset. name, value: of a tag."""
 
     kind: Kind
     text: str
@@ -59,7 +59,7 @@ class _Part(NamedTuple):
 
 
 class PgnGame(NamedTuple):
-    """One game of a file. line: where it begins, from 1."""
+    """One game of a file. line: its first line, from 1."""
 
     line: int
     text: str
@@ -67,7 +67,7 @@ class PgnGame(NamedTuple):
     def read(self) -> chess.pgn.Game:
         """Return the game's tags and main line, with comments.
 
-        Raises PgnError if a move, a tag or the first position is not readable.
+        Raises PgnError if a move, a tag or the first position is unreadable.
         """
         tags: dict[str, str] = {}
         movetext: list[str] = []
@@ -99,7 +99,7 @@ class PgnGame(NamedTuple):
 
 
 class PgnGames(Sequence[PgnGame]):
-    """The games of a text, found in one pass; none is read before it is asked for, as books are large."""
+    """The games of a text, located in one pass. Each is parsed on demand, because books are large."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -124,14 +124,14 @@ class PgnGames(Sequence[PgnGame]):
 
 
 class _QuietGameBuilder(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Leaves what is wrong with a game in its `errors`, and prints nothing to standard error."""
+    """A builder that collects a game's errors in `errors`, and does not print them."""
 
     def handle_error(self, error: Exception) -> None:
         self.game.errors.append(error)
 
 
 def _main_line(text: str) -> Iterator[_Part]:
-    """The parts of a text outside variations."""
+    """Yield the parts of a text outside variations."""
     depth = position = 0
     for match in _STRUCTURE.finditer(text):
         if not depth:
@@ -143,7 +143,7 @@ def _main_line(text: str) -> Iterator[_Part]:
         elif kind == "close":
             depth = max(0, depth - 1)
         elif kind == "tag":
-            depth = 0  # A variation that was not closed ends with its game.
+            depth = 0  # An unclosed variation ends with its game.
             name, value = match["name"], match["value"]
             yield _Part("tag", match[0], match.start(), _SPELLINGS.get(name.lower(), name), value)
         elif not depth:
@@ -159,10 +159,10 @@ def _moves(text: str, start: int, end: int) -> Iterator[_Part]:
 
 
 def _starts(text: str) -> Iterator[tuple[int, int]]:
-    """Line and offset of each game.
+    """Yield line and offset of each game.
 
-    A game begins with the first tag or move after a result, and with the first tag after moves. Where games
-    have neither moves nor result, a second Event tag after an empty line begins one.
+    A game starts with the first tag or move after a result, and with the first tag after moves. If games have
+    neither moves nor result, a second Event tag after an empty line starts one.
     """
     line, counted = 1, 0
     playing = moved = named = False
@@ -189,7 +189,7 @@ def _starts(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _check_start(tags: dict[str, str], moves: list[str]) -> None:
-    """Refuse a game that may begin elsewhere than in the initial position, and does not say where."""
+    """Refuse a game that may not start in the initial position, but has no FEN."""
     if not tags:
         raise PgnError('a game begins with tags, such as [Event "…"]')
     if "FEN" in tags:
@@ -204,7 +204,7 @@ def _check_start(tags: dict[str, str], moves: list[str]) -> None:
 
 
 def _check_words(moves: list[str]) -> None:
-    """Refuse words that python-chess would skip, or read a part of: Sf3 as f3."""
+    """Refuse words that python-chess would skip or parse in part: Sf3 as f3."""
     for text in moves:
         for word in text.split():
             rest = chess.pgn.MOVETEXT_REGEX.sub(" ", word)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known of a game once it is over, as plain data: it travels, is written down and counted."""
+"""Finished games as plain data, for transmission, storage and statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POINTS_OF_WHITE: dict[str, float] = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}
 
 
 def as_result(value: object) -> Result:
-    """The value, if it is a result. Raises ValueError."""
+    """Return the value, if it is a result. Raises ValueError."""
     if value == "1-0" or value == "0-1" or value == "1/2-1/2":
         return value
     raise ValueError(f"{value!r} is no result")
@@ -51,18 +51,17 @@ class Reason(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """The loser lost by a fault, not on the board."""
+        """True if the loser lost by a failure, not on the board."""
         return self in (Reason.TIME, Reason.ILLEGAL_MOVE, Reason.DISCONNECT, Reason.STALL)
 
 
 @dataclass(frozen=True, slots=True)
 class MoveRecord:
-    """A move and what the player said about it.
+    """A move and the player's information about it.
 
-    uci: castling as the game's mode writes it. score_cp: centipawns for the mover; mate: moves to mate for
-    the mover, negative when mated; at most one of the two is given. depth, selective_depth in plies.
-    seconds: thinking time. clock_ms: time left after the move. All but uci and seconds are None where
-    unknown.
+    uci: with castling in the game's notation. seconds: thinking time. score_cp: centipawns for the mover.
+    mate: moves to mate for the mover, negative for being mated; at most one of score_cp and mate is given.
+    depth, selective_depth: plies. clock_ms: time left after the move. All except uci and seconds may be None.
     """
 
     uci: str
@@ -76,7 +75,7 @@ class MoveRecord:
 
     @property
     def verdict_cp(self) -> int | None:
-        """The score for adjudication: a mate counts as more than any number of centipawns."""
+        """Score for adjudication. A mate exceeds all centipawns."""
         if self.mate is not None:
             return 100_000 if self.mate > 0 else -100_000
         return self.score_cp
@@ -86,10 +85,9 @@ class MoveRecord:
 class GameRecord:
     """A finished game.
 
-    number: from 0, in the schedule. pair: the games with the same opening and colours reversed share it.
-    white, black: numbers of the players. detail: more about the reason, such as the illegal move.
-    opening_moves come before moves; both are UCI notation from start_fen (None is the initial position).
-    started: UTC, ISO 8601.
+    number: in the schedule, from 0. pair: shared by the games with the same opening and reversed colours.
+    white, black: player numbers. detail: more about the reason, such as the illegal move. start_fen: None is
+    the initial position. opening_moves, moves: UCI notation, in this order. started: UTC, ISO 8601.
     """
 
     number: int
@@ -128,7 +126,7 @@ class GameRecord:
 
     @property
     def explanation(self) -> str:
-        """The end of the game in words, as in "Black loses on time"."""
+        """The end of the game as a text, such as "Black loses on time"."""
         if self.result == "1/2-1/2":
             draw = str(self.reason).removeprefix("draw by ")
             text = f"draw by {draw}"
@@ -148,7 +146,7 @@ class GameRecord:
 
 @dataclass(frozen=True, slots=True)
 class GameOutcome:
-    """What is counted of a game. plies: those played by the players. seconds: how long it took."""
+    """The result of a game for statistics. plies: without the opening. seconds: duration."""
 
     number: int
     pair: int

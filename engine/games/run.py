@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plays numbered games: many at once on an executor, each written down and counted when it is over, until all
-are played, the ledger has its result, the time is over, or the run is cancelled."""
+"""A run of numbered games: many concurrently on an executor, each recorded and counted at its end. It ends
+when all are played, the ledger has its result, the time is over, or the run is cancelled."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from engine.workers.executor import GameExecutor, GameJob, MakeExecutor
 from protocol.host.files import write_atomically
 
 SUMMARY_SECONDS = 5.0
-"""Least time between two writings of the summary while games go on."""
+"""Minimum time between two writes of the summary during the games."""
 
 RunEnding = Literal["finished", "time", "interrupted"]
 
 
 @dataclass(slots=True, kw_only=True)
 class RunState:
-    """A run as it stands, for those who show it. resumed: games of earlier runs. playing: running games."""
+    """The state of a run, for displays. resumed: games of earlier runs. playing: running games."""
 
     resumed: int = 0
     playing: int = 0
@@ -43,46 +43,46 @@ _State = TypeVar("_State", contravariant=True)
 
 
 class View(Protocol[_State, _Entry]):
-    """Who shows a run. Called from the event loop; none of it may take long."""
+    """A display of a run. The event loop calls it, so its methods must be quick."""
 
     def started(self, state: _State) -> None:
-        """The executor is ready, games begin."""
+        """Show that the executor is ready and games start."""
 
     def game_over(self, state: _State, entry: _Entry) -> None:
-        """A game was written down and counted."""
+        """Show a game that was recorded and counted."""
 
     def tick(self, state: _State) -> None:
-        """A second has passed."""
+        """Update the display; called once per second."""
 
     def note(self, text: str) -> None:
-        """Something the user should know. Called from any thread."""
+        """Show a message to the user. Any thread may call it."""
 
 
 class Ledger(Protocol[_Game, Entry]):
-    """Where the games of a run are written down and counted. summary_file: where its state is written."""
+    """The record and the counts of a run's games. summary_file: file for its state."""
 
     @property
     def summary_file(self) -> Path: ...
 
     def write(self, game: _Game) -> Entry:
-        """Write a game down; when this returns it is on the disk. Called in a thread of its own, for one game
-        after the other. Raises JournalError."""
+        """Write a game to disk, and sync it. A dedicated thread calls it for one game at a time. Raises
+        JournalError."""
         ...
 
     def count(self, entry: Entry) -> None:
-        """Count a game that was written down."""
+        """Count a recorded game."""
 
     def over(self) -> bool:
-        """Whether the games counted are enough. Raises what makes more of them useless."""
+        """Return True if the counted games are enough. Raises an error that makes more games useless."""
         ...
 
     def summary(self) -> Mapping[str, Any] | None:
-        """The state as JSON data; None as long as there is nothing to write."""
+        """Return the state as JSON data; None while there is nothing to write."""
         ...
 
 
 class GameRun(Generic[Game, Entry, State]):
-    """One run of numbered games. Belongs to the event loop."""
+    """One run of numbered games. Only the event loop may use it."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class GameRun(Generic[Game, Entry, State]):
         *,
         time_limit_s: float = 0.0,
     ) -> None:
-        """state: kept up to date. time_limit_s: seconds of play, 0 is no limit."""
+        """state: updated during the run. time_limit_s: seconds of play; 0 is no limit."""
         self._state = state
         self._ledger = ledger
         self._view = view
@@ -113,11 +113,11 @@ class GameRun(Generic[Game, Entry, State]):
         concurrency: int,
         most: int | None = None,
     ) -> RunEnding:
-        """Play the job's games of these numbers.
+        """Play the job's games with these numbers.
 
-        concurrency: games at once, 0 is what the executor calls best; most: bounds that. Raises
-        ExecutorError, JournalError, what the job's players raise, and what the ledger's `over` raises; games
-        that were over by then are written down.
+        concurrency: concurrent games; 0 is the executor's best number. most: upper limit of that. Raises
+        ExecutorError, JournalError, and the errors of the job's players and of the ledger's `over`. Finished
+        games are recorded in any case.
         """
         ending: RunEnding = "finished"
         try:
@@ -132,7 +132,7 @@ class GameRun(Generic[Game, Entry, State]):
             groups = _grouped(numbers, executor.games_per_task)
             ending = await self._play_groups(groups, -(-at_once // executor.games_per_task))
         except asyncio.CancelledError:
-            # Ctrl-C: what is done so far is the result.
+            # Ctrl-C: the games so far are the result.
             current = asyncio.current_task()
             if current is not None:
                 current.uncancel()
@@ -147,7 +147,7 @@ class GameRun(Generic[Game, Entry, State]):
         return ending
 
     async def _play_groups(self, groups: Iterator[list[int]], at_once: int) -> RunEnding:
-        """Play until nothing is left, the ledger has enough, the time is over or one task fails."""
+        """Play until no game is left, the ledger has enough, the time is over or a task fails."""
         tasks = [asyncio.create_task(self._work(groups)) for _ in range(at_once)]
         ticker = asyncio.create_task(self._tick())
         pending = set(tasks)
@@ -169,7 +169,7 @@ class GameRun(Generic[Game, Entry, State]):
         return "finished"
 
     async def _work(self, groups: Iterator[list[int]]) -> None:
-        """Play one group of games after the other."""
+        """Play groups of games one after another."""
         assert self._executor is not None
         for numbers in groups:
             self._state.playing += len(numbers)
@@ -177,7 +177,7 @@ class GameRun(Generic[Game, Entry, State]):
                 games = await self._executor.play(numbers)
             finally:
                 self._state.playing -= len(numbers)
-            # A game that is over is written down even if the run ends meanwhile.
+            # Record a finished game even if the run ends meanwhile.
             task = asyncio.create_task(self._keep(games))
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
@@ -225,5 +225,5 @@ class GameRun(Generic[Game, Entry, State]):
 
 
 def _grouped(numbers: Iterable[int], size: int) -> Iterator[list[int]]:
-    """The numbers in groups of games that are played together."""
+    """Return the numbers in groups of games that are played together."""
     return (list(group) for _, group in groupby(numbers, key=lambda number: number // size))

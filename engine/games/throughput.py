@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How fast games are played, as plain data."""
+"""The speed of playing games, as plain data."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from engine.pool.pool import PoolStatistics
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """How fast a run plays; games of earlier runs are not counted.
+    """The speed of a run, without games of earlier runs.
 
-    seconds: since the games began. concurrency: games at once. games: finished. pool: what all games, those
-    in flight included, asked of the evaluators.
+    seconds: since the start of the games. concurrency: concurrent games. games: finished. pool: evaluations
+    of all games, running ones included.
     """
 
     seconds: float = 0.0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Matches: many games between engines, and numbers one can trust about them.
+"""Matches: many games between engines, and their statistics.
 
-Data flows one way. `config` says what is to be played; `schedule` turns that into numbered games; `job` has
-`game` play each between two `players` under the eyes of `adjudication`; the `GameRecord` that comes out goes
-to the `archive` (PGN and journal) and to `results`. `runner` drives it all.
+Data flows one way. `config` describes the match, and `schedule` numbers its games. `job` plays each with
+`game` between two `players`, which `adjudication` may end. The `GameRecord` goes to the `archive` (PGN and
+journal) and to `results`. `runner` controls all of this.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ends games: by the rules of chess, and by adjudication before those would."""
+"""Ends of games: by the rules of chess, and earlier by adjudication."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TablebaseResults = Literal["all", "wins", "draws"]
 
 @dataclass(frozen=True, slots=True)
 class ResignRule:
-    """A player that calls its own position `score` centipawns lost for `moves` moves in a row has lost;
-    two_sided: if the opponent says so as well."""
+    """A player loses that evaluates its own position at -`score` centipawns or worse for `moves` consecutive
+    moves. two_sided: only if the opponent agrees."""
 
     score: int = setting(600, high=100_000)
     moves: int = setting(4, low=1, high=UNREACHED)
@@ -31,8 +31,8 @@ class ResignRule:
 
 @dataclass(frozen=True, slots=True)
 class DrawRule:
-    """From move `from_move` on the game is drawn when both players call it within `score` centipawns of
-    equal for `moves` moves in a row, without a capture or pawn move."""
+    """A game is drawn after `moves` consecutive moves within `score` centipawns of equal, by both players. It
+    applies from move `from_move` on, and captures and pawn moves restart the count."""
 
     from_move: int = setting(40, high=UNREACHED)
     moves: int = setting(8, low=1, high=UNREACHED)
@@ -41,9 +41,8 @@ class DrawRule:
 
 @dataclass(frozen=True, slots=True)
 class TablebaseRule:
-    """Games end as the Syzygy tables in `paths` say. men: tables of more are not asked; 0 is all there are.
-    results: which ones count. ignore_fifty_moves: a win that takes too long for the 50-move rule counts as
-    one."""
+    """Games end with the result of the Syzygy tables in `paths`. men: largest table to use; 0 uses all.
+    results: results that end a game. ignore_fifty_moves: wins that exceed the 50-move rule count as wins."""
 
     paths: tuple[str, ...] = setting(())
     men: int = setting(0, high=7)
@@ -53,8 +52,8 @@ class TablebaseRule:
 
 @dataclass(frozen=True, slots=True)
 class Adjudication:
-    """What ends a game before the rules do; None leaves it out. max_moves: full moves, those of the opening
-    included, after which it is drawn."""
+    """Adjudication rules; None disables one. max_moves: full moves, opening included, after which a game is
+    drawn."""
 
     resign: ResignRule | None = None
     draw: DrawRule | None = None
@@ -64,7 +63,7 @@ class Adjudication:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a game ends."""
+    """The end of a game."""
 
     result: Result
     reason: Reason
@@ -72,13 +71,13 @@ class Verdict:
 
 
 def win_for(color: chess.Color) -> Result:
-    """The result when a side wins."""
+    """Return the result if this side wins."""
     return "1-0" if color == chess.WHITE else "0-1"
 
 
 def end_by_rules(board: chess.Board) -> Verdict | None:
-    """Mate, stalemate, insufficient material, the 50-move rule or a position's third occurrence, without
-    anybody claiming it; None if the game goes on. Mate comes before the 50-move rule."""
+    """Return the verdict for mate, stalemate, insufficient material, the 50-move rule or threefold
+    repetition, without claims; None if the game continues. Mate precedes the 50-move rule."""
     if not any(board.generate_legal_moves()):
         if board.is_check():
             return Verdict(win_for(not board.turn), Reason.CHECKMATE)
@@ -87,17 +86,17 @@ def end_by_rules(board: chess.Board) -> Verdict | None:
         return Verdict("1/2-1/2", Reason.INSUFFICIENT_MATERIAL)
     if board.halfmove_clock >= 100:
         return Verdict("1/2-1/2", Reason.FIFTY_MOVES)
-    if board.halfmove_clock >= 8 and board.is_repetition(3):  # The search through the game is slow.
+    if board.halfmove_clock >= 8 and board.is_repetition(3):  # The repetition search is slow.
         return Verdict("1/2-1/2", Reason.THREEFOLD_REPETITION)
     return None
 
 
 class TablebaseError(ValueError):
-    """Syzygy tables that cannot be used. The message names the folder."""
+    """Syzygy tables are unusable. The message names the folder."""
 
 
 class Tablebases:
-    """Syzygy tables as a judge."""
+    """Adjudication by Syzygy tables."""
 
     def __init__(self, rule: TablebaseRule, tables: chess.syzygy.Tablebase) -> None:
         self._rule = rule
@@ -106,8 +105,8 @@ class Tablebases:
         self.men = min(rule.men or available, available)
 
     def judge(self, board: chess.Board, *, first: bool = False) -> Verdict | None:
-        """The value of a position in which the 50-move count has just begun (elsewhere it would depend on
-        that count), or of a game's first position; None if it has none that counts."""
+        """Return the verdict for a position with a 50-move count of 0, or a game's first position. Otherwise
+        the value depends on the count. None if there is none that counts."""
         rule = self._rule
         if chess.popcount(board.occupied) > self.men or board.castling_rights:
             return None
@@ -126,7 +125,7 @@ class Tablebases:
 
 @contextmanager
 def open_tablebases(rule: TablebaseRule | None) -> Iterator[Tablebases | None]:
-    """The tables of a rule, as long as they are needed. Raises TablebaseError if there are none."""
+    """Open the tables of a rule for this context. Raises TablebaseError if there are none."""
     if rule is None:
         yield None
         return
@@ -142,7 +141,7 @@ def open_tablebases(rule: TablebaseRule | None) -> Iterator[Tablebases | None]:
 
 
 class Adjudicator:
-    """Watches one game and ends it by the rules that are set."""
+    """Adjudicate one game by the configured rules."""
 
     def __init__(self, rules: Adjudication, tablebases: Tablebases | None = None) -> None:
         self._rules = rules
@@ -152,11 +151,11 @@ class Adjudicator:
         self._level = {chess.WHITE: 0, chess.BLACK: 0}
 
     def judge_start(self, board: chess.Board) -> Verdict | None:
-        """Whether a game is over before its first move."""
+        """Return the verdict before the first move, or None."""
         return self._tablebases.judge(board, first=True) if self._tablebases is not None else None
 
     def judge(self, board: chess.Board, move: MoveRecord) -> Verdict | None:
-        """Whether the game ends with `move`, the last one on the board."""
+        """Return the verdict after `move`, the last one on the board, or None."""
         mover = not board.turn
         verdict = self._resignation(mover, move.verdict_cp) or self._draw(board, mover, move.verdict_cp)
         if verdict is None and self._tablebases is not None:
@@ -182,11 +181,11 @@ class Adjudicator:
         rule = self._rules.draw
         if rule is None:
             return None
-        if board.halfmove_clock == 0:  # Something has changed: what was said before says little.
+        if board.halfmove_clock == 0:  # An irreversible move: earlier evaluations do not count.
             self._level = {chess.WHITE: 0, chess.BLACK: 0}
         level = score is not None and abs(score) <= rule.score
         self._level[mover] = self._level[mover] + 1 if level else 0
-        number = (board.ply() + 1) // 2  # Of the move that was just made.
+        number = (board.ply() + 1) // 2  # of the last move
         if number >= rule.from_move and min(self._level.values()) >= rule.moves:
             return Verdict("1/2-1/2", Reason.ADJUDICATED_DRAW)
         return None

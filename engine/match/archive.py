@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a match's games are kept: a PGN for people, and the journal that says which games count."""
+"""Storage of a match's games: a PGN for people, and the journal that defines which games count."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from engine.match.config import MatchConfig
 
 
 class MatchArchive:
-    """The files of a match, open for more games. `outcomes` are the games that were there already.
+    """The files of a match, open for more games. One thread at a time may use it.
 
-    Belongs to one thread at a time.
+    outcomes: games that were in the files when they were opened.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class MatchArchive:
         restart: bool = False,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Open or begin the files. Raises JournalError if they belong to another match, or are in use."""
+        """Open or create the files. Raises JournalError if they belong to another match or are in use."""
         self._config = config
         files = config.files
         self._files = GameArchive(
@@ -47,7 +47,7 @@ class MatchArchive:
         self.outcomes = self._files.games
 
     def add(self, record: GameRecord) -> None:
-        """Write a game down; when this returns it is on the disk. Raises JournalError."""
+        """Write a game to disk, and sync it. Raises JournalError."""
         config = self._config
         text = pgn_text(
             record,
@@ -61,7 +61,7 @@ class MatchArchive:
         self._files.add(text, entry | {"opening": record.opening, "detail": record.detail})
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the files. Idempotent."""
         self._files.close()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is to be played, as plain data. `configfile` makes it from TOML and from flags."""
+"""The configuration of a match as plain data. `configfile` creates it from TOML and from flags."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ UciValue = str | int | bool | None
 
 @dataclass(frozen=True, slots=True)
 class PlayerConfig:
-    """One player: this engine with some options, or any UCI engine as a program.
+    """One player: this engine with options, or a UCI engine as a program.
 
-    command: the program and its arguments; empty for this engine. options are this engine's, uci_options the
-    program's, directory where it is started ("" is here). ponder: let the program think on its opponent's
-    time.
+    command: the program and its arguments; empty for this engine. options: this engine's. uci_options: the
+    program's. directory: working directory of the program; "" is the current one. ponder: let the program
+    think on its opponent's time.
     """
 
     name: str
@@ -49,7 +49,7 @@ class PlayerConfig:
 
 @dataclass(frozen=True, slots=True)
 class OutputFiles:
-    """Where results go. plot: None draws none; the others always have a name."""
+    """The output files. plot: may be None; the others are always written."""
 
     journal: Path
     pgn: Path
@@ -61,11 +61,11 @@ class OutputFiles:
 class MatchConfig:
     """A match.
 
-    games: of each pairing. pairs: each opening is played twice, colours reversed. concurrency: games at
-    once, 0 is what the evaluator's curve and the processor suggest. workers: processes of this machine that
-    play them, 0 is as many as the evaluator's curve asks for. time_margin_ms: overdrawn time that is
-    forgiven. stall_seconds: how long a player without a limit of time may think about a move. output: base
-    name of the files, also with .pgn; "" and the end of a folder's name make one from the match itself.
+    games: per pairing. pairs: play each opening twice with reversed colours. concurrency: concurrent games; 0
+    chooses by the evaluator's curve and the CPU. workers: processes of this machine that play; 0 chooses by
+    the evaluator's curve. time_margin_ms: tolerated excess of the time limit. stall_seconds: maximum thinking
+    time of a player without a time limit. output: base name of the files, also with .pgn; if it is "" or ends
+    with a folder separator, the name comes from the match.
     """
 
     players: tuple[PlayerConfig, ...]
@@ -87,13 +87,13 @@ class MatchConfig:
 
     @property
     def schedule(self) -> Schedule:
-        """Raises ValueError if the numbers do not fit together."""
+        """The schedule. Raises ValueError for inconsistent numbers."""
         return Schedule(len(self.players), self.format, self.games, self.pairs)
 
     @property
     def files(self) -> OutputFiles:
         base = self.output.removesuffix(".pgn")
-        if not base or base.endswith(("/", os.sep)):  # In a folder.
+        if not base or base.endswith(("/", os.sep)):  # a folder
             base += f"match-{self.fingerprint}"
         return OutputFiles(
             journal=Path(base + ".jsonl"),
@@ -103,10 +103,10 @@ class MatchConfig:
         )
 
     def identity(self) -> dict[str, Any]:
-        """All that results depend on, as JSON data: games of matches that differ here must not be mixed.
+        """Return all dependencies of the results as JSON data. Games with different ones must not be mixed.
 
-        The number of games is no part of it, so that a match can be made longer; networks, books and programs
-        count by content.
+        The number of games is excluded, so that a match can be extended. Networks, books and programs are
+        identified by their content.
         """
         identity = {
             name: value
@@ -119,7 +119,7 @@ class MatchConfig:
         return data
 
     def with_output_named(self) -> MatchConfig:
-        """With the files' names as they are now: a network or a program may be made anew during the match."""
+        """Return the match with fixed file names, as networks and programs may change during the match."""
         return replace(self, output=str(self.files.pgn).removesuffix(".pgn"))
 
     @property
@@ -135,13 +135,13 @@ def _player_identity(player: PlayerConfig) -> dict[str, Any]:
         if player.ponder:
             program["ponder"] = True
         return identity | program | {"options": dict(player.uci_options)}
-    # Where the evaluator runs does not matter; threads and backends do, to a player with a clock.
+    # The place of the evaluator does not matter. Threads and backends do, if the player has a clock.
     apart = {"evaluator", "evaluator_keys", "evaluator_compression", "log_file"}
     return identity | {"options": options_identity(player.options, apart=apart)}
 
 
 def _program_identity(player: PlayerConfig) -> str:
-    """A program that was built anew is another player."""
+    """Return the content hash of a program: after a rebuild it is another player."""
     name = player.command[0]
     in_path = Path(name).name == name
     return file_identity(shutil.which(name) or name if in_path else str(Path(player.directory, name)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A match's configuration from TOML and from flags. Both become one tree of tables, which is checked here.
+"""Parsing of a match's configuration. TOML and flags are merged to one tree of tables, which this checks.
 
 `configs/match.toml` shows every key.
 """
@@ -24,16 +24,15 @@ from protocol.settings.sources import source_named
 from protocol.settings.spec import UNREACHED, SettingsError, setting
 
 UCI_OPTION = "option."
-"""Before the name of a program's UCI option, as other match programs write it; needed where all players are
-meant."""
+"""Prefix of a program's UCI option, as in other match programs; required in settings for all players."""
 
 DEFAULT_TIME = TimeControl(nodes=400)
-"""The default of players."""
+"""Default limit of players."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LimitKeys:
-    """The keys of limits, in [defaults] and [[player]]. Those that are not given do not limit."""
+    """The keys of limits, in [defaults] and [[player]]. Missing ones do not limit."""
 
     tc: str = setting("")
     movetime: int = setting(0, low=1, high=UNREACHED)
@@ -43,7 +42,7 @@ class _LimitKeys:
 
 @dataclass(frozen=True, slots=True)
 class _PlayerKeys:
-    """The keys of [[player]] that are neither limits nor options."""
+    """The keys of [[player]] besides limits and options."""
 
     name: str = setting("")
     program: tuple[str, ...] = setting(())
@@ -54,13 +53,13 @@ class _PlayerKeys:
 
 @dataclass(frozen=True, slots=True)
 class _AdjudicationKeys:
-    """The keys of [adjudication] that are no tables."""
+    """The keys of [adjudication] besides tables."""
 
     max_moves: int = setting(0, high=10_000)
 
 
 def match_config(document: Mapping[str, Any], source: str) -> MatchConfig:
-    """The configuration that tables stand for. source: what messages call where they came from.
+    """Return the configuration in a document. source: its name in messages.
 
     Raises SettingsError, which names the key.
     """
@@ -128,8 +127,8 @@ def player_config(
     default_options: Options,
     default_uci_options: Mapping[str, UciValue] | None = None,
 ) -> PlayerConfig:
-    """The player that a table stands for; its name is "" if it was given none. Options it does not name are
-    default_options, or those of default_uci_options if it is a program. Raises SettingsError."""
+    """Return the player in a table; its name may be "". Missing options come from default_options, or from
+    default_uci_options for a program. Raises SettingsError."""
     time = _time(table) or default_time
     player = _PlayerKeys(**table.settings(_PlayerKeys))
     own_table = table.table("options")
@@ -137,7 +136,7 @@ def player_config(
     given |= own_table.rest() if own_table is not None else {}
     with source_named(table.source):
         if player.program:
-            # Here every option is the program's, with the prefix and without.
+            # All options here are the program's, with and without the prefix.
             for key, value in given.items():
                 if key in uci_options:
                     raise SettingsError(f"{key} is given twice")
@@ -173,10 +172,10 @@ def player_config(
 
 
 def _by_kind(table: Table) -> tuple[dict[str, UciValue], dict[str, object]]:
-    """What was not read yet: the options of programs, without their prefix, and the rest. Raises
+    """Return the unread entries: the options of programs, without prefix, and the rest. Raises
     SettingsError."""
     rest = table.rest()
-    dotted = rest.pop(UCI_OPTION.rstrip("."), {})  # What TOML makes of option.NAME.
+    dotted = rest.pop(UCI_OPTION.rstrip("."), {})  # TOML parses option.NAME as a table.
     if not isinstance(dotted, Mapping):
         raise SettingsError(f"{table.source}: options of programs are written {UCI_OPTION}NAME = value")
     given = dict(dotted) | {
@@ -187,12 +186,12 @@ def _by_kind(table: Table) -> tuple[dict[str, UciValue], dict[str, object]]:
 
 
 def _words(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """A program's arguments; a single text may hold several. Raises ValueError for an open quote."""
+    """Return a program's arguments; one string may contain several. Raises ValueError for an open quote."""
     return tuple(shlex.split(arguments[0], posix=os.name != "nt")) if len(arguments) == 1 else arguments
 
 
 def _uci_value(key: str, value: object) -> UciValue:
-    """What a program is sent: numbers that are not whole as texts. Raises SettingsError."""
+    """Return a value for a program, with fractional numbers as strings. Raises SettingsError."""
     if isinstance(value, str | int):
         return value
     if isinstance(value, float):
@@ -201,7 +200,7 @@ def _uci_value(key: str, value: object) -> UciValue:
 
 
 def _time(table: Table) -> TimeControl | None:
-    """The limits in a table, None if there are none."""
+    """Return the limits in a table; None without any."""
     limits = table.settings(_LimitKeys)
     if not limits:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows a match: a table that is drawn anew in a terminal, plain lines in a log or a pipe."""
+"""Display of a match: a live table in a terminal, plain lines in a log or pipe."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ REPORT_GAMES = 10
 """Games between two reports of the standings in a log."""
 
 SHORTEST_NAME = 8
-"""Characters of players' names that the narrowest table shows."""
+"""Minimum characters of players' names in a table."""
 
 PAIRINGS_SHOWN = 15
-"""Pairings of players at most whose results are printed one by one."""
+"""Maximum number of pairings printed one by one."""
 
 
 def game_line(config: MatchConfig, state: MatchState, record: GameRecord) -> str:
-    """One finished game in a line."""
+    """Return a finished game as a line."""
     white, black = config.players[record.white].name, config.players[record.black].name
     return (
         f"game {record.number + 1} ({state.standings.games} of {len(state.standings.schedule)} played): "
@@ -36,7 +36,7 @@ def game_line(config: MatchConfig, state: MatchState, record: GameRecord) -> str
 
 
 def standings_lines(config: MatchConfig, standings: Standings) -> list[str]:
-    """The standings in words and numbers, best player first."""
+    """Return the standings as lines, best player first."""
     lines = []
     for player in ranking(standings) if len(config.players) > 2 else [0]:
         tally = standings.total(player)
@@ -56,7 +56,7 @@ def standings_lines(config: MatchConfig, standings: Standings) -> list[str]:
 
 
 def sprt_line(standings: Standings) -> str:
-    """The SPRT in a line."""
+    """Return the SPRT as a line."""
     sprt = standings.sprt
     assert sprt is not None
     decision = {
@@ -71,8 +71,8 @@ def sprt_line(standings: Standings) -> str:
 
 
 def pairs_lines(config: MatchConfig, standings: Standings) -> list[str]:
-    """How often the first of two players got which points of a pair, and the share of draws; nothing before
-    the first pair, or of more players."""
+    """Return the frequencies of the first player's points per pair, and the share of draws. Empty before the
+    first pair, and for more than two players."""
     if len(config.players) != 2 or not standings.tally(0, 1).finished_pairs:
         return []
     tally = standings.tally(0, 1)
@@ -82,8 +82,8 @@ def pairs_lines(config: MatchConfig, standings: Standings) -> list[str]:
 
 
 def pairing_lines(config: MatchConfig, standings: Standings) -> list[str]:
-    """Who fared how against whom, where there are more than two players; the summary has it where that would
-    be long."""
+    """Return the results of each pairing of more than two players. If there are too many, refer to the
+    summary."""
     if len(config.players) == 2:
         return []
     tallies = {pairing: standings.tally(*pairing) for pairing in standings.schedule.pairings}
@@ -98,12 +98,12 @@ def pairing_lines(config: MatchConfig, standings: Standings) -> list[str]:
 
 
 def reasons_line(standings: Standings) -> str:
-    """How often games ended in which way."""
+    """Return the frequencies of the reasons for ends."""
     return "ends: " + ", ".join(f"{reason} {count}" for reason, count in standings.reasons.most_common())
 
 
 def speed_line(state: MatchState) -> str:
-    """How fast the match goes, and how long it will still take."""
+    """Return the match's speed and remaining time."""
     speed = state.throughput
     parts = [f"{speed.concurrency} games at once", f"{speed.games_per_hour:,.0f} games/h"]
     parts.append(f"{speed.moves_per_second:,.1f} moves/s")
@@ -117,7 +117,7 @@ def speed_line(state: MatchState) -> str:
 
 
 def ranking(standings: Standings) -> list[int]:
-    """Numbers of the players, best score first."""
+    """Return the player numbers, best score first."""
 
     def score(player: int) -> float:
         tally = standings.total(player)
@@ -150,7 +150,7 @@ class PlainView(PlainDisplay):
 
 
 class LiveView(LiveDisplay[MatchState]):
-    """A table in a terminal, as long as the match goes on."""
+    """A live table in a terminal during the match."""
 
     def __init__(self, config: MatchConfig, console: Console) -> None:
         super().__init__(console)
@@ -161,7 +161,7 @@ class LiveView(LiveDisplay[MatchState]):
         self._last_game = game_line(self._config, state, record)
 
     def note(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False)  # Above the table, and stays.
+        self.console.print(text, markup=False, highlight=False)  # above the table, permanently
 
     def drawing(self, state: MatchState) -> RenderableType:
         from rich.console import Group
@@ -182,7 +182,7 @@ class LiveView(LiveDisplay[MatchState]):
 
 
 def standings_table(config: MatchConfig, standings: Standings, width: int) -> RenderableType:
-    """The standings as a table of rich, with as many of its columns as `width` characters have room for."""
+    """Return the standings as a rich table, with as many columns as fit into `width` characters."""
     from rich.table import Table
     from rich.text import Text
 
@@ -190,7 +190,7 @@ def standings_table(config: MatchConfig, standings: Standings, width: int) -> Re
     for dispensable in ("limits", "normalised", "games", "LOS"):
         if _width(columns) > width:
             columns.pop(dispensable, None)
-    for dispensable in ("score", "results"):  # Rather than these, names are cut.
+    for dispensable in ("score", "results"):  # Truncate names before dropping these.
         if _width(columns, longest_name=SHORTEST_NAME) > width:
             columns.pop(dispensable)
     longest = max(len("player"), *map(len, columns["player"]))
@@ -202,12 +202,12 @@ def standings_table(config: MatchConfig, standings: Standings, width: int) -> Re
         else:
             table.add_column(heading, justify="right", no_wrap=True, min_width=max(map(len, cells)))
     for row in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, row))  # As texts: brackets in names are no markup.
+        table.add_row(*map(Text, row))  # As Text: brackets in names are not markup.
     return table
 
 
 def _columns(config: MatchConfig, standings: Standings) -> dict[str, list[str]]:
-    """The cells of the table by heading, best player first."""
+    """Return the cells of the table by heading, best player first."""
     order = ranking(standings)
     players = [config.players[player] for player in order]
     tallies = [standings.total(player) for player in order]
@@ -230,8 +230,8 @@ def _columns(config: MatchConfig, standings: Standings) -> dict[str, list[str]]:
 
 
 def _width(columns: dict[str, list[str]], longest_name: int | None = None) -> int:
-    """What a table with these columns takes: a border and two blanks for each, and a last border.
-    longest_name: where names are cut."""
+    """Return the width of a table: a border and two blanks per column, and a last border. longest_name: limit
+    of names."""
     widths = {heading: max(len(heading), *map(len, cells)) for heading, cells in columns.items()}
     if longest_name is not None:
         widths["player"] = min(widths["player"], longest_name)

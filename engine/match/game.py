@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plays one game between two players, move by move, with the board as referee."""
+"""The play of one game between two players, move by move, with the board as referee."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from engine.match.schedule import ScheduledGame
 from engine.match.timecontrol import GameClock
 
 PATIENCE_SECONDS = 0.5
-"""How long beyond a player's time the runner waits for the move, which is too late, before it says stop."""
+"""Delay of `stop` after a player's time is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class GameRules:
-    """What games of a match have in common; the fields are those of MatchConfig. moved: called after
-    each move."""
+    """The common rules of a match's games, with fields from MatchConfig. moved: called after each move."""
 
     adjudication: Adjudication
     tablebases: Tablebases | None = None
@@ -40,8 +39,8 @@ class GameRules:
 async def play_game(
     scheduled: ScheduledGame, opening: Opening, white: Player, black: Player, rules: GameRules
 ) -> GameRecord:
-    """Play a game to its end. What a player does wrong is a result with a reason; only PlayerError is
-    raised. If the evaluator gives a player another network, the game starts over."""
+    """Play a game to its end. Failures of players become results with a reason; only PlayerError is raised.
+    If a player's network changes, the game restarts."""
     while True:
         with suppress(NetworkChangedError):
             return await _play_once(scheduled, opening, white, black, rules)
@@ -50,7 +49,7 @@ async def play_game(
 async def _play_once(
     scheduled: ScheduledGame, opening: Opening, white: Player, black: Player, rules: GameRules
 ) -> GameRecord:
-    """As `play_game`. Raises NetworkChangedError."""
+    """Same as `play_game`, but raises NetworkChangedError."""
     started, began = datetime.now(UTC), perf_counter()
     board = opening.board(chess960=rules.chess960)
     position = Position(board)
@@ -129,7 +128,7 @@ async def _play(
         if verdict is None and thought.ponder and players[mover].config.ponder:
             players[mover].ponder(position, clocks, thought.ponder)
         if len(moves) % 16 == 0:
-            await asyncio.sleep(0)  # Players that answer at once must not keep the loop from all else.
+            await asyncio.sleep(0)  # Players that answer at once must not block the event loop.
     return verdict
 
 
@@ -139,7 +138,7 @@ def _patience(clock: GameClock, stall_seconds: float) -> float:
 
 
 def _legal(board: chess.Board, thought: Thought) -> chess.Move:
-    """The move of a thought. Raises ValueError, saying what is wrong, if it is no legal move."""
+    """Return the move of a thought. Raises ValueError with the reason if it is not legal."""
     if thought.move is None:
         raise ValueError(f"no move in {board.fen()}")
     try:
@@ -152,7 +151,7 @@ def _legal(board: chess.Board, thought: Thought) -> chess.Move:
 
 
 def _forfeit(board: chess.Board, fault: ForfeitError, clock: GameClock) -> Verdict:
-    """The end of a game whose mover fails."""
+    """Return the verdict for a game whose mover fails."""
     if fault.reason is Reason.TIME and clock.allowed_ms is not None:
         return _out_of_time(board)
     reason = Reason.STALL if fault.reason is Reason.TIME else fault.reason
@@ -160,7 +159,7 @@ def _forfeit(board: chess.Board, fault: ForfeitError, clock: GameClock) -> Verdi
 
 
 def _out_of_time(board: chess.Board) -> Verdict:
-    """The mover's time is up: lost, unless the opponent has nothing to mate with (FIDE Laws of Chess 6.9)."""
+    """Return a time forfeit of the mover; a draw if the opponent cannot mate (FIDE Laws of Chess 6.9)."""
     if board.has_insufficient_material(not board.turn):
         return Verdict("1/2-1/2", Reason.TIME, "the opponent cannot mate")
     return Verdict(win_for(not board.turn), Reason.TIME)

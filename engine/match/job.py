@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plays a match's games in this process: the players, and the games between them."""
+"""The executor of a match's games in this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MatchJob:
-    """The games of a match: a GameJob. openings: one for each round of the schedule."""
+    """The games of a match: a GameJob. openings: one per round of the schedule."""
 
     config: MatchConfig
     openings: tuple[Opening, ...]
@@ -51,12 +51,12 @@ class MatchJob:
 
 
 class MatchExecutor:
-    """Plays in this process: players on one search pool, programs, and the games between them."""
+    """An executor in this process, with engine players on one search pool, and programs."""
 
     games_per_task = 1
 
     def __init__(self, config: MatchConfig, openings: Sequence[Opening], pool: SearchPool | None) -> None:
-        """pool: for players that are this engine; closed with the executor."""
+        """pool: for players of this engine; closed with the executor."""
         self._config = config
         self._openings = openings
         self._pool = pool
@@ -66,8 +66,8 @@ class MatchExecutor:
         self._moves = 0
 
     async def open(self) -> int:
-        """Start one player of each kind; returns how many games at once are best. Raises PlayerError and
-        TablebaseError."""
+        """Start one player of each kind, and return the best number of concurrent games. Raises PlayerError
+        and TablebaseError."""
         config = self._config
         tablebases = self._resources.enter_context(open_tablebases(config.adjudication.tablebase))
         self._rules = GameRules(
@@ -84,7 +84,7 @@ class MatchExecutor:
         return concurrency
 
     async def play(self, numbers: Sequence[int]) -> list[GameRecord]:
-        """Play the games of these numbers at the same time. Raises PlayerError."""
+        """Play the games with these numbers concurrently. Raises PlayerError."""
         return await play_together(self._play(number) for number in numbers)
 
     def statistics(self) -> PoolStatistics:

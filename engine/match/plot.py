@@ -14,19 +14,18 @@ from engine.match.results.statistics import Estimate, elo
 from protocol.host.extras import install
 
 POINTS = 400
-"""Points of a curve: more are not seen."""
+"""Maximum points of a curve: more are not visible."""
 
 LARGEST = 1000.0
-"""Elo beyond this, such as that of wins only, is drawn here."""
+"""Larger Elo values, such as after wins only, are drawn here."""
 
 
 class PlotError(RuntimeError):
-    """The plot cannot be made. The message says what to do."""
+    """The plot cannot be created. The message gives the remedy."""
 
 
 def elo_history(config: MatchConfig, outcomes: Sequence[GameOutcome]) -> list[tuple[int, list[Estimate]]]:
-    """After how many games each player had which Elo, at up to `POINTS` moments. outcomes: in the order
-    counted."""
+    """Return each player's Elo by number of games, at up to `POINTS` points. outcomes: in counted order."""
     standings = Standings(config.schedule, config.sprt)
     step = max(1, len(outcomes) // POINTS)
     history = []
@@ -39,8 +38,7 @@ def elo_history(config: MatchConfig, outcomes: Sequence[GameOutcome]) -> list[tu
 
 
 def check_plot(path: Path) -> None:
-    """See before the first game that a plot can be made after the last one; makes its folder. Raises
-    PlotError."""
+    """Check before the first game that the plot can be created, and create its folder. Raises PlotError."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError:
@@ -55,9 +53,9 @@ def check_plot(path: Path) -> None:
 
 
 def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -> None:
-    """Draw Elo with its 95 % interval over the games into an image file; the suffix names the format.
+    """Draw Elo with its 95 % interval over the games to an image file. The suffix selects the format.
 
-    Of two players only the first is drawn. `check_plot` comes before. Raises PlotError.
+    Of two players only the first is drawn. Call `check_plot` before. Raises PlotError.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -84,7 +82,7 @@ def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -
             linewidth=0,
         )
     axes.axhline(0, color="grey", linewidth=0.8)
-    # The first few games have bars of hundreds of Elo, which would leave the rest flat.
+    # Ignore the first games, whose bars of hundreds of Elo would flatten the rest.
     settled = [
         _drawn(bound)
         for count, estimates in history

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plays a match: many games at once, each written down and counted when it is over, until all are played,
-the SPRT has decided, or it is interrupted. What was written down is not played again."""
+"""The run of a match: concurrent games, each recorded and counted at its end, until all are played, the SPRT
+decides, or the run is interrupted. Recorded games are not played again."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from engine.workers.executor import MakeExecutor
 from engine.workers.local import local_executor
 
 FAULTS_IN_A_ROW = 10
-"""Games that one player may lose in a row by ending or stalling, before the match is given up."""
+"""Consecutive games lost by a player's disconnects or stalls after which the match fails."""
 
 Ending = Literal["finished", "sprt", "interrupted"]
 
 
 class MatchError(RuntimeError):
-    """The match cannot go on. What was played is kept. The message says why."""
+    """The match cannot continue. Its games are kept. The message gives the reason."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MatchState(run.RunState):
-    """A match as it stands, for those who show it. outcomes: in the order in which they were counted."""
+    """The state of a match, for displays. outcomes: in counted order."""
 
     config: MatchConfig
     standings: Standings
@@ -55,7 +55,7 @@ class MatchRunner:
         restart: bool = False,
         make_executor: MakeExecutor[GameRecord] | None = None,
     ) -> None:
-        """restart: forget the games played before. make_executor: where to play, if not on this machine."""
+        """restart: discard existing games. make_executor: creates the executor (default: on this machine)."""
         self._config = config
         self._view = view
         self._restart = restart
@@ -63,10 +63,10 @@ class MatchRunner:
         self.state = MatchState(config=config, standings=Standings(config.schedule, config.sprt), outcomes=[])
 
     async def run(self) -> Ending:
-        """Play until there is nothing more to play, and write the summary.
+        """Play until the match is over, and write the summary.
 
-        Raises OpeningError, TablebaseError, JournalError, PlayerError, ExecutorError and MatchError, each
-        with the games so far kept.
+        Raises OpeningError, TablebaseError, JournalError, PlayerError, ExecutorError and MatchError. The
+        games so far are kept.
         """
         config, standings = self._config, self.state.standings
         openings = await asyncio.to_thread(
@@ -97,10 +97,10 @@ class MatchRunner:
 
 
 class _Ledger:
-    """Writes the games of a match to its archive and counts them in its state."""
+    """Write the games of a match to its archive, and count them in its state."""
 
     def __init__(self, state: MatchState, archive: MatchArchive) -> None:
-        """Counts the games that the archive holds already. Raises MatchError if they do not fit the match."""
+        """Count the games in the archive. Raises MatchError if they do not fit the match."""
         self._state = state
         self._archive = archive
         self._faults = [0] * len(state.config.players)
@@ -135,7 +135,7 @@ class _Ledger:
         self._count_faults(entry)
 
     def over(self) -> bool:
-        """Raises MatchError when a player does nothing but fail."""
+        """Return True if no more games are needed. Raises MatchError if a player fails repeatedly."""
         if self._failure:
             raise MatchError(self._failure)
         return self._state.standings.over

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who plays whom, with which colours and from which opening: every game of a match has a number.
+"""The schedule of a match: players, colours and opening of each game, by number.
 
-The schedule is a pure function of a few numbers, so that a match that was interrupted, or is spread over
-machines, knows its games without a list. A longer match begins with the same games as a shorter one.
+The schedule is a pure function of a few numbers. So an interrupted or distributed match needs no list of
+games. A longer match starts with the same games as a shorter one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Format = Literal["round-robin", "gauntlet"]
 class ScheduledGame:
     """One game of the schedule.
 
-    number: from 0. pair: the games with the same players and opening share it. round: from 0; all games
-    of a round have the same opening. white, black: numbers of the players."""
+    number: from 0. pair: shared by the games with the same players and opening. round: from 0; all games of a
+    round have the same opening. white, black: player numbers."""
 
     number: int
     pair: int
@@ -32,9 +32,9 @@ class ScheduledGame:
 class Schedule:
     """All games of a match.
 
-    players: how many, 2 or more. format: everybody plays everybody, or the first plays all others. games:
-    of each pairing. pairs: two games per opening, colours reversed (games is then even); else one, with
-    colours that alternate from round to round.
+    players: number of players, at least 2. format: all play all, or the first plays all others. games: per
+    pairing. pairs: two games per opening with reversed colours, and an even number of games; otherwise one
+    game per opening, with colours that alternate by round.
     """
 
     players: int
@@ -55,13 +55,13 @@ class Schedule:
 
     @property
     def pairings(self) -> tuple[tuple[int, int], ...]:
-        """The pairs of players that meet, the lower number first."""
+        """The pairs of players that meet, lower number first."""
         firsts = range(1) if self.format == "gauntlet" else range(self.players)
         return tuple((first, second) for first in firsts for second in range(first + 1, self.players))
 
     @property
     def rounds(self) -> int:
-        """How many openings are needed."""
+        """Number of openings needed."""
         return self.games // self.games_per_pair
 
     @property
@@ -72,7 +72,7 @@ class Schedule:
         return self.games * len(self.pairings)
 
     def __getitem__(self, number: int) -> ScheduledGame:
-        """The game of a number. Raises IndexError."""
+        """Return the game with this number. Raises IndexError."""
         if not 0 <= number < len(self):
             raise IndexError(f"there is no game {number}")
         pair, second_game = divmod(number, self.games_per_pair)

@@ -13,7 +13,7 @@ from engine.match.results.statistics import Estimate, Tally, elo, likelihood_of_
 
 
 def summary(config: MatchConfig, standings: Standings, throughput: Throughput) -> dict[str, Any]:
-    """Players, pairings, SPRT, ends of games and speed. Numbers without a finite value are null."""
+    """Return players, pairings, SPRT, ends of games and speed. Non-finite numbers are None."""
     data: dict[str, Any] = {
         "event": config.event,
         "format": config.format,
@@ -49,7 +49,7 @@ def summary(config: MatchConfig, standings: Standings, throughput: Throughput) -
 
 
 def tally_data(tally: Tally) -> dict[str, Any]:
-    """Results and what they say, from the first player's view."""
+    """Return results and estimates from the first player's point of view."""
     return {
         "games": tally.games,
         "wins": tally.wins,
@@ -66,7 +66,7 @@ def tally_data(tally: Tally) -> dict[str, Any]:
 
 
 def speed_data(throughput: Throughput) -> dict[str, Any]:
-    """How fast the match goes."""
+    """Return the speed of the match."""
     return {
         "seconds": throughput.seconds,
         "concurrency": throughput.concurrency,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a player may think: the limits of each move and the clock of a game."""
+"""Time controls: the limits of each move and the clock of a game."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CLOCK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TimeControl:
-    """What limits a player's thinking. All limits that are given hold at once.
+    """The limits of a player's thinking. All given limits apply together.
 
-    base_ms: time on the clock at the start, and again after every `moves` moves if there are that;
-    increment_ms is added after each move. movetime_ms, nodes, depth (plies): of each move.
+    base_ms: time on the clock at the start, added again after every `moves` moves, if set. increment_ms:
+    added after each move. movetime_ms, nodes, depth (plies): limits of each move.
     """
 
     base_ms: int | None = None
@@ -28,10 +28,9 @@ class TimeControl:
 
     @staticmethod
     def parse_clock(text: str) -> tuple[int, int, int | None]:
-        """(base_ms, increment_ms, moves) of `[moves/][minutes:]seconds[+increment]`, as in 60+0.6, 40/1:30,
-        5:00+3.
+        """Return (base_ms, increment_ms, moves) of `[moves/][minutes:]seconds[+increment]`.
 
-        Raises ValueError.
+        Examples: 60+0.6, 40/1:30, 5:00+3. Raises ValueError.
         """
         match = CLOCK.match(text.strip())
         if match is None:
@@ -69,8 +68,7 @@ class GameClock:
     """One player's clock in one game."""
 
     def __init__(self, control: TimeControl, *, margin_ms: float = 0.0) -> None:
-        """margin_ms: how far the clock may be overdrawn before the game is lost; the runner's own delay is no
-        fault of the player."""
+        """margin_ms: tolerated excess of the clock, because of the runner's own delays."""
         self.control = control
         self.margin_ms = margin_ms
         self.remaining_ms: float | None = None if control.base_ms is None else float(control.base_ms)
@@ -78,16 +76,16 @@ class GameClock:
 
     @property
     def allowed_ms(self) -> float | None:
-        """How long the next move may take at most, the margin included; None without a limit of time."""
+        """Maximum time of the next move, margin included; None without a time limit."""
         limits = [limit for limit in (self.remaining_ms, self.control.movetime_ms) if limit is not None]
         return min(limits) + self.margin_ms if limits else None
 
     def spend(self, elapsed_ms: float) -> bool:
-        """Take the time of a move off the clock; False if it was too long."""
+        """Subtract the time of a move from the clock; return False if it was too long."""
         allowed = self.allowed_ms
         in_time = allowed is None or elapsed_ms <= allowed
         if self.remaining_ms is not None:
-            # What the margin forgave is not owed.
+            # A tolerated excess is not subtracted later.
             self.remaining_ms = max(0.0, self.remaining_ms - elapsed_ms) + self.control.increment_ms
             if self.moves_to_go is not None:
                 self.moves_to_go -= 1

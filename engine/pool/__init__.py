@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many searches in one process, on shared evaluators."""
+"""Many concurrent searches in one process, on shared evaluators."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Positions of a pool that the network evaluates without a search."""
+"""Evaluation of positions by the network alone, in a pool."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from engine.search.control import SearchControl
 from protocol.batch import EvaluationBatch, PositionBatch
 
 Evaluated = Future[tuple[PositionBatch, EvaluationBatch]]
-"""Gets the encoded positions and their evaluations, NoEvaluatorError or PipelineError."""
+"""Result: the encoded positions and their evaluations; or NoEvaluatorError, or PipelineError."""
 
 
 class PooledEvaluation:
-    """The current positions of some games: one batch among those of the pool's searches, and run like one of
-    them. Belongs to the pool's thread."""
+    """One batch with the current positions of some games, which the pool runs like a search. Only the pool's
+    thread may use it."""
 
     can_go_on = False
 
@@ -40,26 +40,26 @@ class PooledEvaluation:
 
     @property
     def watched(self) -> bool:
-        """Whether it waits for an evaluator to come up."""
+        """True while it waits for an evaluator."""
         return self._batch is None
 
     def must_be_looked_at(self, _now: float) -> bool:
-        """Whether an evaluator may have come up."""
+        """Return True: an evaluator may have become available."""
         return True
 
     def waits_for(self, batch: Batch | PositionBatch) -> bool:
-        """Whether a batch is still wanted."""
+        """Return True if it still waits for a batch."""
         return batch is self._batch and not self.future.done()
 
     def apply(self, batch: Batch | PositionBatch, evaluation: EvaluationBatch) -> bool:
-        """Take the evaluations of the batch; False if it is not wanted any more."""
+        """Set the result; return False if the batch is no longer wanted."""
         if self._batch is None or not self.waits_for(batch):
             return False
         self.future.set_result((self._batch, evaluation))
         return True
 
     def advance(self, _searches: int, _processes: int) -> bool:
-        """Send the batch, encoded again if the network has changed; False when the future has its result."""
+        """Send the batch, encoded again after a network change; return False once the future is done."""
         try:
             if isinstance(self.failure, NetworkChangedError):
                 self._batch = self.failure = None
@@ -74,6 +74,6 @@ class PooledEvaluation:
                 )
                 self.identity = network.identity
                 self._evaluator.add(self, self._batch)
-        except Exception as error:  # A fault of this batch must not end the others.
+        except Exception as error:  # An error in this batch must not end the others.
             self.future.set_exception(error)
         return not self.future.done()

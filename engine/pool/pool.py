@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many searches in one process on shared evaluators: matches, self-play and analysis.
+"""The search pool: many searches in one process, on shared evaluators, for matches, self-play and analysis.
 
-    PoolPlayer.search      in the caller's thread: hands a PooledSearch to the pool
-    SearchPool             in the pool's thread: calls PooledSearch.advance (search.py) for those that can go
-                           on, then PooledEvaluator.flush and receive (engine/evaluation/balancing/pooled.py)
+    PoolPlayer.search      in the caller's thread: submits a PooledSearch to the pool
+    SearchPool             in the pool's thread: calls PooledSearch.advance (search.py) for those that can
+                           continue, then PooledEvaluator.flush and receive (balancing/pooled.py)
     PooledSearch.advance   collects positions from its tree and adds them to the evaluator's next request
 
-One thread drives them all. A search is advanced when an answer of its own has come or its time limit must be
-looked at; the rest of the time the thread sleeps until there is an answer or something to do. Players whose
-options name the same evaluator share its process and connection, whatever networks they use.
+One thread runs all searches. It advances a search after an answer, or if its time limit needs a check, and
+otherwise sleeps. Players whose options name the same evaluator share its process and connection, whatever
+networks they use.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo, Priority
 
 Pooled = PooledSearch | PooledEvaluation
-"""What a pool runs."""
+"""The tasks of a pool."""
 
 ANSWER_SECONDS = 10.0
-"""How long the pool's thread may take to say what it is asked."""
+"""Longest wait for an answer of the pool's thread."""
 
 LOOK_SECONDS = 0.01
-"""Time between two looks at the searches that the clock may end, and at those that have no evaluator yet."""
+"""Interval of checks of the searches that the clock may end, and of those without an evaluator."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStatistics:
-    """What the searches of a pool asked of their evaluators, since it was opened.
+    """The evaluations of a pool's searches since it was opened.
 
-    evaluations: positions. seconds: since the first one. mean_batch: positions per batch as the devices ran
-    them, the batches of other clients merged in. moves: made in the games that the searches are for, where
-    somebody counts them; running games included.
+    evaluations: positions. seconds: since the first one. mean_batch: positions per device batch, including
+    those of other clients. moves: played in the games of the searches, running games included, if the owner
+    counts them.
     """
 
     searches: int = 0
@@ -77,9 +77,9 @@ class PoolStatistics:
 
 
 class SearchPool:
-    """Runs the searches of its players. `player` and `close` may be called from any thread.
+    """Run the searches of its players. Any thread may call `player` and `close`.
 
-    log takes messages for the user, from several threads.
+    log: receives messages for the user, from several threads.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class SearchPool:
         priority: Priority = "selfplay",
         pools: int = 1,
     ) -> None:
-        """pools: how many, in as many processes, run searches on these evaluators, each about as many."""
+        """pools: number of similar pools, one per process, that use these evaluators."""
         self._log = log
         self._priority: Priority = priority
         self._pools = pools
-        # Searches to begin or to stop, what is to be done in the pool's thread, and None to end all.
+        # Searches to start or stop, functions to call in the pool's thread, and None to end all.
         self._asked: queue.SimpleQueue[Pooled | Callable[[], None] | None] = queue.SimpleQueue()
         self._wakeup = Wakeup()
         self._ending = False
@@ -105,7 +105,7 @@ class SearchPool:
         self._thread.start()
 
     def player(self, options: Options, random: Random | None = None) -> PoolPlayer:
-        """A player with a tree of its own. Its evaluator is found or started in the background.
+        """Return a player with its own tree. Its evaluator is connected or started in the background.
 
         random: for noise and temperature, used while a search runs.
         """
@@ -118,13 +118,12 @@ class SearchPool:
         return running.future
 
     def links(self, options: Options) -> list[EvaluatorLink]:
-        """The connections to the evaluators of these options, which are found or started in the
-        background."""
+        """Return the links to the evaluators of these options, which are connected in the background."""
         return self._evaluator(EvaluatorSettings.of(options)).links
 
     def connections(self, options: Options) -> list[EvaluatorClient]:
-        """The connections to the evaluators of these options that are there, at least one. Waits for it.
-        Raises NoEvaluatorError."""
+        """Wait for at least one connection to the evaluators of these options, and return all. Raises
+        NoEvaluatorError."""
         evaluator = self._evaluator(EvaluatorSettings.of(options))
         while not (clients := evaluator.connections(1.0)):
             if self._closed:
@@ -132,8 +131,8 @@ class SearchPool:
         return clients
 
     def networks(self, options: Options) -> tuple[NetworkInfo, ...] | None:
-        """The networks of the evaluator of these options, as they are at the moment; None while there is no
-        evaluator. Not to be called in the pool's thread, which is asked."""
+        """Return the current networks of these options' evaluator; None without one. Do not call this in the
+        pool's thread, which answers it."""
         evaluator = self._evaluator(EvaluatorSettings.of(options))
         found: Future[tuple[NetworkInfo, ...] | None] = Future()
         self._ask(lambda: found.set_result(evaluator.networks()))
@@ -143,8 +142,8 @@ class SearchPool:
             return None
 
     def recommended_games(self, options: Options) -> int:
-        """How many games at once keep the evaluators of these options busy: as many as fill two batches of
-        the sizes that they recommend, one at work and one waiting. Waits for them. Raises
+        """Return how many concurrent games keep the evaluators of these options busy: they fill two batches
+        of the recommended sizes, one computing and one queued. Waits for the evaluators. Raises
         NoEvaluatorError."""
         devices = [
             Device(client.recommended_batch, client.max_batch, client.curve)
@@ -153,7 +152,7 @@ class SearchPool:
         return Device.together(devices).games
 
     def statistics(self) -> PoolStatistics:
-        """The totals of all evaluators."""
+        """Return the totals of all evaluators."""
         with self._lock:
             evaluators = list(self._evaluators.values())
         first = min((e.first_sent for e in evaluators if e.first_sent is not None), default=None)
@@ -167,13 +166,13 @@ class SearchPool:
         )
 
     def evaluator_pids(self) -> list[int]:
-        """Process ids of the evaluators that were started."""
+        """Return the process ids of the embedded evaluators."""
         with self._lock:
             pids = [link.pid for evaluator in self._evaluators.values() for link in evaluator.links]
         return [pid for pid in pids if pid is not None]
 
     def close(self) -> None:
-        """End all searches, which report what they have, and the evaluators that were started. Idempotent."""
+        """Stop all searches, which report their results, and the embedded evaluators. Idempotent."""
         with self._lock:
             already, self._closed = self._closed, True
         if already:
@@ -193,7 +192,7 @@ class SearchPool:
         self.close()
 
     def tell_once(self, text: str) -> None:
-        """Log what every player has to say, once."""
+        """Log a message that every player would repeat, once."""
         with self._lock:
             told = text in self._told
             self._told.add(text)
@@ -201,7 +200,7 @@ class SearchPool:
             self._log(text)
 
     def submit(self, running: PooledSearch) -> None:
-        """Hand a search to the pool's thread."""
+        """Submit a search to the pool's thread."""
         self._ask(running)
 
     def _ask(self, what: Pooled | Callable[[], None]) -> None:
@@ -212,10 +211,10 @@ class SearchPool:
             self._wakeup.wake()
 
     def stop(self, running: PooledSearch) -> None:
-        """End a search soon."""
+        """Stop a search as soon as possible."""
         running.control.stop()
         with self._lock:
-            if not self._closed:  # Closing stops them all.
+            if not self._closed:  # `close` stops all.
                 self._asked.put(running)
                 self._wakeup.wake()
 
@@ -234,7 +233,7 @@ class SearchPool:
 
     def _work(self) -> None:
         active: set[Pooled] = set()
-        watched: set[Pooled] = set()  # Of these, those that something else than an answer may move on.
+        watched: set[Pooled] = set()  # Active ones that other events than an answer may advance.
         due: set[Pooled] = set()
         next_look = 0.0
         while True:
@@ -263,20 +262,20 @@ class SearchPool:
                     active.discard(running)
                     watched.discard(running)
                 for evaluator in evaluators:
-                    if evaluator.has_request:  # The evaluator starts on it while the other searches go on.
+                    if evaluator.has_request:  # The evaluator starts while the other searches continue.
                         again |= evaluator.flush()
             due = again
             for evaluator in evaluators:
                 due |= evaluator.flush()
 
     def _receive(self, evaluators: Sequence[PooledEvaluator[Pooled]], seconds: float | None) -> set[Pooled]:
-        """Wait for answers or something to do, at most so long (None: as long as it takes); returns the
-        searches that were answered."""
+        """Wait for answers or new tasks, up to `seconds` (None: indefinitely). Return the searches that were
+        answered."""
         clients = [client for evaluator in evaluators for client in evaluator.awaited_clients]
         if not clients:
             self._wakeup.wait(seconds)
             return set()
-        # One that owes answers is looked after now and then, however long that takes.
+        # Return at intervals, so that the keepalive of an evaluator that owes answers works.
         milliseconds = 1000 * (QUIET_SECONDS if seconds is None else seconds)
         if len(clients) > 1:
             wait_for_any(clients, milliseconds, self._wakeup.fileno())
@@ -287,7 +286,7 @@ class SearchPool:
         return answered
 
     def _take_new(self, active: set[Pooled]) -> set[Pooled]:
-        """Add the searches that have come to the active ones; returns those, and the ones told to stop."""
+        """Add new searches to the active ones. Return them, and those that must stop."""
         due: set[Pooled] = set()
         self._wakeup.clear()
         while not self._asked.empty():
@@ -307,9 +306,9 @@ class SearchPool:
 
 
 class PoolPlayer:
-    """One side of one game: options, a tree, at most one search at a time. Made by SearchPool.player.
+    """One side of one game: options, a tree, and at most one running search. Created by SearchPool.player.
 
-    options: of the next search; those that name the evaluator must stay as they are.
+    options: of the next search; those of the evaluator must not change.
     """
 
     def __init__(
@@ -325,7 +324,7 @@ class PoolPlayer:
         self._running: PooledSearch | None = None
 
     def new_game(self) -> None:
-        """Forget the tree. Nothing may be in flight."""
+        """Clear the tree. Nothing may be in flight."""
         self._tree.new_game()
         self._keeper.new_game()
 
@@ -340,12 +339,12 @@ class PoolPlayer:
         observer: Observer | None = None,
         book: bool = False,
     ) -> Future[Report]:
-        """Search the game's current position; the future gets the report, or NoEvaluatorError.
+        """Search the game's current position. The future gets the report, or NoEvaluatorError.
 
-        book: play a move of the option BookFile instead, if it has one.
-        clock_started: when the clock began to run, in perf_counter seconds; now if None. prepare and inspect
-        get the tree in the pool's thread, just before the search (to add noise, say) and just after; observer
-        looks at the search while it goes on. Raises RuntimeError if the player is searching.
+        clock_started: in perf_counter seconds (default: now). prepare, inspect: called with the tree in the
+        pool's thread, just before the search (for example to add noise) and just after. observer: observes
+        the running search. book: play a move of BookFile, if it has one. Raises RuntimeError if the player is
+        searching.
         """
         if self._running is not None and not self._running.future.done():
             raise RuntimeError("this player is searching already")
@@ -364,18 +363,18 @@ class PoolPlayer:
             game, legal_moves, limits, self.options, started, self.random, self._keeper, contempt=contempt
         )
         running = self._running = PooledSearch(self._evaluator, self._tree, task, prepare, inspect, observer)
-        # A task that waits for the future may be cancelled; the search ends by `stop` alone.
+        # Cancelling a task that waits for the future must not cancel the search, which only `stop` ends.
         running.future.set_running_or_notify_cancel()
         self._pool.submit(running)
         return running.future
 
     def stop(self) -> None:
-        """End the running search; its future gets the report as it stands."""
+        """Stop the running search. Its future gets the report so far."""
         if self._running is not None and not self._running.future.done():
             self._pool.stop(self._running)
 
     def close(self) -> None:
-        """End the running search and forget the tree."""
+        """Stop the running search and delete the tree."""
         self.stop()
         if self._running is not None and not self._running.future.done():
             self._running.future.exception(timeout=60)

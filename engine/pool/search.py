@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One search of a pool, from waiting for its network to its report."""
+"""One search of a pool, from the wait for its network to its report."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from engine.search.tree import SearchTree
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Who looks at a search while it goes on.
+    """An observer of a running search.
 
-    seconds: from its beginning to the first look. look: called in the pool's thread with the search and its
-    tree, and quick; returns when to look next, in perf_counter seconds.
+    seconds: time from the start to the first call. look: called in the pool's thread with the search and its
+    tree; must be quick. It returns the time of the next call, in perf_counter seconds.
     """
 
     seconds: float
@@ -33,10 +33,10 @@ class Observer:
 
 
 class PooledSearch:
-    """One search: waits for its network, then advances until it is over. Belongs to the pool's thread.
+    """One search: wait for its network, then advance until it is over. Only the pool's thread may use it.
 
-    The pool calls `advance` when an answer has come or `must_be_looked_at` says so; the search calls nobody
-    but its evaluator. future: gets the report.
+    The pool calls `advance` after an answer, or if `must_be_looked_at` returns True. The search only calls
+    its evaluator. future: gets the report.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PooledSearch:
         inspect: Callable[[Tree], None] | None,
         observer: Observer | None = None,
     ) -> None:
-        """prepare, inspect: get the tree just before the search and just after it."""
+        """prepare, inspect: called with the tree just before and just after the search."""
         self.future: Future[Report] = Future()
         self.control = SearchControl(pondering=task.limits.ponder)
         self.failure: Exception | None = None
@@ -65,29 +65,29 @@ class PooledSearch:
 
     @property
     def watched(self) -> bool:
-        """Whether something else than an answer may move it on: an evaluator that comes up, the clock, who
-        looks at it, or that it has waited long enough for an answer once it is stopped."""
+        """True if other events than an answer may advance it: a new evaluator, the clock, the observer, or a
+        timeout after `stop`."""
         search = self._search
         waits = search is None or search.wakes_at is not None
         return waits or self._observer is not None or self.control.stopped
 
     @property
     def can_go_on(self) -> bool:
-        """Whether it waits for nothing: all that it collected was answered on the spot."""
+        """True if it waits for nothing, because no collected visit needed an evaluation."""
         search, pipeline = self._search, self._pipeline
         return search is not None and pipeline is not None and not pipeline.in_flight and not search.idle
 
     def must_be_looked_at(self, now: float) -> bool:
-        """Whether an evaluator may have come up, the clock may end it or it is to be looked at. now:
-        perf_counter seconds."""
+        """Return True if an evaluator, the clock or the observer may require `advance`. now: perf_counter
+        seconds."""
         if self._search is None or self.control.stopped or now >= self._next_look:
             return True
         wakes_at = self._search.wakes_at
         return wakes_at is not None and now >= wakes_at
 
     def advance(self, searches: int, processes: int) -> bool:
-        """Go on; False when it is over and the future has its result. searches: how many are in flight, in so
-        many processes. A search whose evaluator has another network now starts over."""
+        """Advance the search, and restart it after a network change. Return False once the future has its
+        result. searches, processes: how many share the evaluators."""
         try:
             if self._pipeline is not None and isinstance(self._pipeline.failure, NetworkChangedError):
                 self._pipeline.abandon()
@@ -101,13 +101,13 @@ class PooledSearch:
                 return True
         except (PipelineError, NoEvaluatorError) as error:
             self.failure = error
-        except Exception as error:  # A fault of this search must not end the others.
+        except Exception as error:  # An error in this search must not end the others.
             self.failure = error
         self._end()
         return False
 
     def _begin(self, searches: int, processes: int) -> bool:
-        """Set the search up; False while there is no evaluator."""
+        """Create the search; return False while there is no evaluator."""
         task, evaluator = self._task, self._evaluator
         key = EvaluatorSettings.of(task.options).network
         offers = evaluator.offers(key)
@@ -125,7 +125,7 @@ class PooledSearch:
         devices = [
             Device(each.network.recommended_batch, each.max_batch, each.network.curve) for each in offers
         ]
-        # Each batch of a single search is computed by one of them.
+        # One device computes each batch of a single search.
         device = Device.together(devices) if searches > 1 else max(devices, key=lambda each: each.rate)
         sizes = BatchSizes.pooled(device, task.options, task.limits, searches, processes)
         self._pipeline = PooledPipeline(self, tree, evaluator, key, network.identity, sizes.capacity)
@@ -133,7 +133,7 @@ class PooledSearch:
         return True
 
     def _let_observe(self) -> None:
-        """Let the observer look, if it is time."""
+        """Call the observer, if it is time."""
         if self._observer is not None and perf_counter() >= self._next_look:
             assert self._search is not None and self._prepared is not None
             self._next_look = self._observer.look(self._search, self._prepared)
@@ -156,7 +156,7 @@ class PooledSearch:
         if self.failure is None:
             self.future.set_result(report)
         elif isinstance(self.failure, PipelineError | NoEvaluatorError):
-            # As in a search of its own: what was found so far is good, with a word on why it ended.
+            # As in a single search: the result so far is valid, and the report gives the reason for its end.
             self._evaluator.log(f"search ended early: {self.failure}")
             self.future.set_result(replace(report, ended_early=str(self.failure)))
         else:

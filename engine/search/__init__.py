@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One search: what it does with a tree, when it ends, what it says, and which move is played."""
+"""A single search: driver, batch sizes, limits, reports and the choice of the move."""

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many positions a search asks for at a time: what the tree bears, and what the device is quick at.
+"""Batch sizes: positions per request, from the size of the tree and the speed of the device.
 
-Positions in flight are chosen without the values of the others, so they are worse the larger a part of the
-tree they are. A device with many processors takes hardly longer for many positions than for few. Where it
-does, the search asks for few and fills the batch by looking ahead: with positions that it will probably want
-next, whose evaluations go to the cache and count for nothing until it does (Tree.collect). Where time is
-proportional to positions, as on a CPU, looking ahead would only cost.
+The search selects positions in flight without knowing each other's values. The larger their part of the tree,
+the worse the selection. A device with many processors computes many positions in hardly more time than few.
+There the search requests few and fills the batch by looking ahead (Tree.collect): with positions that it will
+probably need next. Their evaluations go to the cache and count for nothing until then. If the time is
+proportional to the positions, as on a CPU, looking ahead would only cost.
 
-The same holds for a search of its own (UCI, the Python API) and for one of many that share a device (matches,
-self-play): what is in flight is the same part of the tree, so that a limit of nodes means the same in both.
-Many searches differ in what keeps the device busy. docs/explanation/batching.md has what was measured.
+A single search (UCI, the Python API) keeps the same part of the tree in flight as one of many on a shared
+device (matches, self-play). So a node limit means the same in both. Only the way to keep the device busy
+differs. docs/explanation/batching.md has the measurements.
 """
 
 from __future__ import annotations
@@ -28,84 +28,82 @@ if TYPE_CHECKING:
     from engine.search.limits import Limits
 
 SHARE, LEAST = 32, 2
-"""Where batches are filled: visits of the tree for each position wanted, and positions wanted at least."""
+"""With filled batches: tree visits per position requested, and minimum number of positions."""
 
 SHARE_BY_NODES = 64
-"""The same where visits are limited and time is not: trees with fewer in flight grow slowly, and better."""
+"""SHARE if only visits are limited: fewer positions in flight make a slower search, but a better tree."""
 
 FACTOR, FACTOR_BY_NODES = 1.0, 0.5
-"""Positions in flight at most, where batches are filled, for each square root of the tree's visits: the
-larger a tree, the smaller the part of it that may be. By time, and where visits are limited and time is
-not."""
+"""With filled batches: maximum positions in flight per square root of the tree's visits; the second applies
+if only visits are limited. The larger the tree, the smaller the part of it that may be in flight."""
 
 SECOND = 16
-"""Positions that a batch has at least which is sent while another is in flight, where batches are filled."""
+"""With filled batches: minimum size of a batch sent while another is in flight."""
 
 CALL_MS = 0.4
-"""What a call takes besides the device (docs/lab/latency.md), which works on the previous one meanwhile."""
+"""Time of a call outside the device (docs/lab/latency.md), which computes the previous batch meanwhile."""
 
 SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
-"""The same, for each batch, where they are not filled."""
+"""SHARE and LEAST without filled batches, for each batch."""
 
 SMALL_BATCH = 8
-"""Positions of a small batch, whose time others are compared with."""
+"""Positions of the small batch that others are compared with."""
 
 FLAT = 1.5
-"""A batch is as good as free to fill while its call takes at most this many times that of a small one."""
+"""Filling a batch is nearly free while its call takes at most this many times that of a small one."""
 
 MOST_AHEAD = 64
-"""Largest batch that one search fills by looking ahead: each position costs its own processor time."""
+"""Largest batch that one search fills by looking ahead: each position costs CPU time."""
 
 LARGE_TREE = 64
-"""A tree with this many visits for each position of the best batch is large (BatchSizes.in_tree)."""
+"""Visits per position of the best batch from which on a tree is large (BatchSizes.in_tree)."""
 
 LARGE_BATCH_MS = 100.0
-"""Longest time of the larger batches of large trees."""
+"""Longest computing time of the larger batches for large trees."""
 
 # -- one of many searches ------------------------------------------------------------------------------------
 
 POSITIONS_PER_GAME = 8
-"""Positions that one game contributes to a device batch, as a rule, when games are counted."""
+"""Positions that one game is assumed to contribute to a device batch."""
 
 MAX_RECOMMENDED_GAMES = 256
 
 STEPS_PER_SECOND = 800
-"""Steps (an answer taken, more positions collected) of all searches of a pool together, at most: each costs
-some 70 µs of processor time, which a CPU backend lacks."""
+"""Maximum steps of all searches of a pool. A step applies a result and collects positions. It costs about
+70 µs of CPU time, which a CPU backend needs itself."""
 
 MAX_POSITIONS_PER_STEP = 16
-"""For the sake of fewer steps on fast devices."""
+"""Limit of the larger steps that fast devices get so that there are fewer of them."""
 
 MAX_FILLED = 128
-"""Positions that one of many searches sends at a time with those that it looks ahead to: the more there are,
-the fewer of them it wants in the end."""
+"""Maximum positions per request of one of many searches, look-ahead included. The more there are, the fewer
+of them the search needs later."""
 
 FAST_DEVICE = 40_000
-"""Positions per second that a process feeds a device with if its searches hardly look ahead, as one of many.
-A slower device has enough to do, and what is looked ahead to would take the place of what a search wants."""
+"""Positions per second that a process supplies if its many searches hardly look ahead. On a slower device,
+look-ahead positions would displace positions that searches need now."""
 
 TURNS, TURNS_ON_FAST = 2, 8
-"""Batches of the recommended size that all searches together send: one at work and one waiting. On a fast
-device more on paper: half of the positions are with the searches at any time, and young trees send less."""
+"""Batches of the recommended size that all searches together keep in flight: one computing and one queued.
+Fast devices get a larger target: half of the positions are with the searches, and young trees send less."""
 
 LARGEST_STEPS, LARGE_POOLED_TREE = 3, 32
-"""Where searches look ahead, those whose tree has LARGE_POOLED_TREE visits for each position of a step want
-so many times as many."""
+"""With look-ahead: factor of the step size, and tree visits per position of a step from which it applies."""
 
 FEW_POSITIONS = 4
-"""So many at a time weaken no search: it begins with as many."""
+"""Positions per request that weaken no search; the initial size."""
 
 FEW_SEARCHES_POSITIONS = 64
-"""Few searches send FEW_POSITIONS each until they are so many together, or each device batch and each request
-would carry one or two."""
+"""Total up to which each of a few searches sends FEW_POSITIONS. Otherwise device batches and requests would
+hold only one or two positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a search knows of the device that evaluates for it.
+    """The speed and limits of a device, as the search knows them.
 
-    best: the batch that it computes efficiently. most: the largest that its evaluator takes. curve: measured
-    (batch, ms), ascending; empty if nothing was measured.
+    best: efficient batch size. most: largest batch that its evaluator accepts. curve: measured (batch, ms),
+    ascending; empty if nothing was measured.
     """
 
     best: int
@@ -114,13 +112,13 @@ class Device:
 
     @property
     def rate(self) -> float:
-        """Positions per second that its curve promises; 0 if nothing was measured."""
+        """Positions per second according to the curve; 0 if nothing was measured."""
         return best_rate(self.curve)
 
     @classmethod
     def together(cls, devices: Sequence[Device]) -> Device:
-        """Several devices, at least one, that share the work of many searches, as one: so many positions as
-        all of them compute in a time. The largest request is one that each of them takes."""
+        """Return one device for at least one that share the work: it computes as many positions per time as
+        all together, and accepts the largest batch that each accepts."""
         if len(devices) == 1:
             return devices[0]
         times = sorted({ms for device in devices for _, ms in device.curve})
@@ -132,11 +130,11 @@ class Device:
         return cls(sum(device.best for device in devices), min(device.most for device in devices), curve)
 
     def within(self, milliseconds: float) -> int:
-        """The largest batch that was measured to take no longer; 0 if there is none."""
+        """Return the largest batch that was measured to take at most this time; 0 if there is none."""
         return max((size for size, ms in self.curve if ms <= milliseconds), default=0)
 
     def milliseconds(self, size: int) -> float:
-        """What a batch takes, between the sizes that were measured; 0 if none was."""
+        """Return a batch's time, interpolated between measured sizes; 0 if nothing was measured."""
         if not self.curve:
             return 0.0
         at = bisect_left(self.curve, size, key=lambda point: point[0])
@@ -150,8 +148,7 @@ class Device:
 
     @property
     def second_batch(self) -> int:
-        """Positions from which on two batches, of which the device has one while the other is on its way, are
-        done sooner than one of twice the size."""
+        """The batch size from which on two overlapping batches finish sooner than one of twice the size."""
         size = SECOND
         while size < self.best and 2 * self.milliseconds(size) > self.milliseconds(2 * size) + CALL_MS:
             size *= 2
@@ -159,8 +156,7 @@ class Device:
 
     @property
     def flat_batch(self) -> int:
-        """The batch that it can be filled to at hardly more time than a small batch takes; 0 if there is none
-        that is worth it."""
+        """The largest batch that takes hardly longer than a small one; 0 if none is worth it."""
         small = next((ms for size, ms in self.curve if size >= SMALL_BATCH), None)
         if small is None:
             return 0
@@ -170,7 +166,7 @@ class Device:
 
     @property
     def games(self) -> int:
-        """How many games at once keep it busy: as many as fill two batches, one at work and one waiting."""
+        """Concurrent games that keep the device busy: they fill two batches, one computing and one queued."""
         return max(2, min(MAX_RECOMMENDED_GAMES, ceil(TURNS * self.best / POSITIONS_PER_GAME)))
 
 
@@ -178,13 +174,12 @@ class Device:
 class BatchSizes:
     """Positions per batch.
 
-    best: what the device computes efficiently. curve: measured (batch, ms), ascending. largest: for large
-    trees, which have `large_tree` visits for each of `best`; best if 0. filled: a batch that would have fewer
-    looks ahead for the others (Tree.collect). share, least: one position is wanted for each `share` visits of
-    the tree, at least `least`: in all batches together if `together`, else in each. factor: no more than
-    this times the square root of the visits is wanted in all, or one for each 256 of them; 0 sets no such
-    limit. in_flight: batches sent before the first is awaited, at most. second: positions that one sent
-    besides others has at least where `share` holds for all together.
+    best: efficient batch size. curve: measured (batch, ms), ascending. largest: for large trees, which have
+    `large_tree` visits per position of `best`; 0: same as best. filled: smaller batches are filled up to this
+    by looking ahead (Tree.collect). share, least: one position is requested per `share` visits of the tree,
+    and at least `least`; in all batches together if `together`, else in each. factor: total limit, the larger
+    of this times the square root of the visits and a 256th of them; 0: no limit. in_flight: maximum batches
+    in flight. second: if `together`, minimum size of a batch sent while another is in flight.
     """
 
     best: int
@@ -201,13 +196,12 @@ class BatchSizes:
 
     @property
     def capacity(self) -> int:
-        """Positions that the largest batch has."""
+        """Size of the largest batch."""
         return max(self.best, self.largest, self.filled)
 
     @property
     def rule(self) -> BatchRule:
-        """These sizes as the core has them, which does the arithmetic: it asks without the interpreter, too
-        (engine/core/exchange)."""
+        """The rule of these sizes for the core, which applies it without the interpreter, too."""
         return BatchRule(
             best=self.best,
             curve=self.curve,
@@ -223,26 +217,27 @@ class BatchSizes:
         )
 
     def in_tree(self, visits: int) -> int:
-        """The batch for a tree with so many visits. Where the positions in flight are few among them anyway,
-        larger batches do the search no harm, and what a batch costs besides the device is paid more rarely.
+        """Return the batch size for a tree with N visits.
+
+        In large trees few positions are in flight. Larger batches do no harm there and save overhead.
         """
         return self.rule.in_tree(visits)
 
     def wanted(self, visits: int, under_way: int) -> int:
-        """Positions to ask for next in a tree with so many visits, besides those looked ahead to.
+        """Return how many positions to request next in a tree with N visits, look-ahead excluded.
 
-        under_way: visits whose evaluations are awaited.
+        under_way: visits waiting for their evaluations.
         """
         return self.rule.wanted(visits, under_way)
 
     def fitting(self, milliseconds: float) -> int:
-        """The largest batch that is computed in that time; at least 1."""
+        """Return the largest batch that is computed in this time; at least 1."""
         return self.rule.fitting(milliseconds)
 
     @classmethod
     def alone(cls, device: Device, options: Options, limits: Limits) -> BatchSizes:
-        """For a search that has the device to itself, as far as it knows: filled where the device's time is
-        flat. Twice the device's best batch for large trees, if that is quick enough."""
+        """Return the sizes of a single search: filled as far as the device's time is flat. Large trees get
+        twice the device's best batch, if that is quick enough."""
         best = min(device.best, device.most)
         sizes = cls(
             best, device.curve, _doubled(best, device), device.flat_batch, in_flight=options.batches_in_flight
@@ -253,9 +248,9 @@ class BatchSizes:
     def pooled(
         cls, device: Device, options: Options, limits: Limits, searches: int, processes: int
     ) -> BatchSizes:
-        """For one of so many searches in so many processes that share the device.
+        """Return the sizes of one of many searches, in one or more processes, that share the device.
 
-        While one waits for its answer the device is busy with the others', so each has one batch in flight.
+        Each has one batch in flight: while it waits, the device computes those of the others.
         """
         if searches < 2:
             return cls.alone(device, options, limits)
@@ -266,8 +261,8 @@ class BatchSizes:
         return sizes._with_options(device, options, limits)
 
     def _with_options(self, device: Device, options: Options, limits: Limits) -> BatchSizes:
-        """These sizes with what the options of batching say, and with the part of the tree that goes with
-        them. A size that the user has fixed is not filled unasked."""
+        """Return these sizes with the batching options and the matching part of the tree. A size fixed by the
+        user is filled only if LookAhead is set."""
         sizes = self
         if options.minibatch_size:
             fixed = min(options.minibatch_size, device.most)
@@ -285,7 +280,7 @@ class BatchSizes:
 
 
 def _doubled(best: int, device: Device) -> int:
-    """Twice the best batch, if the device takes it and is quick enough at it; else the best batch."""
+    """Return twice the best batch if the device accepts it and is quick enough, else the best batch."""
     curve = device.curve
     size, ms = next((point for point in curve if point[0] >= 2 * best), curve[-1] if curve else (1, 0.0))
     quick = ms * max(1.0, 2 * best / size) <= LARGE_BATCH_MS
@@ -293,11 +288,11 @@ def _doubled(best: int, device: Device) -> int:
 
 
 def positions_per_step(device: Device, searches: int) -> int:
-    """How many positions each of so many searches wants at a time, at most.
+    """Return the maximum positions per request of each of N searches.
 
-    Together they are to keep two batches of the recommended size on their way, one at work and one waiting. A
-    longer queue gains nothing: it delays answers and weakens searches. Only where that would mean too many
-    steps, or too small ones, are they larger.
+    Together they keep two batches of the recommended size in flight, one computing and one queued. A longer
+    queue only delays answers and weakens searches. Steps are larger if there would be too many or too small
+    ones otherwise.
     """
     fair = ceil(TURNS * device.best / searches)
     few = min(FEW_POSITIONS, ceil(FEW_SEARCHES_POSITIONS / searches))
@@ -306,12 +301,10 @@ def positions_per_step(device: Device, searches: int) -> int:
 
 
 def filled_step(device: Device, searches: int, processes: int) -> int:
-    """How many positions each of so many searches in so many processes sends at a time, with those that it
-    looks ahead to; 0 if it does not look ahead.
+    """Return the positions per request of each search, look-ahead included; 0 if it does not look ahead.
 
-    What a tree of some hundred visits wants at a time does not come to the two batches that keep a fast
-    device busy, so there each search looks ahead as far as it takes. On others, together they fill what is
-    flat.
+    Trees of some hundred visits request too few positions for the two batches that keep a fast device busy.
+    There each looks ahead as far as needed. On other devices all searches together fill the flat batch.
     """
     if not device.flat_batch:
         return 0

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Contempt: values bent to how strongly the two sides play, and bent back where they are shown.
+"""Contempt: adjust values to the strength of both sides for the search, and undo that for display.
 
-Win and loss are taken for the tails beyond 1 and -1 of a logistic distribution with the centre μ and the
-scale s (engine/core/tree/wdl_rescale.h). Players of another strength have another scale, from which draws are
-more or less likely, and an advantage in strength moves the centre. The options have lc0's names and meaning;
+Win and loss are the tails beyond 1 and -1 of a logistic distribution with centre μ and scale s
+(engine/core/tree/wdl_rescale.h). The scale, and with it the draw rate, depends on the strength of
+the players. An advantage in strength moves the centre. The options have lc0's names and meaning;
 the models are those of its `AccurateWDLRescaleParams` and `SimplifiedWDLRescaleParams`
 (src/search/classic/params.cc).
 """
@@ -24,22 +24,22 @@ PER_ELO = log(10) / 200
 """Eight times the slope of the expected result over Elo, ln(10) / 1600."""
 
 CERTAIN = 1e-4
-"""Shares of win, draw and loss nearer than this to 0 or 1 are left as they are."""
+"""Probabilities closer than this to 0 or 1 are not adjusted."""
 
 _WIDEST, _SLOPE, _OFFSET = 15.0, 425.0, 6.75
 """The scale as a function of Elo: 1 / (1 / 15 + exp(Elo / 425 - 6.75)), lc0's fit to Stockfish's levels."""
 
 _SOFTNESS, _MIDPOINT = 250.0, 2737.0
-"""From Elo to the Elo of game pairs from unbalanced openings, which that fit is in."""
+"""Conversion from Elo to the fit's unit: Elo of game pairs from unbalanced openings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contempt:
-    """What a search does to the network's values. The default does nothing.
+    """How a search adjusts the network's values. The default leaves them unchanged.
 
-    ratio: of the scales, ours over the network's. shift: of the centre, in units of the squared scale;
-    positive where White is the stronger side. max_scale: wider distributions are taken for this one.
-    objectivity: share of the shift that is taken out of what is shown.
+    ratio: our scale over the network's. shift: of the centre, in units of the squared scale; positive if
+    White is the stronger side. max_scale: upper limit of the scale. objectivity: share of the shift that is
+    removed from displayed values.
     """
 
     ratio: float = 1.0
@@ -49,7 +49,7 @@ class Contempt:
 
     @classmethod
     def of(cls, options: Options, turn: str, limits: Limits) -> Contempt:
-        """For a search with "white" or "black" to move."""
+        """Return the contempt for a search with "white" or "black" to move."""
         ratio, shift = rescaling(options)
         side = {
             "play": None if limits.unbounded else turn,
@@ -61,7 +61,7 @@ class Contempt:
         return cls(ratio, sign * shift, options.wdl_max_s, options.wdl_eval_objectivity)
 
     def shown(self, line: Line, turn: str) -> Line:
-        """A line as it is shown to people: without the advantage that the search believes in."""
+        """Return a line for display, without the advantage that the search assumes."""
         shift = self.objectivity * (self.shift if turn == "white" else -self.shift)
         win, draw, loss = line.wdl
         if not shift or not all(CERTAIN < share < 1 - CERTAIN for share in line.wdl):
@@ -72,7 +72,7 @@ class Contempt:
         centre = (to_loss - to_win) / (to_loss + to_win) - before * before * shift
         win, loss = 1 / (1 + exp((1 - centre) / scale)), 1 / (1 + exp((1 + centre) / scale))
         draw = max(0.0, 1 - win - loss)
-        # A draw's own worth is in q, too: it changes with the draws.
+        # q also contains the value of a draw, which changes with the draw rate.
         worth = (line.q - (line.wdl[0] - line.wdl[2])) / line.wdl[1]
         return replace(line, q=win - loss + worth * draw, wdl=(win, draw, loss))
 
@@ -81,8 +81,7 @@ NO_CONTEMPT = Contempt()
 
 
 def advantage(options: Options) -> float:
-    """The Elo that we are taken to be stronger by: UCI_RatingAdv, or what Contempt says, in general or of
-    this UCI_Opponent."""
+    """Return our assumed Elo advantage: from Contempt, in general or for UCI_Opponent, else UCI_RatingAdv."""
     from engine.settings.contempt import parse_contempt
 
     elo = options.rating_advantage
@@ -97,7 +96,7 @@ def advantage(options: Options) -> float:
 
 
 def rescaling(options: Options) -> tuple[float, float]:
-    """The ratio of the scales, and how far the centre moves for us, in units of the squared scale."""
+    """Return the ratio of the scales, and our shift of the centre in units of the squared scale."""
     elo = advantage(options)
     reference = _scale_of_draw_rate(options.wdl_draw_rate_reference)
     if options.wdl_calibration_elo:
@@ -115,7 +114,7 @@ def rescaling(options: Options) -> tuple[float, float]:
 
 
 def _scale_of_draw_rate(rate: float) -> float:
-    """The scale at which an equal position is drawn with this probability."""
+    """Return the scale at which an equal position is drawn with this probability."""
     return 1 / log((1 + rate) / (1 - rate))
 
 
@@ -128,5 +127,5 @@ def _scale_of_elo(elo: float) -> float:
 
 
 def _centre_of_elo(elo: float) -> float:
-    """The integral of the scale over Elo, in units of PER_ELO."""
+    """Return the integral of the scale over Elo, in units of PER_ELO."""
     return -PER_ELO * _WIDEST * _SLOPE * log1p(exp(_OFFSET - elo / _SLOPE) / _WIDEST)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How other threads steer a search."""
+"""Control of a running search by other threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import perf_counter
 
 
 class SearchControl:
-    """Stops a search, and tells it that the opponent played the expected move. For any thread."""
+    """Stop a search, or notify it that the opponent played the expected move. Thread-safe."""
 
     def __init__(self, *, pondering: bool = False) -> None:
         self._stop = threading.Event()
@@ -16,29 +16,29 @@ class SearchControl:
         self._pondering = pondering
 
     def stop(self) -> None:
-        """End the search as soon as possible."""
+        """Stop the search as soon as possible."""
         self._stop.set()
 
     def ponder_hit(self, at: float | None = None) -> None:
-        """The expected move was played: the clock runs, from `at` (perf_counter seconds) or from now."""
+        """Start the clock, because the expected move was played. at: perf_counter seconds (default: now)."""
         self._ponder_hit = perf_counter() if at is None else at
         self._pondering = False
 
     @property
     def stopped(self) -> bool:
-        """Whether the search has been told to end."""
+        """True once `stop` was called."""
         return self._stop.is_set()
 
     @property
     def pondering(self) -> bool:
-        """Whether the opponent is still to move, so that no limit counts yet."""
+        """True while the opponent is to move, so that no limit applies yet."""
         return self._pondering
 
     @property
     def clock_started(self) -> float | None:
-        """When `ponder_hit` came, None if it did not."""
+        """Time of `ponder_hit` in perf_counter seconds; None before it."""
         return self._ponder_hit
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but no longer than until `stop`."""
+        """Sleep until `stop`, or for this time."""
         self._stop.wait(seconds)

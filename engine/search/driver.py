@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The driver of a search: collect a batch, submit it, receive, apply, check the limits. No tree logic.
+"""The loop of a search: collect a batch, submit it, apply the results, check the limits. No tree logic.
 
-Python runs here once per batch, never per node; the tree releases the interpreter lock while it works.
+This code runs once per batch, never per node. The tree releases the GIL while it works.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ POLL_MS = 10.0
 """Longest wait for a batch before the limits and `stop` are checked again."""
 
 BURST_SECONDS = 0.004
-"""How long a search goes on without the interpreter while answers come."""
+"""Longest run of the search without the interpreter while answers arrive."""
 
 REPORT_SECONDS = 0.2
-"""Least time between two reports when something has changed."""
+"""Minimum time between two reports if something has changed."""
 
 REPORT_ALWAYS_SECONDS = 1.0
 """Longest time between two reports."""
@@ -39,7 +39,7 @@ REPORT_ALWAYS_SECONDS = 1.0
 class Search:
     """One search from the tree's root, run by one thread.
 
-    idle: there is nothing left to search, but nobody has told the search to stop.
+    idle: True while the search has no work left and waits for `stop`.
     """
 
     def __init__(
@@ -69,15 +69,14 @@ class Search:
         self._next_report = task.started + REPORT_SECONDS
         self._last_report = task.started
         self._last_shown: tuple[int, str | None] = (0, None)
-        self._depth = self._selective_depth = 1  # What is shown never falls.
+        self._depth = self._selective_depth = 1  # Displayed depths never fall.
         self.idle = False
 
     def run(self) -> Report:
-        """Search until a limit is met, stopped, or the evaluator is gone for good. Always returns a report,
-        with a legal best move if there is a legal move.
+        """Search until a limit, `stop`, or the permanent loss of the evaluator, and return the report.
 
-        Raises NetworkChangedError if the evaluator has another network now. Nothing is in flight then, and
-        the tree has to be prepared for that network.
+        The report has a legal best move if there is one. Raises NetworkChangedError for a change of the
+        network. Then nothing is in flight, and the caller must prepare the tree for the new network.
         """
         try:
             self._run()
@@ -100,11 +99,12 @@ class Search:
             self._log(f"search ended early: {error}")
 
     def advance(self) -> bool:
-        """Do what can be done without waiting: look at the limits, gather batches and submit them.
+        """Check the limits, collect and submit batches, all without waiting. Return False if the search is
+        over.
 
-        False when the search is over; then call `finish`. While it is True the pipeline delivers evaluations,
-        or the search is `idle`. Raises PipelineError and NoEvaluatorError, after which only `finish` may be
-        called, and NetworkChangedError as `run`.
+        After False, call `finish`. After True, the pipeline delivers evaluations or the search is `idle`.
+        Raises PipelineError and NoEvaluatorError, after which only `finish` may be called, and
+        NetworkChangedError as `run` does.
         """
         now = perf_counter()
         self._info = info = self._tree.root_info()
@@ -116,12 +116,12 @@ class Search:
         self._only_decided = False
         progressed = self._fill_pipeline(now, info)
         unbounded = self._task.limits.unbounded or self._control.pondering
-        # Where all lines end in decided games more visits teach nothing: they need not take all of a core.
+        # If all lines end in decided games, more visits are useless and should not occupy a core.
         self.idle = not self._pipeline.in_flight and (not progressed or (unbounded and self._only_decided))
         return not self.idle or unbounded
 
     def _fill_pipeline(self, now: float, info: RootInfo) -> bool:
-        """Gather and submit batches until enough are in flight; False if nothing was found to search."""
+        """Collect and submit batches until enough are in flight. Return False if there was nothing to do."""
         tree, pipeline = self._tree, self._pipeline
         answered = 0  # Visits since `info` that needed no evaluation.
         promoted = info.promoted
@@ -140,7 +140,7 @@ class Search:
             promoted += result.promoted
             if not batch.size:
                 self._only_decided = result.visits_done > 0 and not result.cache_hits
-                tree.cancel(batch)  # Collisions only, or all was answered on the spot.
+                tree.cancel(batch)  # Only collisions, or no visit needed an evaluation.
                 pipeline.give_back(batch)
                 return progressed or result.visits_done > 0
             progressed = True
@@ -155,7 +155,7 @@ class Search:
         return self._watch.wakes_at
 
     def finish(self) -> Report:
-        """Take back what is in flight and report."""
+        """Cancel the batches in flight and return the report."""
         time_is_up = self.wakes_at is not None and perf_counter() >= self.wakes_at
         in_vain = self._pipeline.in_flight > 0 and time_is_up
         self._pipeline.abandon()
@@ -169,7 +169,7 @@ class Search:
         return report
 
     def _with_chosen_move(self, report: Report) -> Report:
-        """The report with the move that is played, where that need not be the best one."""
+        """Return the report with the move to play, which the temperature may choose."""
         temperature = temperature_at(self._options, self._task.fullmove - 1)
         if temperature <= 0 or not report.nodes:
             return report
@@ -182,7 +182,7 @@ class Search:
         return replace(report, best_move=move, ponder=reply)
 
     def report(self) -> Report:
-        """The search as it stands."""
+        """Return the current state of the search."""
         info = self._tree.root_info()
         lines = tuple(self._line(line) for line in self._tree.lines(self._options.multipv))
         self._depth = max(self._depth, round(info.mean_depth))
@@ -219,16 +219,16 @@ class Search:
 
     @property
     def _draw_score(self) -> float:
-        """What a draw is worth to the side to move."""
+        """Value of a draw for the side to move."""
         draw_score = self._options.draw_score
         return draw_score if self._task.game.turn == "white" else -draw_score
 
     def _line(self, line: TreeLine) -> Line:
-        """A line of the tree as it is shown."""
+        """Return a line of the tree for display."""
         return self._task.contempt.shown(Line.of(line), self._task.game.turn)
 
     def _tell(self, now: float, info: RootInfo) -> None:
-        """Report when it is time to, and say once that the tree is full and gets pruned."""
+        """Send a report if one is due. Log once that the tree is full and gets pruned."""
         if now >= self._next_report:
             self._next_report = now + REPORT_SECONDS
             if self._on_report is not None and info.visits > 0:
@@ -249,15 +249,14 @@ class Search:
     # -- the size of batches -----------------------------------------------------------------------------
 
     def _in_time(self, now: float) -> int:
-        """The largest batch that comes back before the search must end."""
+        """Return the largest batch that is computed before the search must end."""
         hard = self._watch.hard
         if hard is None:
             return UNLIMITED_VISITS
         return self._rule.fitting((hard - now) * 1000 / (self._pipeline.in_flight + 1))
 
     def _wait(self) -> None:
-        """Wait for an evaluation, go on without the interpreter for a while where that is possible, and note
-        by how much a wait was longer than it should have been."""
+        """Wait for an evaluation, or run a burst without the interpreter. Record how late a wait returned."""
         patience = self._patience_ms()
         began = perf_counter()
         end = self._pipeline.burst(self._burst_limits(began, patience))
@@ -267,7 +266,7 @@ class Search:
             self._task.keeper.lateness.overslept(1000 * (perf_counter() - began) - patience)
 
     def _burst_limits(self, now: float, patience_ms: float) -> BurstLimits:
-        """How far the search goes until it must be checked again."""
+        """Return the limits up to which the search may run without another check."""
         watch = self._watch
         times = (self._next_report, watch.wakes_at, watch.hard)
         return BurstLimits(
@@ -282,7 +281,7 @@ class Search:
         )
 
     def _patience_ms(self) -> float:
-        """How long the next evaluation may be waited for before the limits must be checked again."""
+        """Return the longest wait for an evaluation before the limits must be checked again."""
         hard = self._watch.hard
         if hard is None:
             return POLL_MS

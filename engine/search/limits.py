@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ends a search: the arguments of UCI's `go`, as plain data."""
+"""Limits of a search: the arguments of UCI's `go`, as plain data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Clock:
     moves_to_go: int | None = None
 
     def of(self, turn: str) -> tuple[int, int] | None:
-        """Time left and increment of "white" or "black"; None if that side has no clock."""
+        """Return time left and increment of "white" or "black"; None if that side has no clock."""
         remaining, increment = (
             (self.white_ms, self.white_increment_ms)
             if turn == "white"
@@ -28,13 +28,13 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a search ends: at the first limit that is met. None of them: with `stop`.
+    """The limits of a search, which ends at the first one that it meets. Without limits it ends with `stop`.
 
-    It ends before nodes or time are used up if the second move cannot catch up any more in what is left of
-    them (option SmartPruningFactor; 0 uses up all): `nodes=1000` may mean 960.
+    It ends earlier if the second move can no longer catch up in the remaining nodes or time: `nodes=1000` may
+    mean 960. The option SmartPruningFactor controls this; 0 uses up all.
 
-    nodes: visits of the root, those kept from an earlier search included unless the option NodesAsPlayouts is
-    set. depth: mean depth of the leaves, in plies. mate: until a mate in that many moves is proven.
+    nodes: visits of the root, including those kept from an earlier search unless NodesAsPlayouts is set.
+    depth: mean depth of the leaves, in plies. mate: ends with a proven mate in at most this many moves.
     search_moves: the root moves to choose from, in UCI notation; empty means all. ponder: the clock starts
     with `ponderhit`.
     """
@@ -55,12 +55,12 @@ class Limits:
 
     @property
     def may_not_end(self) -> bool:
-        """True if the search may go on until `stop`: without a limit, or for a mate that there may not be."""
+        """True if the search may run until `stop`: without a limit, or for a mate that may not exist."""
         return self.infinite or (
             self.clock is None and self.movetime_ms is None and self.nodes is None and self.depth is None
         )
 
     @property
     def by_nodes(self) -> bool:
-        """True if visits are what the search is given, and time is not."""
+        """True if visits are limited and time is not."""
         return self.nodes is not None and self.clock is None and self.movetime_ms is None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which move a finished search plays: the best one, or with a temperature a random one by its visits.
+"""The choice of the move to play: the best one, or with a temperature a random one weighted by visits.
 
-The rules and their names are lc0's: Temperature, TempDecayMoves, TempDecayDelayMoves, TempCutoffMove,
-TempEndgame, TempValueCutoff, TempVisitOffset. Pure functions of the options and the moves.
+The rules and option names are lc0's: Temperature, TempDecayMoves, TempDecayDelayMoves, TempCutoffMove,
+TempEndgame, TempValueCutoff, TempVisitOffset.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A root move. visits: finished ones. q: expected result for the mover, -1 to 1; 0 without visits."""
+    """A root move. visits: completed. q: expected result for the mover, -1 to 1; 0 without visits."""
 
     move: str
     visits: int
@@ -28,16 +28,16 @@ class Candidate:
 
 
 def candidates(children: Sequence[ChildInfo]) -> list[Candidate]:
-    """The root moves of a tree, best first."""
+    """Return the root moves of a tree, best first."""
     return [Candidate(child.move, child.visits, child.evaluation.q) for child in children]
 
 
 def temperature_at(options: Options, moves: int) -> float:
-    """The temperature after that many full moves of the game (plies // 2); 0 plays the best move.
+    """Return the temperature after N full moves of the game (plies // 2); 0 plays the best move.
 
-    It falls in a straight line from `temperature` to nothing over `temp_decay_moves` moves, which begin
-    after `temp_decay_delay_moves`, but not below `temp_endgame`; from move `temp_cutoff_move` (counted from
-    1) on it is `temp_endgame`. 0 turns decay and cut-off off.
+    It falls linearly from `temperature` to 0 over `temp_decay_moves` moves, after `temp_decay_delay_moves`
+    moves, but not below `temp_endgame`. From move `temp_cutoff_move` (counted from 1) on it is
+    `temp_endgame`. 0 disables decay and cut-off.
     """
     if options.temp_cutoff_move and moves + 1 >= options.temp_cutoff_move:
         return options.temp_endgame
@@ -50,12 +50,11 @@ def temperature_at(options: Options, moves: int) -> float:
 
 
 def choose_move(moves: Sequence[Candidate], options: Options, temperature: float, random: Random) -> str:
-    """The move to play. moves: best first, at least one.
+    """Return the move to play. moves: best first, at least one.
 
-    With a temperature T a move is drawn with weight (visits + temp_visit_offset)^(1/T), from those that are
-    at most `temp_value_cutoff` percent points of winning chance (50 (q + 1)) worse than the most visited one.
-    At 100 nothing is excluded; below that, a move without visits is, since nothing is known of it. Where no
-    move has weight the best is played.
+    With temperature T, a move's weight is (visits + temp_visit_offset)^(1/T). Moves are excluded if their
+    winning chance, 50 (q + 1) percent, is more than `temp_value_cutoff` points below the most visited move's.
+    At 100 no move is excluded; below, moves without visits are. If no move has weight, the best is played.
     """
     if temperature <= 0:
         return moves[0].move

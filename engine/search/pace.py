@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How fast a search is, without the time in which the evaluator was not there."""
+"""The speed of a search, without the time in which the evaluator was unavailable."""
 
 from __future__ import annotations
 
 SILENCE_SECONDS = 0.25
-"""An evaluator that says nothing for so long, and for several times as long as usual, is taken for lost."""
+"""Minimum silence after which an evaluator counts as unavailable, if it is also UNUSUAL."""
 
 UNUSUAL = 4.0
-"""How many times as long as usual that is."""
+"""Minimum silence in units of the usual gap between answers."""
 
 KNOWN_SECONDS = 0.05
-"""The speed of the search before counts as much as so many seconds of this one."""
+"""Weight of the previous search's speed, in seconds of this one."""
 
 TELLING_PLAYOUTS, TELLING_SECONDS = 32, 0.02
-"""Without a search before, the speed is unknown until there are so many playouts and seconds."""
+"""Without a previous search, minimum playouts and seconds for a speed."""
 
 
 class Pace:
-    """Counts playouts and the seconds that they took. All times are perf_counter seconds.
+    """Playouts and the time that they took. All times are perf_counter seconds.
 
-    seconds: from the first evaluation on, in which the evaluator was at work.
+    seconds: time from the first evaluation on in which the evaluator was available.
     """
 
     def __init__(self, known_per_second: float = 0.0) -> None:
-        """known_per_second: playouts of the search before; 0 if there was none."""
+        """known_per_second: playouts per second of the previous search; 0 if there was none."""
         self.seconds = 0.0
         self._known = known_per_second
         self._first_playouts = 0
@@ -33,12 +33,12 @@ class Pace:
         self._gaps = 0
 
     def look(self, now: float, playouts: int) -> None:
-        """Note how many playouts the search has made."""
+        """Record the number of playouts so far."""
         if playouts == self._playouts:
             return
         self._playouts = playouts
         if self._last_progress is None:
-            # The first evaluation may have waited for the evaluator to start: neither it nor its time counts.
+            # Exclude the first evaluation and its time: it may have waited for the evaluator to start.
             self._first_playouts = playouts
         else:
             gap = now - self._last_progress
@@ -52,11 +52,11 @@ class Pace:
 
     @property
     def playouts(self) -> int:
-        """Those that `seconds` were needed for."""
+        """Playouts made in `seconds`."""
         return self._playouts - self._first_playouts
 
     def per_second(self, now: float) -> float | None:
-        """Playouts per second; None while nothing can be said, or the evaluator is silent."""
+        """Return playouts per second; None while they are unknown or the evaluator is silent."""
         if self._last_progress is None or now - self._last_progress > self._longest_gap:
             return None
         if self._known > 0:

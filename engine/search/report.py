@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a search says about itself, as plain data: lines, counts, the best move."""
+"""Reports of a search as plain data: lines, counts, the best move."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 TABLEBASE_CENTIPAWNS = 20_000
-"""Score of a win that tablebases know, less the plies to it: beyond every other score, and no mate."""
+"""Score of a tablebase win, less the plies to it: above every other score, and not a mate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line of play, from the point of view of the side to move at its start.
 
-    moves: UCI notation. visits: of the first move; move_visits: of each, empty without a search. q: expected
-    result, -1 to 1. wdl: probabilities of win, draw and loss. moves_left: plies the game is expected to last.
-    prior: the network's probability of the first move. mate: moves to a proven mate, negative when being
-    mated, None when not proven. tablebase: 1, 0 or -1 where tablebases know the result, which q and wdl are
-    then; tablebase_plies: to the next capture or pawn move if they know the position itself, else to the one
-    that they know. doubt: what the choice of the move takes off q, some standard deviations of its mean; None
-    without a search, or where the move is not chosen so.
+    moves: UCI notation. visits: of the first move. move_visits: of each move; empty without a search. q:
+    expected result, -1 to 1. wdl: probabilities of win, draw and loss. moves_left: expected plies to the end
+    of the game. prior: network's probability of the first move. mate: moves to a proven mate, negative for
+    being mated, or None. tablebase: 1, 0 or -1 if tablebases know the result, which then sets q and wdl.
+    tablebase_plies: plies to the next capture or pawn move if they know the position, else to the position
+    that they know. doubt: deduction from q in the choice of the move, some standard deviations of its mean;
+    None without a search or if the move is not chosen by value.
     """
 
     moves: tuple[str, ...]
@@ -45,7 +45,7 @@ class Line:
 
     @classmethod
     def of(cls, line: TreeLine) -> Line:
-        """A line as the tree gives it."""
+        """Return a line of the tree as plain data."""
         proof, known = line.proof, line.by_tables
         if proof is not None and (proof.by_tables or not proof.value):
             proof = None
@@ -68,13 +68,15 @@ class Line:
         )
 
     def centipawns(self) -> int:
-        """q on the scale that chess programs show: the ScoreType `centipawn`."""
+        """Return q as the ScoreType `centipawn`."""
         return self.score("centipawn")
 
     def score(self, kind: str, draw_score: float = 0.0) -> int:
-        """The score in the unit of the option ScoreType. draw_score: what a draw is worth to the side to
-        move, -1 to 1. A win or loss by tablebases has TABLEBASE_CENTIPAWNS less the plies to it, where the
-        unit is a scale of centipawns."""
+        """Return the score in a unit of the option ScoreType.
+
+        draw_score: value of a draw for the side to move, -1 to 1. In centipawn units, a tablebase win or loss
+        is TABLEBASE_CENTIPAWNS less the plies to it.
+        """
         if self.tablebase and kind not in BOUNDED_SCORES:
             return self.tablebase * (TABLEBASE_CENTIPAWNS - self.tablebase_plies)
         d = self.wdl[1]
@@ -83,14 +85,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class MoveStatistics:
-    """What the search knows about one move of the root, or about the root itself (move `node`).
+    """Statistics of one root move, or of the root itself (move `node`), for the side to move at the root.
 
-    All for the side to move at the root. index: of the move in the policy; of the root, its number of moves.
-    prior: of the root, the sum of its visited moves'. wl, d, m: win minus loss, draw and plies to the end;
-    None without visits. q: wl with the value of a draw in it, without visits the first-play urgency. u:
-    PUCT's exploration; s: its score; both None for the root. v: the network's own value, or the result where
-    the game ends; None where it is not known. bounds: the least and the best result that are possible.
-    deviation: standard deviation of the values that its visits brought, 0 where the search keeps none.
+    index: policy index of the move; of the root, its number of moves. prior: of the root, the sum over its
+    visited moves. wl, d, m: win minus loss, draw and plies to the end; wl is None without visits. q: wl
+    including the value of a draw; without visits the first-play urgency. u, s: PUCT's exploration and score;
+    None for the root. v: the network's own value, or the result of a finished game; None if unknown. bounds:
+    worst and best possible result. deviation: standard deviation of the visits' values; 0 if not recorded.
     """
 
     move: str
@@ -110,7 +111,7 @@ class MoveStatistics:
 
     @classmethod
     def of(cls, child: ChildInfo, index: int) -> MoveStatistics:
-        """A root move as the tree gives it."""
+        """Return the statistics of a root move."""
         evaluation = child.evaluation
         return cls(
             move=child.move,
@@ -131,7 +132,7 @@ class MoveStatistics:
 
     @classmethod
     def of_root(cls, root: RootInfo, children: Sequence[ChildInfo], draw_score: float) -> MoveStatistics:
-        """The root as the tree gives it. draw_score: what a draw is worth to the side to move."""
+        """Return the statistics of the root. draw_score: value of a draw for the side to move."""
         evaluation, own = root.evaluation, root.own_evaluation
         return cls(
             move="node",
@@ -152,16 +153,15 @@ class MoveStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A search as it stands, or as it ended.
+    """The state of a running search, or the result of a finished one.
 
-    best_move and ponder: UCI notation, None when there is none. lines: best first. nodes: visits of the
-    root, those kept from earlier searches included; playouts: those made by this search. depth: mean depth of
-    the leaves in plies; selective_depth: the deepest. hashfull: how full the tree is, in thousandths.
-    evaluations: positions the network was asked about; mean_batch: positions per batch sent. full: the tree
-    has taken its memory up, and what matters least in it has been forgotten. draw_score: what a draw is worth
-    to the side to move. statistics: of every root move; root_statistics: of the root itself; both only where
-    the options ask for them. ended_early: why the search ended before its limits, where it was for want of
-    an evaluator; empty otherwise. network: identity of the network that evaluated (NetworkInfo.identity).
+    best_move, ponder: UCI notation, or None. lines: best first. nodes: visits of the root, including those
+    kept from earlier searches; playouts: those of this search. depth: mean depth of the leaves in plies;
+    selective_depth: the deepest. hashfull: tree memory in use, in thousandths. evaluations: positions sent to
+    the network; mean_batch: positions per batch. full: the tree's memory was used up, and it was pruned.
+    draw_score: value of a draw for the side to move. statistics, root_statistics: of every root move and of
+    the root, if the options request them. ended_early: the reason if the search ended early for lack of an
+    evaluator, else empty. network: identity of the network (NetworkInfo.identity).
     """
 
     best_move: str | None
@@ -186,8 +186,7 @@ class Report:
 
     @classmethod
     def unsearched(cls, lines: tuple[Line, ...]) -> Report:
-        """The report of a search that found nothing out, with lines that are known without it, at least
-        one."""
+        """Return the report of a search without visits. lines: known without a search, at least one."""
         best = lines[0].moves
         return cls(best[0], best[1] if len(best) > 1 else None, lines)
 

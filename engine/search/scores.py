@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The units of `score cp`: what the option ScoreType offers, by lc0's names.
+"""The units of `score cp`: the values of the option ScoreType, with lc0's names.
 
-wl is win minus loss, -1 to 1, d the probability of a draw, both for the side to move. q is wl with the value
-of a draw (DrawScore) in it. The constants are those of lc0 0.32 (`Search::SendUciInfo` in
-src/search/classic/search.cc), so that games and resignation rules made for it mean the same here.
+wl: win minus loss, -1 to 1. d: probability of a draw. Both are for the side to move. q: wl including the
+value of a draw (DrawScore). The constants are those of lc0 0.32 (`Search::SendUciInfo` in
+src/search/classic/search.cc), so that resignation rules made for lc0 work unchanged.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from math import log, tan
 
 
 def centipawn(wl: float, d: float, q: float) -> float:
-    """lc0's `centipawn`: 14 for ten percent more wins than losses, 12,780 for a certain win."""
+    """Return lc0's `centipawn`: 14 for ten percent more wins than losses, 12,780 for a certain win."""
     return 90 * tan(1.5637541897 * _within(wl))
 
 
 def centipawn_with_drawscore(wl: float, d: float, q: float) -> float:
-    """The same curve over q: the score that the search itself goes by."""
+    """Return the same function of q, which the search maximises."""
     return 90 * tan(1.5637541897 * _within(q))
 
 
 def centipawn_2019(wl: float, d: float, q: float) -> float:
-    """lc0's scale of 2019: 29 for ten percent and straight on for long, 12,800 at the end."""
+    """Return lc0's scale of 2019: 29 for ten percent, nearly linear, 12,800 for a certain win."""
     return 295 * wl / (1 - 0.976953126 * wl**14)
 
 
 def centipawn_2018(wl: float, d: float, q: float) -> float:
-    """lc0's scale of 2018: 45 for ten percent, 12,800 for a certain win."""
+    """Return lc0's scale of 2018: 45 for ten percent, 12,800 for a certain win."""
     return 290.680623072 * tan(1.548090806 * _within(wl))
 
 
 def win_percentage(wl: float, d: float, q: float) -> float:
-    """The expected result in percent, times 100."""
+    """Return the expected result in percent, times 100."""
     return 5000 * wl + 5000
 
 
 def q_value(wl: float, d: float, q: float) -> float:
-    """lc0's `Q`: q times 10,000."""
+    """Return lc0's `Q`: q times 10,000."""
     return 10000 * q
 
 
 def win_minus_loss(wl: float, d: float, q: float) -> float:
-    """lc0's `W-L`: wl times 10,000."""
+    """Return lc0's `W-L`: wl times 10,000."""
     return 10000 * wl
 
 
 def wdl_mu(wl: float, d: float, q: float) -> float:
-    """lc0's `WDL_mu`: 100 μ, where win and loss are the tails beyond 1 and -1 of a logistic
-    distribution with the centre μ. At 100 a win is as likely as not.
+    """Return lc0's `WDL_mu`: 100 μ; at 100 a win is as likely as not.
 
-    Where the tails are too thin to tell, it is 45 tan(1.56728071628 wl), as long as that is the larger one.
+    μ is the centre of a logistic distribution whose tails beyond 1 and -1 are win and loss. If the tails are
+    too thin for an estimate, the score is 45 tan(1.56728071628 wl), as long as that is larger.
     """
     fallback = 45 * tan(1.56728071628 * _within(wl))
     win, loss = (1 + wl - d) / 2, (1 - wl - d) / 2
@@ -72,10 +72,10 @@ SCORES: dict[str, Callable[[float, float, float], float]] = {
     "W-L": win_minus_loss,
     "WDL_mu": wdl_mu,
 }
-"""Each ScoreType and what it makes of wl, d and q."""
+"""The function of wl, d and q for each ScoreType."""
 
 BOUNDED_SCORES = frozenset({"win_percentage", "Q", "W-L"})
-"""Those that are shares of what is possible, and no centipawns."""
+"""ScoreTypes with a fixed range, which are not centipawns."""
 
 
 def _within(value: float) -> float:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A move without a search, for when there was no evaluation in time: nothing to be proud of, but no blunder
-that a beginner would not make.
+"""A move without a search, if no evaluation arrived in time: weak, but without the crudest blunders.
 
-It is what an earlier search expected here, if there was one. Otherwise the move that wins most material when
-exchanges end after the answer to the best reply, and of equal ones that which brings a piece to the centre.
+It is the move that an earlier search expected here, if any. Otherwise it is the move that wins most material,
+counting exchanges up to the answer to the best reply. Among equal moves, one towards the centre is preferred.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from engine.search.report import Line
 _PAWNS = {"p": 1.0, "n": 3.0, "b": 3.0, "r": 5.0, "q": 9.0, "k": 0.0}
 _MATE, _CASTLING = 1000.0, 0.15
 _CENTRE = {"p": 0.03, "n": 0.03, "b": 0.01}
-"""Pawns that a step of `_centrality` is worth to a piece."""
+"""Value of a step of `_centrality` for each piece, in pawns."""
 
 
 def static_lines(
     game: Game, moves: Sequence[str], count: int, expected: Line | None = None
 ) -> tuple[Line, ...]:
-    """The lines to show with no evaluation at all, the one to play first; their `visits` are 0.
+    """Return lines without evaluations, the best first. Their `visits` are 0.
 
-    moves: legal ones to choose from, at least one. count: lines wanted, at least one; there are as many if
-    there are so many moves. expected: the line of an earlier search from here.
+    moves: legal moves to choose from, at least one. count: maximum number of lines, at least one. expected:
+    the line of an earlier search from here.
     """
     known = expected if expected is not None and expected.moves and expected.moves[0] in moves else None
     if known is not None and count == 1:
@@ -40,15 +39,15 @@ def static_lines(
 
 
 def _line(move: str, pawns: float) -> Line:
-    """A move after which the side that plays it is so many pawns ahead."""
+    """Return the line of a move after which the mover is `pawns` ahead."""
     q = atan(pawns * 100 / 90) / 1.5637541897  # centipawns as `centipawn` shows them
     q = max(-1.0, min(1.0, q))
     return Line((move,), 0, q, (max(q, 0.0), 1 - abs(q), max(-q, 0.0)), 0.0, 0.0)
 
 
 def continued(line: Line, before: Sequence[str], now: Sequence[str]) -> Line | None:
-    """What is left of a line, found after the moves `before` of a game, after the moves `now` of that game.
-    None if the game took another way."""
+    """Return the rest of a line, found after the moves `before` of a game, after the moves `now`. None if the
+    game left the line or the line is used up."""
     played = now[len(before) :]
     if tuple(now[: len(before)]) != tuple(before) or tuple(played) != line.moves[: len(played)]:
         return None
@@ -66,7 +65,7 @@ def continued(line: Line, before: Sequence[str], now: Sequence[str]) -> Line | N
 
 
 def _gain(game: Game, board: dict[str, str], move: str) -> float:
-    """Pawns that a move wins, and a little for where it goes."""
+    """Return the pawns that a move wins, plus a small bonus for its target square."""
     source, target = move[:2], move[2:4]
     piece = board[source].lower()
     captured = board.get(target, "")
@@ -86,7 +85,7 @@ def _gain(game: Game, board: dict[str, str], move: str) -> float:
 
 
 def _loss(game: Game) -> float:
-    """Pawns that the side to move wins by its best capture, if what captures can be taken back."""
+    """Return the pawns that the side to move wins by its best capture, counting one recapture."""
     board = _board(game)
     most = 0.0
     for reply in game.legal_moves():
@@ -103,7 +102,7 @@ def _loss(game: Game) -> float:
 
 
 def _captured(board: dict[str, str], move: str) -> float:
-    """Pawns that a move takes, en passant included, and wins by promotion."""
+    """Return the pawns that a move wins by capture, en passant included, and promotion."""
     source, target, promotion = move[:2], move[2:4], move[4:]
     en_passant = board[source].lower() == "p" and source[0] != target[0] and target not in board
     taken = 1.0 if en_passant else _PAWNS[board[target].lower()] if target in board else 0.0
@@ -111,7 +110,7 @@ def _captured(board: dict[str, str], move: str) -> float:
 
 
 def _board(game: Game) -> dict[str, str]:
-    """The pieces by square, as FEN writes them."""
+    """Return the pieces by square, in FEN letters."""
     board = {}
     for row, pieces in zip("87654321", game.fen().split()[0].split("/"), strict=True):
         file = 0
@@ -133,5 +132,5 @@ def _file(square: str) -> int:
 
 
 def _centrality(square: str) -> float:
-    """How central a square is: 9 in the middle of the board, 0 at its edges."""
+    """Return how central a square is: 9 in the middle of the board, 0 at its edges."""
     return (3.5 - abs(_file(square) - 3.5)) * (3.5 - abs(int(square[1]) - 4.5))

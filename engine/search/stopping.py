@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a search ends: its limits, its clock, and whether more visits could still change the move."""
+"""The end of a search: by its limits, its clock, or because more visits could not change the move."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ from engine.search.task import SearchTask
 from engine.search.time.budget import Spent
 
 CHECK_SECONDS = 0.01
-"""Time between two looks at the root's moves, which cost more than the counts."""
+"""Time between two checks of the root's moves, which cost more than those of the counts."""
 
 CHECK_VISITS_SHARE = 16
-"""They are also looked at when the visits have grown by one part in this many: a fast search does much in
-little time."""
+"""The moves are also checked when the visits have grown by 1/16, for fast searches."""
 
 STOP_GRACE_SECONDS = 0.1
-"""How long a search that is stopped before anything has come back waits for its first evaluation."""
+"""Time that a search waits for its first evaluation if `stop` comes before it."""
 
 TOLERANCE_SECONDS, TOLERANCE_SHARE = 0.2, 0.1
-"""Smart pruning leaves a search so much time, or this share of its budget if that is less: what little it
-would save is worth less than what it may find. lc0 always leaves it 0.2 s."""
+"""Time, or share of the budget if that is less, before smart pruning may end a search. The time saved would
+be worth less than what the search may find. lc0 always waits 0.2 s."""
 
 UNLIMITED_VISITS = 1 << 40
 
 
 class LimitWatch:
-    """Tells whether a search has met one of its limits. `set_deadlines` is called before each look.
+    """Check whether a search has met one of its limits. Call `set_deadlines` before each check.
 
-    soft, hard: when time ends the search (perf_counter seconds), unless the choice of move is unsettled, and
-    in any case. None: time does not end it, or pondering has not ended yet.
+    soft: when time ends the search unless the choice of move is unsettled, in perf_counter seconds. hard:
+    when time ends it in any case. None: no time limit, or still pondering.
     """
 
     def __init__(self, tree: Tree, task: SearchTask, control: SearchControl) -> None:
@@ -48,21 +47,22 @@ class LimitWatch:
         self._pace = Pace(task.keeper.playouts_per_second)
         self._gain = _Gain(task.options.minimum_kld_gain_per_node, task.options.kld_gain_average_interval)
         self._only_move = len(task.root_moves) == 1
-        self._first: float | None = None  # When the search ends without a single evaluation.
-        self._in_time = True  # Something was evaluated before the hard limit.
+        self._first: float | None = None  # Deadline of the first evaluation.
+        self._in_time = True  # An evaluation arrived before the hard limit.
         self._deadlines_set = False
         self._next_check = 0.0
         self._next_check_visits = 0
 
     @property
     def wakes_at(self) -> float | None:
-        """When time alone may end the search, in perf_counter seconds; None if it cannot."""
+        """Earliest time at which time alone may end the search, in perf_counter seconds; None if it
+        cannot."""
         return self.soft if self.soft is not None else self.hard
 
     def is_over(self, now: float, info: RootInfo, in_flight: int) -> bool:
-        """Whether the search ends now (perf_counter seconds).
+        """Return True if the search ends now.
 
-        info: of its root. in_flight: batches of it that are not back yet.
+        now: perf_counter seconds. info: of the root. in_flight: batches in flight.
         """
         control, limits = self._control, self._task.limits
         self._pace.look(now, info.playouts)
@@ -91,37 +91,36 @@ class LimitWatch:
 
     @property
     def nodes(self) -> int | None:
-        """How many visits there may be (playouts, with the option NodesAsPlayouts); None: any number."""
+        """Limit of visits (playouts, with the option NodesAsPlayouts); None if unlimited."""
         limits = self._task.limits
         if limits.nodes is None or limits.nodes >= UNLIMITED_VISITS or limits.infinite:
             return None
         return None if self._control.pondering else limits.nodes
 
     def visits_left(self, info: RootInfo, in_flight: int) -> int:
-        """Visits that the search may still make, the `in_flight` ones not among them."""
+        """Return the visits that the search may still make, after the `in_flight` ones."""
         nodes = self.nodes
         return UNLIMITED_VISITS if nodes is None else nodes - self._nodes(info) - in_flight
 
     def look_at(self, info: RootInfo) -> int:
-        """With how many visits of the root the next look is due, whatever the time."""
+        """Return the number of root visits at which the next check is due, whatever the time."""
         limits = self._task.limits
         if info.visits == 0:
             return 1
         if limits.unbounded or self._control.pondering:
             return UNLIMITED_VISITS
         if limits.nodes is None and limits.depth is None and limits.mate is None:
-            return UNLIMITED_VISITS  # Time decides: each look of some milliseconds will do.
+            return UNLIMITED_VISITS  # Only time limits the search: a check after some milliseconds suffices.
         return self._next_check_visits
 
     @property
     def depth(self) -> float:
-        """The mean depth that ends the search; infinite if none does."""
+        """Mean depth that ends the search; infinite without a limit."""
         limits = self._task.limits
         return inf if limits.depth is None or limits.infinite or self._control.pondering else limits.depth
 
     def set_deadlines(self, info: RootInfo) -> None:
-        """Fix the times to stop at, once the clock runs: at the start, or with `ponderhit`. Does nothing
-        before and after that."""
+        """Set the deadlines once the clock runs: at the start, or with `ponderhit`. Otherwise do nothing."""
         if self._deadlines_set or self._control.pondering:
             return
         self._deadlines_set = True
@@ -130,7 +129,7 @@ class LimitWatch:
             late = task.keeper.lateness.reserve_ms(options.move_overhead_ms) - options.move_overhead_ms
             reserve = min(options.move_overhead_ms / 2 + late, limits.movetime_ms * 0.05)
             self.soft = self.hard = self._started + (limits.movetime_ms - reserve) / 1000
-            # One evaluation is worth more than being punctual to the millisecond.
+            # A first evaluation is worth a delay of milliseconds.
             self._first = self._started + (limits.movetime_ms + options.move_overhead_ms) / 1000
         clock = limits.clock.of(task.game.turn) if limits.clock is not None else None
         if clock is not None and limits.clock is not None:
@@ -148,7 +147,7 @@ class LimitWatch:
             self._first = self._started + task.keeper.first_evaluation_ms / 1000
 
     def finished(self, now: float, info: RootInfo) -> None:
-        """The search has ended at `now`: tell the player's clock what became of its time."""
+        """Report the used time to the time keeper. now: end of the search."""
         spent = Spent(
             1000 * (now - self._started), 1000 * self._pace.seconds, info.visits, self._pace.playouts
         )
@@ -157,21 +156,20 @@ class LimitWatch:
 
     @property
     def _started(self) -> float:
-        """When the clock began to run, in perf_counter seconds."""
+        """Start of the clock, in perf_counter seconds."""
         hit = self._control.clock_started
         return self._task.started if hit is None else hit
 
     def _may_wait_for_first(self, now: float, in_flight: int) -> bool:
-        """Whether a stopped search without any evaluation should still wait for one."""
+        """Return True if a stopped search without any evaluation should wait for one."""
         if self._first is None or self._first > now + STOP_GRACE_SECONDS or not self._deadlines_set:
             self._first, self._deadlines_set = now + STOP_GRACE_SECONDS, True
         return in_flight > 0 and now < self._first
 
-    # -- what the root's moves tell ----------------------------------------------------------------------
+    # -- checks of the root's moves ----------------------------------------------------------------------
 
     def _is_decided(self, now: float, info: RootInfo) -> bool:
-        """Whether a limited search need not go on: by proof, or since nothing more can change the choice in
-        the time that is left."""
+        """Return True if a proof decides the search, or the rest of it could not change the choice."""
         limits = self._task.limits
         if info.proof is not None and self._is_final(info.proof):
             return True
@@ -188,7 +186,7 @@ class LimitWatch:
         return self._time_is_used_up(now, info, children)
 
     def _is_final(self, proof: Proof) -> bool:
-        """Whether a proof answers what was asked: with a limit of moves to a mate, a longer one does not."""
+        """Return True if a proof ends the search. A mate longer than the limit `mate` does not."""
         mate = self._task.limits.mate
         return mate is None or proof.value <= 0 or (proof.plies + 1) // 2 <= mate or self._all_proven()
 
@@ -196,7 +194,7 @@ class LimitWatch:
         return all(child.proof is not None for child in self._tree.children())
 
     def _time_is_used_up(self, now: float, info: RootInfo, children: Sequence[ChildInfo]) -> bool:
-        """Past the soft limit with a settled choice, or no other move can be chosen any more."""
+        """Return True past the soft limit with a settled choice, or if no other move can be chosen."""
         if self.soft is not None and now >= self.soft:
             return len(children) < 2 or is_settled(children)
         options = self._task.options
@@ -210,7 +208,7 @@ class LimitWatch:
         return choice_holds(children, left / factor, options.value_choice_share, margin)
 
     def _visits_to_come(self, now: float, info: RootInfo) -> float | None:
-        """Visits that the limits leave; None while that cannot be said, or too early to ask."""
+        """Return the visits that the limits leave; None if unknown or too early for pruning."""
         left: float = UNLIMITED_VISITS
         if self._task.limits.nodes is not None:
             left = self._task.limits.nodes - self._nodes(info)
@@ -223,23 +221,22 @@ class LimitWatch:
         return left
 
     def _nodes(self, info: RootInfo) -> int:
-        """What a limit of nodes counts."""
+        """Return the count that a node limit applies to."""
         return info.playouts if self._task.options.nodes_as_playouts else info.visits
 
 
 def pruning_margin(options: Options, limits: Limits) -> float:
-    """Return the margin for `choice_holds`: SmartPruningMargin under a clock, which gives saved time to other
-    moves; else infinity."""
+    """Return the margin for `choice_holds`: SmartPruningMargin under a clock, where other moves use the time
+    saved; otherwise infinity."""
     return options.smart_pruning_margin if limits.clock is not None else inf
 
 
 def choice_holds(children: Sequence[ChildInfo], to_come: float, share: float, margin: float) -> bool:
-    """Whether the first of the root's moves (Tree.children) will still be the one to play after so many
-    visits: no other can become the most visited, and none that can come to be chosen by its value is worth
-    nearly as much.
+    """Return True if the first of the root's moves (Tree.children) remains the choice after more visits.
 
-    share: of the most visits, with which a move can be chosen by its value. margin: how much less than the
-    first move another is worth if it is beaten; infinite if none is.
+    No other move can become the most visited one, and none that can be chosen by value is nearly as good.
+    to_come: number of visits. share: share of the most visits that a move needs to be chosen by value.
+    margin: value gap to the first move at which a move is beaten; infinite: at none.
     """
     best, *others = children
     enough = share * best.visits - to_come
@@ -253,22 +250,22 @@ def choice_holds(children: Sequence[ChildInfo], to_come: float, share: float, ma
 
 
 def is_settled(children: Sequence[ChildInfo]) -> bool:
-    """Whether the most visited move also has the best value, of those with a quarter of its visits."""
+    """Return True if the most visited move has the best value of those with a quarter of its visits."""
     most_visited = max(children, key=lambda child: child.visits)
     rivals = [child for child in children if child.visits * 4 >= most_visited.visits]
     return max(rivals, key=lambda child: child.evaluation.q).move == most_visited.move
 
 
 def _moves_that_may_hold(children: Sequence[ChildInfo]) -> int:
-    """Root moves that are not proven to lose."""
+    """Return the number of root moves that are not proven to lose."""
     return sum(child.proof is None or child.proof.value >= 0 for child in children)
 
 
 class _Gain:
-    """How much the root's visits still change: lc0's MinimumKLDGainPerNode and KLDGainAverageInterval.
+    """Change of the root's visit distribution: lc0's MinimumKLDGainPerNode and KLDGainAverageInterval.
 
-    The gain is the Kullback-Leibler divergence of the distribution of visits from what it was at least
-    `interval` visits before, over the visits since then.
+    The gain is the Kullback-Leibler divergence of the distribution from the one at least `interval` visits
+    earlier, per visit since then.
     """
 
     def __init__(self, minimum: float, interval: int) -> None:
@@ -278,7 +275,7 @@ class _Gain:
         self._visits_before = 0
 
     def is_too_small(self, visits: int, children: Sequence[ChildInfo]) -> bool:
-        """Whether the last interval has gained less than the minimum per visit. visits: of the root."""
+        """Return True if the last interval gained less than the minimum per visit. visits: of the root."""
         if self._minimum <= 0 or visits - self._visits_before < self._interval:
             return False
         counts = {child.move: child.visits for child in children}
@@ -288,8 +285,10 @@ class _Gain:
 
 
 def kld_gain(before: dict[str, int], after: dict[str, int]) -> float:
-    """The Kullback-Leibler divergence of the visits of moves before from those after; moves that have none at
-    either time are left out."""
+    """Return the Kullback-Leibler divergence of earlier visits per move from later ones.
+
+    Moves without visits at either time are excluded.
+    """
     old, new = sum(before.values()), sum(after.values())
     shares = [(visits / old, after.get(move, 0) / new) for move, visits in before.items()]
     return sum(was * log(was / now) for was, now in shares if was and now)

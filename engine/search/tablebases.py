@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Syzygy tables by the option SyzygyPath: one set in a process for all trees that name the same folders."""
+"""Syzygy tables of the option SyzygyPath. All trees of a process with the same path share one set."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _lock = threading.Lock()
 
 
 def folders_of(path: str) -> list[Path]:
-    """The folders that a path names, between the system's separator; where that is a colon, a semicolon will
-    do as well. `~` is the home folder."""
+    """Return the folders of a path, separated by the system's separator; if that is a colon, semicolons are
+    accepted, too. `~` is the home folder."""
     separators = r"[:;]" if os.pathsep == ":" else re.escape(os.pathsep)
     parts = (part.strip() for part in re.split(separators, path))
     return [expanded(part) for part in parts if part]
 
 
 def open_tablebases(path: str) -> Tablebases | None:
-    """The tables in the folders of a path, which may be none; None for an empty path."""
+    """Return the tables in the folders of a path, possibly none; None for an empty path."""
     folders = folders_of(path)
     if not folders:
         return None
@@ -37,7 +37,7 @@ def open_tablebases(path: str) -> Tablebases | None:
 
 
 def description(path: str, tables: Tablebases) -> list[str]:
-    """What was found in the folders of a path, and what is wrong with it, one sentence each."""
+    """Return what was found in the folders of a path and their errors, one sentence each."""
     said = [f"SyzygyPath: cannot read the folder {folder}" for folder in tables.missing_folders]
     if tables.wdl_tables:
         kind = "table" if tables.wdl_tables == 1 else "tables"

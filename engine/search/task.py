@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is to be searched."""
+"""The input of a search: position, limits and options."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class SearchTask:
     """A position to search, and how.
 
     game: not changed while the search runs. legal_moves: of its current position, in UCI notation, at least
-    one. started: when the clock began to run, in perf_counter seconds. random: for noise, and for the move
-    when the options set a temperature. keeper: of the player's clock. expected: the line that the last search
-    expects from here; None if the game went elsewhere. contempt: what is done to the network's values.
-    tablebase_moves: of the root moves, those that tablebases leave; empty if they have no say.
+    one. started: when the clock started, in perf_counter seconds. random: for noise, and for the move if the
+    options set a temperature. keeper: manages the player's clock. expected: the line that the last search
+    expects from here, or None. contempt: adjustment of the network's values. tablebase_moves: root moves that
+    tablebases leave; empty if they do not know the position.
     """
 
     game: Game
@@ -39,7 +39,7 @@ class SearchTask:
 
     @property
     def search_moves(self) -> list[str]:
-        """The root moves that the search is limited to; all if empty. Illegal ones are left out."""
+        """The legal ones of the root moves that the search is limited to; empty means all."""
         return [move for move in self.limits.search_moves if move in self.legal_moves]
 
     @property
@@ -49,5 +49,5 @@ class SearchTask:
 
     @property
     def fullmove(self) -> int:
-        """Number of the move that is searched for, counted from 1 at the start of the game."""
+        """Number of the move to play, counted from 1 at the start of the game."""
         return self.game.ply // 2 + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A player's tree: made from the options when it is first needed, and kept in step with them."""
+"""A player's tree, which follows the options and the network."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
 
 CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
-"""The options that are parameters of the core by themselves."""
+"""Options with the same name and value as a parameter of the core."""
 
 SMALL_HASH = Options().hash
-"""Megabytes of the cache where there is no memory for as many as the option Hash asks for: its default."""
+"""Cache size in megabytes (Hash's default) if there is no memory for the value of Hash."""
 
 
 def search_params(
@@ -31,10 +31,10 @@ def search_params(
     has_moves_left: bool = True,
     tablebases: Tablebases | None = None,
 ) -> SearchParams:
-    """The options as the core takes them. input_format: lc0's number of the network's input planes.
+    """Return the options as parameters of the core.
 
-    has_moves_left: whether the network says how long games last. If not, no move is preferred for that.
-    tablebases: those of SyzygyPath.
+    input_format: lc0's number of the network's input planes. has_moves_left: True if the network predicts the
+    length of games; otherwise it has no effect on the choice of moves. tablebases: those of SyzygyPath.
     """
     params = SearchParams()
     for name in CORE_OPTIONS:
@@ -63,22 +63,20 @@ NONE_FAVOURED: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset()
 
 
 class SearchTree:
-    """A tree that follows the options and the network; made when it is first needed. log takes messages for
-    the user."""
+    """A tree, created when it is first needed. log: receives messages for the user."""
 
     def __init__(self, log: Callable[[str], None] = lambda text: None) -> None:
         self._log = log
         self._tree: Tree | None = None
         self._key: tuple[Options, int, Contempt, bool] | None = None
         self._network_identity = ""
-        # By a position's key: the moves that limited searches have favoured, and those of the last one.
+        # By position key: the moves that limited searches favoured, and those of the last one.
         self._favoured: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
         self._tablebases: Tablebases | None = None
         self._tablebases_path = ""
 
     def use_tablebases(self, path: str, log: Callable[[str], None] = lambda text: None) -> None:
-        """Open the tables of an option SyzygyPath, if they are not the ones in use; log gets what was
-        found."""
+        """Open the tables of SyzygyPath, unless they are in use already, and log the result."""
         if path == self._tablebases_path:
             return
         self._tablebases_path = path
@@ -88,13 +86,13 @@ class SearchTree:
                 log(text)
 
     def tell_damage(self, log: Callable[[str], None]) -> None:
-        """Tell log of table files that turned out to be damaged."""
+        """Log the table files that turned out to be damaged."""
         if self._tablebases is not None:
             for text in self._tablebases.take_complaints():
                 log(text)
 
     def prepared_for(self, task: SearchTask, network: NetworkInfo) -> Tree:
-        """The tree for a task whose positions this network evaluates."""
+        """Return the tree for a task whose positions this network evaluates."""
         return self.prepared(
             task.options,
             network.input_format,
@@ -112,8 +110,10 @@ class SearchTree:
         contempt: Contempt = NO_CONTEMPT,
         has_moves_left: bool = True,
     ) -> Tree:
-        """The tree, with these options. What it holds of another network is forgotten. network_identity: that
-        of NetworkInfo."""
+        """Return the tree with these options, cleared if it is another network's.
+
+        network_identity: NetworkInfo.identity.
+        """
         self.use_tablebases(options.syzygy_path)
         key = (options, input_format, contempt, has_moves_left)
         if self._tree is None or self._key != key:
@@ -127,7 +127,7 @@ class SearchTree:
             try:
                 self._tree = self._following(params)
             except MemoryError:
-                # A smaller one might just fit, and leave nothing to the rest of the machine.
+                # A size in between might just fit, and leave no memory to the rest of the machine.
                 self._log(f"there is no memory for a Hash of {options.hash} MB: {SMALL_HASH} MB are taken")
                 params.cache_bytes = SMALL_HASH << 20
                 self._tree = self._following(params)
@@ -138,22 +138,21 @@ class SearchTree:
         return self._tree
 
     def _following(self, params: SearchParams) -> Tree:
-        """The tree with these parameters. Raises MemoryError, and leaves it as it was, if there is no memory
-        for its cache."""
+        """Return the tree with these parameters. Raises MemoryError, and changes nothing, if the cache does
+        not fit."""
         if self._tree is None:
             return Tree(params)
         self._tree.set_params(params)
         return self._tree
 
     def set_root(self, task: SearchTask) -> Tree:
-        """Make the position of a task the root of the prepared tree, with the moves to be searched and the
-        noise that the options ask for.
+        """Make a task's position the root of the prepared tree, with its root moves and noise.
 
-        Where an earlier search of the position was limited to some of these moves, its visits are forgotten:
-        they would say that the others are bad, which nobody has looked at. The evaluations stay in the cache.
+        If an earlier search was limited to some of these moves, its visits are discarded: they would make the
+        other moves look bad. Evaluations stay in the cache.
         """
         assert self._tree is not None
-        # The opponent may play another move than the one that is pondered.
+        # The opponent may play another move than the expected one.
         kept = self._tree.set_position(task.game, 1 if task.limits.ponder else 0)
         self._forget_favoured_visits(task, kept)
         self._tree.set_root_moves(task.search_moves)
@@ -165,10 +164,10 @@ class SearchTree:
         return self._tree
 
     def _forget_favoured_visits(self, task: SearchTask, kept: int) -> None:
-        """Empty the tree if visits of its root, the position of a task, favour some of the task's moves.
+        """Clear the tree if visits of its root, the position of a task, favour some of the task's moves.
 
-        kept: how many visits it has. What other positions' visits favour stays known, as the tree may come
-        back to one, from pondering.
+        kept: visits of the root. Favoured moves of other positions are kept, because the tree may return to
+        one after pondering.
         """
         assert self._tree is not None
         position, moves = task.game.key, frozenset(task.root_moves)
@@ -184,24 +183,24 @@ class SearchTree:
             self._favoured[position] = favoured, moves
 
     def known(self, task: SearchTask) -> Tree | None:
-        """The tree with the position of a task as its root, if it has visits of it already; None if not."""
+        """Return the tree with a task's position as its root; None if it has no visits of it."""
         if self._tree is None or not self.set_root(task).root_info().visits:
             return None
         return self._tree
 
     def with_tablebase_moves(self, task: SearchTask) -> SearchTask:
-        """The task whose position is the root, with the moves that the tablebases leave."""
+        """Return the root's task with the moves that the tablebases leave."""
         assert self._tree is not None
         return replace(task, tablebase_moves=tuple(self._tree.root_moves())) if self._tablebases else task
 
     def new_game(self) -> None:
-        """Forget the tree; cached evaluations stay true."""
+        """Clear the tree. Cached evaluations remain valid."""
         self._favoured.clear()
         if self._tree is not None:
             self._tree.clear()
 
     def clear(self) -> None:
-        """Forget the tree and every cached evaluation."""
+        """Clear the tree and the evaluation cache."""
         self.new_game()
         if self._tree is not None:
             self._tree.clear_cache()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Self-play: games of one network against itself, and the training data they leave."""
+"""Self-play: games of one network against itself, and their training data."""

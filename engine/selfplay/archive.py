@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where self-play's games are kept: a folder with training data, PGN, and a journal that says what counts.
+"""Storage of self-play's games: training data, PGN, and the journal that defines which games count.
 
 OUTPUT/training/game_000000.gz   one file per game, in lc0's format; game_000000.shard as a shard
 OUTPUT/games.pgn                 the same games for people
-OUTPUT/journal.jsonl             one line per game: from when its line is there, a game counts
+OUTPUT/journal.jsonl             one line per game: a game counts once its line is written
 OUTPUT/summary.json              totals
 
-A game goes to the training file, then to the PGN, then to the journal. After a crash the PGN is cut back to
-where the journal says it ends, and a training file without a line in the journal is written over by the same
-game's next attempt: no game is there twice, and no file is broken.
+A game is written to the training file, then to the PGN, then to the journal. After a crash the PGN is
+truncated to the size in the journal. The next attempt at a game overwrites a training file without a line in
+the journal. So no game occurs twice, and no file is broken.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from protocol.host.files import UNFINISHED
 from protocol.host.folders import expanded
 
 SUFFIXES: dict[TrainingFormat, str] = {"lc0": ".gz", "shards": SUFFIX}
-"""Of training files."""
+"""Suffixes of training files."""
 
 
 @dataclass(frozen=True, slots=True)
 class GameEntry:
-    """What the journal keeps of a game. positions: training records. plies: those of the opening included."""
+    """A game's entry in the journal. positions: training records. plies: opening included."""
 
     number: int
     result: Result
@@ -65,7 +65,7 @@ class GameEntry:
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> GameEntry:
-        """Raises KeyError and ValueError."""
+        """Return the entry in JSON data. Raises KeyError and ValueError."""
         return cls(
             number=int(data["number"]),
             result=as_result(data["result"]),
@@ -102,18 +102,18 @@ class Folder:
         return self.root / "summary.json"
 
     def chunk(self, number: int) -> Path:
-        """The training file of a game."""
+        """Return the training file of a game."""
         return self.training / f"game_{number:06d}{SUFFIXES[self.format]}"
 
     def training_files(self) -> Iterator[Path]:
-        """Those of all games, in either format."""
+        """Return the training files of all games, in both formats."""
         return chain.from_iterable(self.training.glob(f"*{suffix}") for suffix in SUFFIXES.values())
 
 
 class Archive:
-    """The folder of a run, open for more games. `entries` are the games that were there already.
+    """The folder of a run, open for more games. One thread at a time may use it.
 
-    Belongs to one thread at a time.
+    entries: games that were in it when it was opened.
     """
 
     def __init__(
@@ -123,8 +123,8 @@ class Archive:
         restart: bool = False,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Open or begin the folder; restart forgets what is there. Raises JournalError if it belongs to other
-        games, or is in use."""
+        """Open or create the folder. restart: discard its games. Raises JournalError if it belongs to other
+        games or is in use."""
         self.folder = Folder(expanded(config.output), config.format)
         self._name = Path(config.options.weights).name.removesuffix(".gz").removesuffix(".pb") or "wavefront"
         self._time_control = f"{config.nodes} nodes"
@@ -156,7 +156,7 @@ class Archive:
             raise
 
     def add(self, game: PlayedGame) -> GameEntry:
-        """Write a game down; when this returns it is on the disk. Raises JournalError."""
+        """Write a game to disk, and sync it. Raises JournalError."""
         record = game.record
         text = pgn_text(record, [self._name], [self._time_control], event="Wavefront self-play")
         try:
@@ -168,11 +168,11 @@ class Archive:
         return entry
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the files. Idempotent."""
         self._files.close()
 
     def _clear(self, *, everything: bool) -> None:
-        """Make the folder of training data, or delete what a killed run left of a file, or all files."""
+        """Create the folder of training data. Delete unfinished files of a killed run, or all files."""
         folder = self.folder.training
         try:
             folder.mkdir(exist_ok=True)
@@ -191,7 +191,7 @@ def _write_training(path: Path, game: PlayedGame) -> None:
         write_chunk(path, game.training)
         return
     record = game.record
-    played = Game(record.start_fen, True)  # Its castling is king takes rook, as in shards.
+    played = Game(record.start_fen, True)  # Castling is king takes rook, as in shards.
     for move in (*record.opening_moves, *(each.uci for each in record.moves)):
         played.push_uci(move)
     start = Game(record.start_fen, True)

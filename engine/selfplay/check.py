@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks training data: each file is read, every position decoded, every move replayed."""
+"""Checks of training data: read each file, decode every position, replay every move."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ INPUT_FORMATS = (1, 2, 3, 4, 5, 132, 133)
 SUM_TOLERANCE = 1e-3
 VALUE_TOLERANCE = 1e-4
 FULL_HISTORY = 7
-"""Earlier positions that planes show: from this record on they are all in the file."""
+"""Number of earlier positions in the planes: after this many records, all of them are in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedGame:
-    """A file without faults. result: of White, 1, 0 or -1."""
+    """A valid file. result: of White, 1, 0 or -1."""
 
     records: Records
     result: int
@@ -43,7 +43,7 @@ class CheckedGame:
 
 
 def check_file(path: Path) -> CheckedGame:
-    """Read and check a chunk file. Raises TrainingDataError, which says what is wrong where, and OSError."""
+    """Read and check a chunk file. Raises OSError, and TrainingDataError with reason and place."""
     return check_records(read_chunk(path))
 
 
@@ -66,7 +66,7 @@ def check_records(records: Records) -> CheckedGame:
 
 
 def training_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files named, and for each folder all .gz files under it, in order."""
+    """Yield the given files, and for each folder all .gz files under it, in order."""
     for path in paths:
         if path.is_dir():
             yield from sorted(file for file in path.rglob("*.gz") if file.is_file())
@@ -76,7 +76,7 @@ def training_files(paths: Iterable[Path]) -> Iterator[Path]:
 
 @contextmanager
 def _at(number: int) -> Iterator[None]:
-    """Names the record in errors that come from inside."""
+    """Add the record's number to errors in this context."""
     try:
         yield
     except TrainingDataError as error:
@@ -89,7 +89,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _check_fields(record: np.void) -> None:
-    """What one record says on its own, without chess."""
+    """Check the fields of one record, without chess."""
     _require(record["version"] == VERSION, f"version {record['version']}, not {VERSION}")
     _require(record["input_format"] in INPUT_FORMATS, f"unknown input format {record['input_format']}")
     _require(record["dummy"] == 0, f"dummy is {record['dummy']}, not 0")
@@ -146,7 +146,7 @@ def _check_constants(records: Records) -> None:
 
 
 def _check_position(record: np.void) -> Game:
-    """Decode the position; its legal moves and transform must be the record's."""
+    """Return the decoded position, whose legal moves and transform must be the record's."""
     game = game_of(record)
     batch, transforms = encode_games([game], input_format=int(record["input_format"]))
     transform = transform_of(record)
@@ -164,7 +164,7 @@ def _check_position(record: np.void) -> Game:
 
 
 def _check_results(records: Records) -> int:
-    """The result of White, which all records must agree on."""
+    """Return White's result, which must be the same in all records."""
     signs = np.array([-1 if black_to_move(record) else 1 for record in records])
     results = np.unique(records["result_q"] * signs)
     _require(len(results) == 1, "the records disagree on the result")
@@ -172,7 +172,7 @@ def _check_results(records: Records) -> int:
 
 
 def _check_replay(records: Records, games: Sequence[Game], result: int) -> None:
-    """Each played move must lead to the next record's position and history, the last one to the result."""
+    """Check that each played move leads to the next record's position and history, the last to the result."""
     replay = games[0].copy()
     input_format = int(records[0]["input_format"])
     for number, record in enumerate(records, 1):
@@ -198,7 +198,7 @@ def _check_history(record: np.void, replay: Game, input_format: int, *, repetiti
     expected = batch.positions["planes"][0][:HISTORY_PLANES]
     stored = reverse_ranks(np.asarray(record["planes"]))
     differing = np.flatnonzero(expected != stored)
-    if not repetitions:  # Earlier positions that the file does not have may repeat.
+    if not repetitions:  # Repetitions may refer to positions before the file.
         differing = differing[differing % 13 != 12]
         if is_canonical(input_format):
             return
@@ -210,7 +210,7 @@ def _check_end(final: Game, result: int, *, history_known: bool) -> None:
     name, reason = final.result()
     value = {"white_won": 1, "black_won": -1, "draw": 0}.get(name)
     if value is None and result == 0 and not history_known and final.repetitions:
-        return  # The third occurrence, one of them before the first record.
+        return  # A threefold repetition with an occurrence before the first record.
     _require(value is not None, f"not adjudicated, but the game is not over in {final.fen()}")
     _require(value == result, f"the game ended by {reason} ({name}), but the result of White is {result}")
 
@@ -258,7 +258,7 @@ class Statistics:
         self.input_formats = tuple(sorted({*self.input_formats, int(records["input_format"][0])}))
 
     def data(self) -> dict[str, object]:
-        """All of it as JSON data; the sums as means per position."""
+        """Return the totals as JSON data, with sums as means per position."""
         positions = max(1, self.positions)
         return {
             "games": self.games,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Chunk files: the records of one game, gzipped. Writing is atomic; reading trusts nothing."""
+"""Chunk files: the gzipped records of one game. Writes are atomic; files are untrusted input."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ MAX_RECORDS = 20_000
 
 
 class TrainingDataError(ValueError):
-    """A chunk file that cannot be used. The message says what is wrong with it, not its name."""
+    """A chunk file is unusable. The message gives the reason, but not the file."""
 
 
 def write_chunk(path: Path, records: Records) -> None:
     """Write a game's records durably; a reader sees the whole file or none. Raises OSError."""
     file = io.BytesIO()
-    # Neither time nor name: the same game gives the same bytes.
+    # No time and no name, so that equal games give equal bytes.
     with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as stream:
         stream.write(np.ascontiguousarray(records).tobytes())
     write_atomically(path, file.getvalue(), durable=True)
 
 
 def read_chunk(path: Path) -> Records:
-    """The records of a chunk file, unchecked but for their size. Raises TrainingDataError and OSError."""
+    """Return the records of a chunk file. Only their size is checked. Raises TrainingDataError and
+    OSError."""
     limit = MAX_RECORDS * RECORD_BYTES
     try:
         with gzip.open(path, "rb") as stream:

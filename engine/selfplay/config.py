@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What self-play plays, as plain data, from TOML and flags. `configs/selfplay.toml` shows every key."""
+"""The configuration of self-play, from TOML and flags. `configs/selfplay.toml` shows every key."""
 
 from __future__ import annotations
 
@@ -31,22 +31,21 @@ SELFPLAY_OPTIONS = Options(
     temp_decay_moves=60,
     dirichlet_noise_epsilon=0.25,
 )
-"""Where self-play's options differ from the engine's: as lc0's, and a temperature that falls from move 20 on.
-The evaluation cache and the tree are each game's own, hence small."""
+"""Self-play's differences from the engine's options: lc0's values, and a temperature that falls from move 20
+on. Each game has its own evaluation cache and tree, so these are small."""
 
 TrainingFormat: TypeAlias = Literal["lc0", "shards"]
 
 WITHOUT_NETWORK = ("random", "uniform")
-"""Backends whose evaluations are not the network's; all others compute the same."""
+"""Backends whose evaluations are not the network's; all others are equivalent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resignation:
-    """A side resigns when its winning chance, 50 (q + 1) percent, was below `percent` at `moves` moves of its
-    own in a row, from move `earliest_move` on; percent 0: never.
+    """A side resigns if its winning chance, 50 (q + 1) percent, is too low for `moves` consecutive own moves.
 
-    playthrough: percent of the games that are played on all the same, to see how many of the resigned ones
-    would not have been lost.
+    percent: limit of the winning chance; 0 disables resigning. earliest_move: first move to count.
+    playthrough: percentage of games without resignation, to measure how often resigning would be wrong.
     """
 
     percent: float = setting(2.0, high=50)
@@ -59,14 +58,13 @@ class Resignation:
 class SelfPlayConfig:
     """Games of one network against itself.
 
-    games: 0 plays until interrupted. nodes: visits of the root per move (own visits with the option
-    nodes_as_playouts); nodes_spread: each move's number is drawn evenly from nodes (1 ± nodes_spread).
-    reuse_tree: what the last move's search found is kept. max_plies: a longer game is drawn. random_plies:
-    at most so many random moves after the opening, how many is drawn for each game. concurrency: games at
-    once, 0 is what keeps the evaluator busy. workers: processes of this machine that play them, 0 is as many
-    as the evaluator asks for. time_limit_s: seconds after which no more is played, 0 is none.
-    output: folder for training data, PGN, journal and summary. format: of the training data: lc0's chunks,
-    or shards, which `wavefront-training` reads as they are.
+    games: 0 plays until interrupted. nodes: visits of the root per move (playouts with the option
+    nodes_as_playouts). nodes_spread: each move's number is uniform in nodes (1 ± nodes_spread). reuse_tree:
+    keep the last search's tree. max_plies: a longer game is drawn. random_plies: maximum random moves after
+    the opening; each game draws their number. concurrency: concurrent games; 0 keeps the evaluator busy.
+    workers: processes of this machine that play; 0 chooses by the evaluator's speed. time_limit_s: seconds of
+    play; 0 is no limit. output: folder for training data, PGN, journal and summary. format: of the training
+    data: lc0's chunks, or shards for `wavefront-training`.
     """
 
     options: Options = SELFPLAY_OPTIONS
@@ -86,10 +84,10 @@ class SelfPlayConfig:
     format: TrainingFormat = setting("lc0", choices=get_args(TrainingFormat))
 
     def identity(self) -> dict[str, Any]:
-        """All that games depend on, as JSON data: games that differ here are not mixed in one folder.
+        """Return all dependencies of games as JSON data. Games with different ones must not share a folder.
 
-        How many games, and where and how fast they are played, is no part of it; networks and books count by
-        content.
+        It excludes the number of games, and the place and speed of playing. Networks and books are identified
+        by their content.
         """
         left_out = ("games", "concurrency", "workers", "time_limit_s", "output", "options")
         data: dict[str, Any] = {name: value for name, value in asdict(self).items() if name not in left_out}
@@ -100,7 +98,7 @@ class SelfPlayConfig:
         if self.options.backend not in WITHOUT_NETWORK:
             apart.add("backend")
         if self.format == "lc0":
-            del data["format"]  # Folders from before there were shards go on.
+            del data["format"]  # Keeps folders from before shards valid.
         data["options"] = options_identity(self.options, apart=apart)
         data["openings"] = self.openings.identity()
         identity: dict[str, Any] = json.loads(json.dumps(data))
@@ -108,7 +106,7 @@ class SelfPlayConfig:
 
 
 def selfplay_config(document: Mapping[str, Any], source: str) -> SelfPlayConfig:
-    """The configuration that tables stand for. source: what messages call where they came from.
+    """Return the configuration in a document. source: its name in messages.
 
     Raises SettingsError, which names the key.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Training records back to positions: the inverse of the encoding, as far as a record tells."""
+"""Decoding of training records to positions, as far as a record contains them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ MIRROR, FLIP_RANKS, TRANSPOSE = 1, 2, 4
 
 
 def black_to_move(record: np.void) -> bool:
-    """Whether Black is to move in the record's position."""
+    """Return True if Black is to move in the record's position."""
     if is_canonical(int(record["input_format"])):
         return bool(record["invariance_info"] & Info.BLACK_TO_MOVE)
     return bool(record["side_to_move_or_enpassant"])
 
 
 def transform_of(record: np.void) -> int:
-    """The board transform of a record's planes, 0 to 7."""
+    """Return the board transform of a record's planes, 0 to 7."""
     return int(record["invariance_info"]) & TRANSFORM_BITS if is_canonical(int(record["input_format"])) else 0
 
 
 def boards_of(record: np.void, steps: int = 1) -> NDArray[np.bool_]:
-    """The pieces of the last `steps` positions, bool [steps, 12, 8, 8] (ours PNBRQK, theirs; rank, file), as
-    the side to move sees them, without the board transform."""
+    """Return the pieces of the last `steps` positions, bool [steps, 12, 8, 8] (ours PNBRQK, theirs; rank,
+    file), from the view of the side to move, without the board transform."""
     masks = reverse_ranks(np.asarray(record["planes"])[: 13 * steps]).reshape(steps, 13)[:, :12]
     bits = np.unpackbits(np.ascontiguousarray(masks).view(np.uint8), bitorder="little")
     boards = bits.reshape(steps, 12, 8, 8).astype(np.bool_)
@@ -47,10 +47,10 @@ def boards_of(record: np.void, steps: int = 1) -> NDArray[np.bool_]:
 
 
 def game_of(record: np.void) -> Game:
-    """A game that begins with the record's position; the move number is unknown and 1.
+    """Return a game that starts with the record's position. The unknown move number is 1.
 
-    Castling is by Chess960's rules, which say the same of standard positions. Raises TrainingDataError if it
-    is no legal position.
+    Castling follows Chess960's rules, which are equivalent in standard positions. Raises TrainingDataError
+    for an illegal position.
     """
     fen = fen_of(record)
     try:
@@ -60,7 +60,7 @@ def game_of(record: np.void) -> Game:
 
 
 def fen_of(record: np.void) -> str:
-    """The record's position. Raises TrainingDataError."""
+    """Return the record's position as a FEN. Raises TrainingDataError."""
     black = black_to_move(record)
     boards = boards_of(record, 2)
     en_passant = _en_passant_file(record, boards)
@@ -76,7 +76,7 @@ def fen_of(record: np.void) -> str:
 
 
 def placement_of(board: NDArray[np.bool_], *, black: bool) -> str:
-    """The first field of a FEN. board: bool [12, 8, 8], one of `boards_of`, as the side to move sees it.
+    """Return the first field of a FEN. board: bool [12, 8, 8], one of `boards_of`.
 
     Raises TrainingDataError for two pieces on one square.
     """
@@ -124,7 +124,7 @@ def _en_passant_file(record: np.void, boards: NDArray[np.bool_]) -> int | None:
             raise TrainingDataError(f"en passant is on one file, not on the bits of {mask}")
         file = mask.bit_length() - 1
         return 7 - file if transform_of(record) & MIRROR else file
-    # The other formats do not store it: their pawn has just left its rank for the one two steps on.
+    # Other formats do not store it: find the pawn that has just moved two ranks.
     now, before = boards[0][6], boards[1][6]
     jumped = before[6] & ~now[6] & now[4] & ~before[4]
     occupied = boards[0].any(axis=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows self-play: a table that is drawn anew in a terminal, plain lines in a log or a pipe."""
+"""Display of self-play: a live table in a terminal, plain lines in a log or pipe."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 REPORT_SECONDS = 10.0
-"""Time between two lines about the pace in a log."""
+"""Time between two lines about the speed in a log."""
 
 NOTES_SHOWN = 4
 """Latest messages below the live table."""
 
 
 def pace_line(state: SelfPlayState) -> str:
-    """How fast self-play goes, in a line."""
+    """Return the speed of self-play as a line."""
     speed = state.throughput
     return (
         f"{speed.concurrency} games at once, {speed.games_per_hour:,.0f} games/h, "
@@ -31,7 +31,7 @@ def pace_line(state: SelfPlayState) -> str:
 
 
 def totals_line(state: SelfPlayState) -> str:
-    """What was played, in a line."""
+    """Return the totals as a line."""
     totals = state.totals
     wanted = f" of {state.config.games}" if state.config.games >= max(1, totals.games) else ""
     line = (
@@ -44,15 +44,15 @@ def totals_line(state: SelfPlayState) -> str:
 
 
 def game_line(entry: GameEntry) -> str:
-    """One finished game in a line."""
+    """Return a finished game as a line."""
     return f"game {entry.number}: {entry.result}, {entry.reason}, {entry.plies} plies, {entry.seconds:.1f} s"
 
 
 class PlainView(PlainDisplay):
-    """Lines: one per game, the pace every few seconds."""
+    """Lines: one per game, and the speed every few seconds."""
 
     def __init__(self, stream: TextIO, *, games: bool = True) -> None:
-        """games: with a line for each game."""
+        """games: print a line for each game."""
         super().__init__(stream)
         self._games = games
         self._next_report = monotonic() + REPORT_SECONDS
@@ -72,7 +72,7 @@ class PlainView(PlainDisplay):
 
 
 class LiveView(LiveDisplay[SelfPlayState]):
-    """A table in a terminal, and the latest messages below it."""
+    """A table in a terminal, with the latest messages below it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -92,7 +92,7 @@ class LiveView(LiveDisplay[SelfPlayState]):
 
 
 def totals_table(state: SelfPlayState) -> RenderableType:
-    """The totals as a table of rich: a line for each, which fits any terminal."""
+    """Return the totals as a rich table with a line for each, which fits any terminal."""
     from rich.table import Table
     from rich.text import Text
 

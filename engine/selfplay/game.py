@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One game of self-play, from its opening to the training records."""
+"""The play of one game of self-play, from its opening to the training records."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ VALUES: dict[Result, int] = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
 WIN_OVER: dict[Side, Result] = {"white": "0-1", "black": "1-0"}
 
 RANDOM_ATTEMPTS = 100
-"""Random openings that may end the game before one is given up for the book's line alone."""
+"""Maximum random openings that end the game; then the book's line is played without random moves."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedGame:
-    """A finished game: the moves, the training records, and what resigning would have done.
+    """A finished game: the moves, the training records, and the effect of resigning.
 
-    playthrough: nobody was allowed to resign. would_resign: who would have been first to.
+    playthrough: resigning was disabled. would_resign: the side that would have resigned first.
     """
 
     record: GameRecord
@@ -50,7 +50,7 @@ class PlayedGame:
 
 @dataclass(frozen=True, slots=True)
 class _Searched:
-    """A search's report, and the tree's root after it. children: best first. played: the one to play."""
+    """A search's report, and the final root of the tree. children: best first. played: the chosen one."""
 
     report: Report
     root: RootInfo
@@ -65,17 +65,17 @@ class _Searched:
 
 
 class Resigning:
-    """Counts, for each side, the moves in a row at which it is lost."""
+    """Count each side's consecutive lost moves."""
 
     def __init__(self, rule: Resignation, *, playthrough: bool) -> None:
-        """playthrough: nobody gives up, but `first` tells who would have."""
+        """playthrough: no side resigns, but `first` is the side that would have."""
         self._rule = rule
         self._playthrough = playthrough
         self._lost: dict[Side, int] = {"white": 0, "black": 0}
         self.first: Side | None = None
 
     def resigns(self, side: Side, best_q: float, move_number: int) -> bool:
-        """Whether the side gives up after this move."""
+        """Return True if the side resigns after this move."""
         rule = self._rule
         hopeless = 50 * (best_q + 1) < rule.percent and move_number >= rule.earliest_move
         self._lost[side] = self._lost[side] + 1 if hopeless else 0
@@ -86,10 +86,10 @@ class Resigning:
 
 
 async def play_game(number: int, opening: Opening, config: SelfPlayConfig, pool: SearchPool) -> PlayedGame:
-    """Play the game of a number. What is random in it depends on the number and the seed alone.
+    """Play the game with this number. Its randomness depends only on the number and the seed.
 
-    One network plays all of it: if the evaluator gets another one, the game starts over. Raises
-    NoEvaluatorError if there is no evaluator any more.
+    If the evaluator's network changes, the game restarts, so that one network plays all of it. Raises
+    NoEvaluatorError if the evaluator is lost.
     """
     while True:
         with suppress(NetworkChangedError):
@@ -97,7 +97,7 @@ async def play_game(number: int, opening: Opening, config: SelfPlayConfig, pool:
 
 
 async def _play(number: int, opening: Opening, config: SelfPlayConfig, pool: SearchPool) -> PlayedGame:
-    """As `play_game`. Raises NetworkChangedError."""
+    """Same as `play_game`, but raises NetworkChangedError."""
     random = Random(f"selfplay {config.seed} {number}")
     started, began = datetime.now(UTC), perf_counter()
     game = _opened(opening, config, random)
@@ -156,7 +156,7 @@ async def _search(player: PoolPlayer, game: Game, config: SelfPlayConfig, random
     nodes = max(1, round(config.nodes * (1 + spread)))
     seen: list[tuple[RootInfo, Sequence[ChildInfo], int]] = []
 
-    def look(tree: Tree) -> None:  # In the pool's thread.
+    def look(tree: Tree) -> None:  # called in the pool's thread
         seen.append((tree.root_info(), tree.children(), tree.params.input_format))
 
     report = await asyncio.wrap_future(player.search(game, Limits(nodes=nodes), inspect=look))
@@ -168,7 +168,7 @@ async def _search(player: PoolPlayer, game: Game, config: SelfPlayConfig, random
 
 
 def _opened(opening: Opening, config: SelfPlayConfig, random: Random) -> Game:
-    """The game after the opening and its random moves."""
+    """Return the game after the opening and its random moves."""
     game = Game(opening.fen, config.options.chess960)
     for move in opening.moves:
         game.push_uci(move)

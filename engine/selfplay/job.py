@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plays games of self-play in this process, on one search pool."""
+"""The executor of self-play's games in this process, on one search pool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.workers.executor import ExecutorError, Log, WorkerContext, play_toge
 
 @dataclass(frozen=True, slots=True)
 class SelfPlayJob:
-    """Games of self-play: a GameJob. openings: for game n, number n modulo their number."""
+    """Games of self-play: a GameJob. openings: game n gets entry n modulo their number."""
 
     config: SelfPlayConfig
     openings: tuple[Opening, ...]
@@ -43,7 +43,7 @@ class SelfPlayJob:
 
 
 class SelfPlayExecutor:
-    """Plays in this process: a search pool and the games on it."""
+    """An executor in this process, with a search pool."""
 
     games_per_task = 1
 
@@ -54,14 +54,14 @@ class SelfPlayExecutor:
         self._pool = pool
 
     async def open(self) -> int:
-        """Wait for the evaluator; returns how many games at once are best. Raises ExecutorError."""
+        """Wait for the evaluator, and return the best number of concurrent games. Raises ExecutorError."""
         try:
             return await asyncio.to_thread(self._pool.recommended_games, self._config.options)
         except NoEvaluatorError as error:
             raise ExecutorError(str(error)) from None
 
     async def play(self, numbers: Sequence[int]) -> list[PlayedGame]:
-        """Play the games of these numbers at the same time. Raises ExecutorError."""
+        """Play the games with these numbers concurrently. Raises ExecutorError."""
         try:
             return await play_together(self._play(number) for number in numbers)
         except NoEvaluatorError as error:

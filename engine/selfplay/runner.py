@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plays games of self-play, many at once, each written down when it is over. What was written down is not
-played again."""
+"""The run of self-play: concurrent games, each recorded at its end. Recorded games are not played again."""
 
 from __future__ import annotations
 
@@ -23,15 +22,15 @@ from engine.workers.executor import MakeExecutor
 from engine.workers.local import local_executor
 
 MAX_OPENINGS = 2000
-"""Openings drawn before they repeat."""
+"""Number of openings drawn before they repeat."""
 
 Ending = run.RunEnding
 
 
 @dataclass(slots=True, kw_only=True)
 class SelfPlayState(run.RunState):
-    """Self-play as it stands, for those who show it. totals: all games in the folder. resumed_positions:
-    training records in the folder when the run began."""
+    """The state of self-play, for displays. totals: all games in the folder. resumed_positions: training
+    records in the folder when the run began."""
 
     config: SelfPlayConfig
     totals: Totals = field(default_factory=Totals)
@@ -43,7 +42,7 @@ class SelfPlayState(run.RunState):
         return self.totals.positions - self.resumed_positions
 
     def data(self) -> dict[str, Any]:
-        """All of it as JSON data: the summary file, and what --json prints."""
+        """Return the state as JSON data, for the summary file and --json."""
         speed = self.throughput
         return {
             "output": self.config.output,
@@ -77,7 +76,7 @@ class SelfPlayRunner:
         restart: bool = False,
         make_executor: MakeExecutor[PlayedGame] | None = None,
     ) -> None:
-        """restart: discard the games played before. make_executor: where to play, if not on this machine."""
+        """restart: discard existing games. make_executor: creates the executor (default: on this machine)."""
         self._config = config
         self._view = view
         self._restart = restart
@@ -85,9 +84,9 @@ class SelfPlayRunner:
         self.state = SelfPlayState(config=config)
 
     async def run(self) -> Ending:
-        """Play until all games are played, the time is over, or it is cancelled; write the summary.
+        """Play until all games are played, the time is over, or it is cancelled, and write the summary.
 
-        Raises OpeningError, JournalError and ExecutorError, each with the games so far kept.
+        Raises OpeningError, JournalError and ExecutorError. The games so far are kept.
         """
         config = self._config
         rounds = min(config.games or MAX_OPENINGS, MAX_OPENINGS)
@@ -119,10 +118,10 @@ class SelfPlayRunner:
 
 
 class _Ledger:
-    """Writes the games of self-play to their archive and counts them in the run's state."""
+    """Write the games of self-play to their archive, and count them in the run's state."""
 
     def __init__(self, state: SelfPlayState, archive: Archive) -> None:
-        """Counts the games that the archive holds already."""
+        """Count the games in the archive."""
         self._state = state
         self._archive = archive
         for entry in archive.entries:
@@ -141,7 +140,7 @@ class _Ledger:
         self._state.totals.add(entry)
 
     def over(self) -> bool:
-        """Never: no result makes the games that are wanted superfluous."""
+        """Return False: no result makes further games unnecessary."""
         return False
 
     def summary(self) -> Mapping[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shards: the files in which training positions are kept. Games, not planes: 8 to 20 bytes a position.
+"""Shards: files of training positions, stored as games instead of planes: 8 to 20 bytes per position.
 
 A shard holds whole games as columns of numbers. Moves are codes from | to << 6 | promotion << 12 (none,
 knight, bishop, rook, queen), castling as the king's two-square move (king takes rook in Chess960). Scores are
@@ -7,8 +7,8 @@ centipawns for the side to move; mate in k is 32000 - k, being mated in k is -(3
 
     magic "WFSHARD1" | uint32 length of the header | header, JSON | columns, each compressed by xz
 
-The header names kind, source and the columns (name, dtype, shape, bytes and the SHA-256 of what was packed);
-`coding` has what is done to a column before.
+The header has kind, source and the columns (name, dtype, shape, bytes and the SHA-256 of the uncompressed
+data). `coding` transforms columns before the compression.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ Kind = Literal["labels", "search"]
 GAME_COLUMNS = {
     "fens": "u1",  # the games' start FENs, joined by newlines
     "plies": "<u2",  # [G] moves of each game
-    "prefix": "<u2",  # [G] leading moves that are history only: their positions are no samples
+    "prefix": "<u2",  # [G] leading moves that are only history: their positions are not samples
     "results": "u1",  # [G] 1 White won, 0 Black won, 2 draw, 3 undecided
-    "chess960": "u1",  # [G] 1 if the game is played by Chess960's rules
+    "chess960": "u1",  # [G] 1 for Chess960's rules
     "moves": "<u2",  # [sum of plies]
 }
 LABEL_COLUMNS = {
     "best": "<u2",  # [N] best move
     "best_cp": "<i2",  # [N]
-    "lines": "<u2",  # [L, N] first moves of the best lines, 0 where there is none
+    "lines": "<u2",  # [L, N] first moves of the best lines, 0 for none
     "lines_cp": "<i2",  # [L, N]
-    "branch_at": "<u4",  # [B] ascending: the sample (0 to N - 1) that a branch leaves
-    "branch_move": "<u2",  # [B] the move made there; the following describe the position after it
+    "branch_at": "<u4",  # [B] ascending: the sample (0 to N - 1) where a branch starts
+    "branch_move": "<u2",  # [B] its move; the following columns describe the position after it
     "branch_best": "<u2",
     "branch_best_cp": "<i2",
     "branch_lines": "<u2",  # [L, B]
@@ -61,9 +61,9 @@ SEARCH_COLUMNS = {
     "visits": "<u4",  # [N] of the root
     "root": "<f4",  # [3, N] q, d, m of the root; m in plies, all for the side to move
     "best_child": "<f4",  # [3, N]
-    "played_child": "<f4",  # [3, N], NaN where the source does not say
+    "played_child": "<f4",  # [3, N], NaN where unknown
     "own": "<f4",  # [3, N] of the network itself, NaN where unknown
-    "result": "<f4",  # [2, N] q and d of the game's result, as the source has it
+    "result": "<f4",  # [2, N] q and d of the game's result in the source
     "plies_left": "<f4",  # [N] NaN where unknown
     "proven": "u1",  # [N] 1 if the best move is proven
     "best": "<u2",  # [N]
@@ -72,7 +72,7 @@ SEARCH_COLUMNS = {
     "visited_share": "<u2",  # [M] share of the visits, in 65535ths
 }
 ANNOTATION_COLUMNS = {
-    # What a network says of each row: samples along the games first, then branches.
+    # A network's output for each row: samples along the games first, then branches.
     "prior": "u1",  # [sum of legal moves] -log of its policy, in sixteenths of a nat, in the core's order
     "prior_wdl": "<f2",  # [3, rows]
 }
@@ -82,10 +82,10 @@ LIMITS = {
     "plies_left": ((-1, 1e6),),
     "prior_wdl": ((-0.01, 1.01),) * 3,
 }
-"""Range of each row of the columns of floats."""
+"""Range of each row of the float columns."""
 
 MAY_BE_NAN = ("root", "best_child", "played_child", "own", "plies_left")
-"""Columns in which NaN stands for unknown."""
+"""Columns in which NaN means unknown."""
 
 KINDS: dict[Kind, dict[str, str]] = {
     "labels": GAME_COLUMNS | LABEL_COLUMNS,
@@ -94,15 +94,15 @@ KINDS: dict[Kind, dict[str, str]] = {
 
 
 class ShardError(ValueError):
-    """A shard that cannot be used. The message says what is wrong with it, not its name."""
+    """A shard is unusable. The message gives the reason, but not the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The games of a file. `positions` are the samples along the games, `branches` those beside them.
+    """The games of a file. positions: samples along the games. branches: samples next to them.
 
-    source: what the positions were made from, in words. annotated_by: SHA-256 of the network whose policy and
-    W D L are in the columns of annotations, empty where there are none.
+    source: a text about the origin of the positions. annotated_by: SHA-256 of the network whose policy and
+    W D L are in the annotation columns; empty without them.
     """
 
     kind: Kind
@@ -123,11 +123,11 @@ class Shard:
         return len(self.columns["branch_at"]) if self.kind == "labels" else 0
 
     def fens(self) -> list[str]:
-        """The games' start positions."""
+        """Return the games' start positions."""
         return bytes(self.columns["fens"]).decode("ascii").split("\n") if self.games else []
 
     def check(self) -> None:
-        """Raise ShardError unless columns and sizes fit each other and numbers are in range. Moves are
+        """Raise ShardError unless columns and sizes are consistent and numbers are in range. Moves are
         checked when they are played."""
         wanted = KINDS[self.kind]
         for name, dtype in wanted.items():
@@ -168,7 +168,7 @@ class Shard:
         self._lengths({"moves": int(self.columns["plies"].sum(dtype=np.int64))})
 
     def _values(self) -> None:
-        """Raise ShardError for a number that is not finite, or not in its range."""
+        """Raise ShardError for a number that is not finite or not in its range."""
         for name, limits in LIMITS.items():
             if name not in (KINDS[self.kind] | (ANNOTATION_COLUMNS if self.annotated_by else {})):
                 continue
@@ -222,13 +222,13 @@ def write_shard(path: Path, shard: Shard) -> None:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """A shard's header. Raises ShardError and OSError."""
+    """Return a shard's header. Raises ShardError and OSError."""
     with path.open("rb") as file:
         return _header(file.read(len(MAGIC) + 4 + MAX_HEADER))[0]
 
 
 def read_shard(path: Path) -> Shard:
-    """Read and check a shard. Raises ShardError, which says what is wrong, and OSError."""
+    """Read and check a shard. Raises OSError, and ShardError with the reason."""
     data = path.read_bytes()
     header, start = _header(data)
     if header.get("kind") not in KINDS:
@@ -258,7 +258,7 @@ def read_shard(path: Path) -> Shard:
 
 
 def _header(data: bytes) -> tuple[dict[str, Any], int]:
-    """The header at the beginning of a file, and where the columns begin."""
+    """Return the header of a file, and the offset of the columns."""
     if not data.startswith(MAGIC):
         raise ShardError("no shard: it does not begin with WFSHARD1")
     start = len(MAGIC) + 4

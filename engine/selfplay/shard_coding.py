@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the columns of a shard become small: each is predicted from what stands before it, and packed by xz.
+"""Compression of a shard's columns: each is predicted from earlier ones, and packed by xz.
 
-Of labels: a best move from the move played, the first line from the best move, scores of lines from each
-other. What is right becomes 0. Moves are packed in the order of positions, other numbers by bytes: the low
-bytes of all, then the next.
+Labels: a best move is predicted from the move played, the first line from the best move, and scores of lines
+from each other. Correct predictions become 0. Moves are packed in the order of positions, other numbers by
+bytes: first the low bytes of all, then the next.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MOVES = ("moves", "best", "lines", "branch_move", "branch_best", "branch_lines",
 
 
 def predicted(columns: Columns) -> dict[str, NDArray[Any]]:
-    """Columns with predictions taken out; `restored` puts them back."""
+    """Return columns without their predictions; `restored` is the inverse."""
     coded = dict(columns)
     coded["best"] = columns["best"] ^ moves_of_samples(columns)
     for prefix in ("", "branch_") if "lines" in columns else ():
         lines = columns[f"{prefix}lines"].copy()
         lines[:1] ^= columns[f"{prefix}best"]
         coded[f"{prefix}lines"] = np.ascontiguousarray(lines.T)
-        # In arithmetic modulo 65536, which loses nothing.
+        # Lossless arithmetic modulo 65536.
         scores = columns[f"{prefix}lines_cp"].view(np.uint16).copy()
         scores[1:] -= scores[:-1].copy()
         scores[:1] -= columns[f"{prefix}best_cp"].view(np.uint16)
@@ -38,7 +38,7 @@ def predicted(columns: Columns) -> dict[str, NDArray[Any]]:
 
 
 def restored(coded: Columns) -> dict[str, NDArray[Any]]:
-    """The inverse of `predicted`."""
+    """Return the original columns: the inverse of `predicted`."""
     columns = dict(coded)
     columns["best"] = coded["best"] ^ moves_of_samples(coded)
     for prefix in ("", "branch_") if "lines" in coded else ():
@@ -52,7 +52,7 @@ def restored(coded: Columns) -> dict[str, NDArray[Any]]:
 
 
 def moves_of_samples(columns: Columns) -> NDArray[np.uint16]:
-    """[N] the move played in each sample: all moves but those of the games' prefixes."""
+    """Return the move played in each sample, [N]: all moves except those of the games' prefixes."""
     moves: NDArray[np.uint16] = columns["moves"]
     if not columns["prefix"].any():
         return moves
@@ -63,7 +63,7 @@ def moves_of_samples(columns: Columns) -> NDArray[np.uint16]:
 
 
 def pack(name: str, column: NDArray[Any]) -> tuple[bytes, bytes]:
-    """A column's bytes in the order in which they are packed, and packed."""
+    """Return a column's bytes in packing order, and packed."""
     if name in MOVES:
         data, units = np.ascontiguousarray(column).tobytes(), {"lp": 1, "pb": 1}
     else:
@@ -73,12 +73,12 @@ def pack(name: str, column: NDArray[Any]) -> tuple[bytes, bytes]:
 
 
 def unpack(packed: bytes, size: int) -> bytes:
-    """At most size + 1 of the bytes that were packed. Raises lzma.LZMAError."""
+    """Return at most size + 1 unpacked bytes. Raises lzma.LZMAError."""
     return lzma.LZMADecompressor().decompress(packed, max_length=size + 1)
 
 
 def ordered(name: str, data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """The column of unpacked bytes, as many as dtype and shape say."""
+    """Return the column of unpacked bytes, whose number must fit dtype and shape."""
     if not data:
         return np.zeros(shape, dtype)
     if name in MOVES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Games with lc0's training records as the columns of a shard."""
+"""Conversion of games with lc0's training records to the columns of a shard."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NO_BRANCH = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 
 def columns_of(start: Game, moves: list[str], prefix: int, records: NDArray[np.void]) -> dict[str, Any]:
-    """One game's part of every column of a shard of kind "search".
+    """Return one game's part of every column of a shard of kind "search".
 
-    start: before the first move, castling as king takes rook. moves: UCI. prefix: how many of them come
-    before the first record. records: RECORD_DTYPE [len(moves) - prefix]. Raises TrainingDataError for a
-    policy that is not of the legal moves, or does not add up to 1.
+    start: before the first move, castling as king takes rook. moves: UCI. prefix: number of moves before the
+    first record. records: RECORD_DTYPE [len(moves) - prefix]. Raises TrainingDataError for a policy that is
+    not over the legal moves or does not add up to 1.
     """
     codes = _codes(start, moves)
     count = len(records)
@@ -81,7 +81,7 @@ def columns_of(start: Game, moves: list[str], prefix: int, records: NDArray[np.v
 
 
 def _codes(start: Game, moves: list[str]) -> NDArray[np.uint16]:
-    """UCI moves as codes; castling is king takes rook, as games of Chess960 write it."""
+    """Return UCI moves as codes. Castling is king takes rook, as in Chess960."""
     squares = {
         f"{file}{rank + 1}": 8 * rank + place for rank in range(8) for place, file in enumerate("abcdefgh")
     }
@@ -97,13 +97,13 @@ def _codes(start: Game, moves: list[str]) -> NDArray[np.uint16]:
 
 
 def shard_of(games: list[dict[str, Any]], source: str) -> Shard:
-    """Games, each as of `columns_of`, as a shard. source: as of `Shard`."""
+    """Return a shard of games from `columns_of`. source: see `Shard`."""
     columns: dict[str, NDArray[Any]] = {
         "fens": np.frombuffer("\n".join(game["fen"] for game in games).encode(), np.uint8),
         "plies": np.array([game["plies"] for game in games], np.uint16),
         "prefix": np.array([game["prefix"] for game in games], np.uint16),
         "results": np.array([game["results"] for game in games], np.uint8),
-        # Castling as king takes rook, which says the same of standard games.
+        # Castling as king takes rook, which is equivalent in standard games.
         "chess960": np.ones(len(games), np.uint8),
         "moves": np.concatenate([game["moves"] for game in games]),
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Totals of self-play: what was played, and how games ended."""
+"""Totals of self-play: games, positions, and ends of games."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from engine.selfplay.game import WIN_OVER
 
 @dataclass(slots=True)
 class Totals:
-    """Games counted. positions: training records. resign_checked: playthrough games in which a side would
-    have resigned; resign_wrong: those that it did not lose."""
+    """Totals of games. positions: training records. resign_checked: playthrough games in which a side would
+    have resigned. resign_wrong: those that it did not lose."""
 
     games: int = 0
     positions: int = 0
@@ -36,7 +36,7 @@ class Totals:
             self.resign_wrong += entry.result != WIN_OVER[entry.would_resign]
 
     def data(self) -> dict[str, Any]:
-        """All of it as JSON data."""
+        """Return the totals as JSON data."""
         return {
             "games": self.games,
             "positions": self.positions,

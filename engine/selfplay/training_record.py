@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""lc0's training record, version 6: what one searched position of a game leaves for training.
+"""lc0's training record, version 6: the training data of one searched position of a game.
 
 8356 bytes, little-endian, packed. Values are for the side to move; policy indices and planes have the board
 transform of the network's input format applied.
@@ -65,9 +65,9 @@ RECORD_DTYPE = np.dtype(
     ]
 )
 """probabilities: share of the visits, -1 for illegal moves. planes: the bits of each byte (a rank) reversed.
-castling: 1 if allowed, in formats other than 1 the bit of the rook's file. m and plies_left in plies. orig_*:
-the network's own evaluation, NaN if unknown. policy_kld: of the visits from the raw policy, nats. q_st:
-standard deviation of the values that the search brought back to the root."""
+castling: 1 if allowed; in formats other than 1, the bit of the rook's file. m, plies_left: plies. orig_*: the
+network's own evaluation, NaN if unknown. policy_kld: divergence of the visits from the raw policy, in nats.
+q_st: standard deviation of the values that visits returned to the root."""
 
 RECORD_BYTES = 8356
 assert RECORD_DTYPE.itemsize == RECORD_BYTES
@@ -90,22 +90,22 @@ TRANSFORM_BITS = 7
 
 _REVERSED_BYTES = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], dtype=np.uint8)
 _LEAST_PRIOR = 2.0**-32
-"""Below the smallest prior that the search tree can tell from nothing."""
+"""Smaller than the smallest nonzero prior of the search tree."""
 
 
 def reverse_ranks(planes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Bitboards with the bits of every byte (a rank) in reverse order; its own inverse."""
+    """Return bitboards with the bits of every byte (a rank) reversed; its own inverse."""
     return np.ascontiguousarray(_REVERSED_BYTES[np.ascontiguousarray(planes).view(np.uint8)]).view(np.uint64)
 
 
 def is_canonical(input_format: int) -> bool:
-    """Whether a format transforms the board and leaves out who is to move."""
+    """Return True if a format transforms the board and omits the side to move."""
     return input_format not in (CLASSICAL, CASTLING_PLANE)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How the network that plays sees positions."""
+    """The input encoding of the network that plays."""
 
     input_format: int
     history_fill: HistoryFill = "fen_only"
@@ -114,10 +114,10 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class GameEnd:
-    """How a game ended.
+    """The end of a game.
 
-    result: of White, 1, 0 or -1. adjudicated: not ended by the rules of chess, but because a side resigned
-    or, if length_limit is set as well, because the game was too long."""
+    result: of White, 1, 0 or -1. adjudicated: not ended by the rules of chess, but by resignation or, if
+    length_limit is set, by its length."""
 
     result: int
     adjudicated: bool = False
@@ -127,9 +127,9 @@ class GameEnd:
 def make_record(
     game: Game, encoding: Encoding, root: RootInfo, children: Sequence[ChildInfo], played: str
 ) -> Records:
-    """The record [1] of a searched position, before the game's end is known.
+    """Return the record [1] of a searched position, before the game's end is known.
 
-    root, children: of the tree, children best first. played: the move played, in UCI notation.
+    root, children: of the tree; children best first. played: the move played, in UCI notation.
     """
     batch, transforms = encode_games(
         [game], input_format=encoding.input_format, history_fill=encoding.history_fill
@@ -166,10 +166,10 @@ def make_record(
 
 
 def finish_game(records: Sequence[Records], white_to_move: Sequence[bool], end: GameEnd) -> Records:
-    """The records of a finished game, with its result.
+    """Return the records of a finished game, with its result.
 
-    white_to_move: of each record. plies_left counts down to the game's last ply; where the game was cut
-    short, to the end that the last search expected (best_m), as lc0 does.
+    white_to_move: of each record. plies_left counts down to the game's last ply; in an adjudicated game, to
+    the end that the last search expected (best_m), as in lc0.
     """
     game = np.concatenate(records)
     plies = len(game)
@@ -188,13 +188,13 @@ def finish_game(records: Sequence[Records], white_to_move: Sequence[bool], end: 
 def _set_state(
     record: Records, game: Game, planes: NDArray[np.uint64], input_format: int, transform: int
 ) -> None:
-    """Castling, side to move, en passant and the 50-move counter."""
+    """Set castling, side to move, en passant and the 50-move counter."""
     black = game.turn == "black"
     names = ("castling_us_ooo", "castling_us_oo", "castling_them_ooo", "castling_them_oo")
     if input_format == CLASSICAL:
         rights = [int(plane != 0) for plane in planes[104:108]]
     else:
-        # Planes 104 and 105 have the rooks of both sides; with castling rights the board is not transformed.
+        # Planes 104 and 105 have both sides' rooks; a board with castling rights is not transformed.
         a_side, h_side = int(planes[104]), int(planes[105])
         rights = [a_side & 0xFF, h_side & 0xFF, a_side >> 56, h_side >> 56]
     for name, right in zip(names, rights, strict=True):
@@ -208,16 +208,16 @@ def _set_state(
 
 
 def _set_evaluation(record: Records, prefix: str, evaluation: Evaluation) -> None:
-    # Means of many floats: rounding must not carry them out of their ranges.
+    # Clamp means of many floats, which rounding may move out of their ranges.
     record[f"{prefix}_q"] = max(-1.0, min(1.0, evaluation.q))
     record[f"{prefix}_d"] = max(0.0, min(1.0 - abs(evaluation.q), evaluation.d))
     record[f"{prefix}_m"] = max(0.0, evaluation.m)
 
 
 def _policy(children: Sequence[ChildInfo], temperature: float) -> tuple[list[float], float]:
-    """Each move's share of the visits, and the divergence of these from the policy at temperature 1.
+    """Return each move's share of the visits, and their divergence from the policy at temperature 1.
 
-    Without any visits (a search of one node) the shares are that policy itself.
+    Without visits (a search of one node) the shares are that policy.
     """
     raw = [max(child.raw_prior, _LEAST_PRIOR) ** temperature for child in children]
     total = sum(raw)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a table of settings is declared, read and shown."""
+"""Parsers of settings: tables of configuration files, and options with their own syntax."""

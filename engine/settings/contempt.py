@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The option Contempt: Elo for all opponents or by name, as lc0 writes it.
+"""The option Contempt in lc0's syntax: Elo for all opponents or by name.
 
     50                  Stockfish=0,Weak Engine=150,30
 
-It is imported before `uciok`: nothing heavy here.
+It is imported before `uciok`, so it must import quickly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from protocol.settings.spec import SettingsError, shown
 
 
 def parse_contempt(text: str) -> list[tuple[str, float]]:
-    """Pairs of a part of an opponent's name (empty: any) and Elo. Raises SettingsError."""
+    """Return pairs of a part of an opponent's name (empty: any) and Elo. Raises SettingsError."""
     entries = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = entry.rpartition("=")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tables of a match or self-play file: read key by key, with messages that name file, table and key.
+"""Tables of a match or self-play file, read key by key, with errors that name file, table and key.
 
-On the command line a table is written `key=value,key=value`, so that any value may come as a text.
+A table on the command line is `key=value,key=value`, so any value may be a string.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class _Switch:
 
 
 class Table:
-    """One table of the configuration, read key by key; `end` complains about keys that nobody read.
+    """One table of the configuration, read key by key. `end` reports keys that were not read.
 
-    source: what messages call the file or the flag and the table in it.
+    source: name of the file or flag, and of the table, for errors.
     """
 
     def __init__(self, source: str, entries: object) -> None:
@@ -37,28 +37,28 @@ class Table:
         self._known: list[str] = []
 
     def value(self, key: str) -> object:
-        """Whatever stands under a key, None if nothing does."""
+        """Return the value of a key; None without one."""
         self._known.append(key)
         return self._entries.pop(key, None)
 
     def rest(self) -> dict[str, object]:
-        """All that was not read yet."""
+        """Return all unread entries, and mark them as read."""
         rest, self._entries = self._entries, {}
         return rest
 
     def rest_over(self, base: Group) -> Group:
-        """Settings with all that was not read yet on top."""
+        """Return `base` with all unread entries applied."""
         with source_named(self.source):
             return base.parsed(self.rest())
 
     def table(self, key: str) -> Table | None:
-        """A table inside this one, None if it is not there."""
+        """Return a table inside this one; None without one."""
         value = self.value(key)
         source = f"{self.source[:-1]}.{key}]" if self.source.endswith("]") else f"{self.source}: [{key}]"
         return None if value is None else Table(source, value)
 
     def settings(self, kind: type[Any]) -> dict[str, Any]:
-        """Those settings of a dataclass that stand in the table, checked."""
+        """Return the checked values of a dataclass's settings that the table has."""
         found: dict[str, Any] = {}
         for key, declared in settings_of(kind).items():
             value = self.value(key)
@@ -68,14 +68,14 @@ class Table:
         return found
 
     def part(self, key: str, kind: type[T]) -> T:
-        """A dataclass of settings from the table under a key; at its defaults if there is none."""
+        """Return a dataclass of settings from the table under a key; with defaults without one."""
         table = self.table(key)
         return kind() if table is None else table._whole(kind)
 
     def rule(self, key: str, kind: type[T]) -> T | None:
-        """A dataclass of settings from the table under a key; None without one and with `enabled = false`.
+        """Return a dataclass of settings from the table under a key; None without one or if it is disabled.
 
-        A rule that is not enabled is read all the same: a mistake in it would show when it is.
+        A disabled rule is checked, too, so that its errors do not appear only when it is enabled.
         """
         table = self.table(key)
         if table is None:
@@ -85,7 +85,7 @@ class Table:
         return rule if enabled else None
 
     def end(self) -> None:
-        """Raise SettingsError if there is a key that nobody read."""
+        """Raise SettingsError if there is an unread key."""
         for key in self._entries:
             raise SettingsError(f"{self.source}: {unknown('key', key, self._known)}")
 
@@ -97,8 +97,7 @@ class Table:
 
 
 def parse_pairs(text: str, source: str) -> dict[str, str]:
-    """`key=value,key=value` as a table. Quotes keep commas: `args="a,b"`. A first part without = is kept
-    under "".
+    """Parse `key=value,key=value`. Quotes protect commas: `args="a,b"`. A first part without = has key "".
 
     Raises SettingsError.
     """
@@ -120,14 +119,14 @@ def parse_pairs(text: str, source: str) -> dict[str, str]:
 
 
 def parse_settings(text: str, source: str) -> dict[str, str]:
-    """`key=value,key=value` as a table, in which every key without a value, also the first, is true."""
+    """Parse `key=value,key=value`. Every key without a value, also the first, is true."""
     entries = parse_pairs(text, source)
     return {key or entries[""]: value if key else "true" for key, value in entries.items()}
 
 
 def merge(base: MutableMapping[str, Any], over: Mapping[str, Any]) -> None:
-    """Put `over` on top of `base`, table by table. What `base` has in place of a table stays: the code that
-    reads it reports it."""
+    """Merge `over` into `base`, table by table. If `base` has another value in place of a table, it stays,
+    and its reader reports the error."""
     for key, value in over.items():
         if not isinstance(value, Mapping) or key not in base:
             base[key] = value

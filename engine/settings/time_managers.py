@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The option TimeManager: managers by name, with parameters in parentheses as lc0 writes them.
+"""The option TimeManager: managers by name, with parameters in parentheses in lc0's syntax.
 
     legacy                  legacy(midpoint-move=45, slowmover=1.1)
 
-Names and defaults of the first four are lc0's. It is imported before `uciok`: nothing heavy here.
+Names and defaults are lc0's, except those of `adaptive`. It must import quickly, before `uciok`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from protocol.settings.spec import SettingsError, SettingsGroup, setting, settin
 
 
 class Parameters(SettingsGroup):
-    """The parameters of one manager. name: the manager's."""
+    """The parameters of one manager. name: of the manager."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class LegacyParameters(Parameters):
 
 @dataclass(frozen=True, slots=True)
 class SmoothParameters(Parameters):
-    """lc0's manager that plans visits, those that the tree keeps included."""
+    """lc0's manager that plans visits, including those that the tree keeps."""
 
     name = "smooth"
 
@@ -73,7 +73,7 @@ class SmoothParameters(Parameters):
 
 @dataclass(frozen=True, slots=True)
 class SimpleParameters(Parameters):
-    """lc0's manager that spends a percentage of the clock, which grows with the game."""
+    """lc0's manager that spends a percentage of the clock, which grows with the ply."""
 
     name = "simple"
 
@@ -107,10 +107,10 @@ Kind = TypeVar("Kind", bound=Parameters)
 
 
 def parse_time_manager(text: str) -> Parameters:
-    """The manager that a text names, with its parameters: `name` or `name(parameter=value, …)`.
+    """Return the parameters of the manager in a text: `name` or `name(parameter=value, …)`.
 
-    Parameters are written with dashes, as lc0's, or underscores. Raises SettingsError, which says what is
-    wrong and what there is.
+    Parameter names have dashes, as in lc0, or underscores. Raises SettingsError with the error and the valid
+    names.
     """
     match = _FORM.fullmatch(text.strip())
     if match is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The UCI loop: takes commands from standard input, obeys them and answers (docs/reference/uci.md).
+"""The UCI loop: read commands from standard input, execute and answer them (docs/reference/uci.md).
 
-One thread reads standard input, the one that calls `UciEngine.run` obeys, and each search has a third.
-`uciok` must come within 0.3 s of a cold start, so numpy, ZeroMQ and the native core are imported only when a
-position is set, or when the GUI has nothing more to say for a moment.
+One thread reads standard input, the caller of `UciEngine.run` executes commands, and each search has a third.
+`uciok` must come within 0.3 s of a cold start. So numpy, ZeroMQ and the native core are imported only when a
+position is set, or after a moment without commands.
 """
 
 from __future__ import annotations
@@ -37,14 +37,13 @@ if TYPE_CHECKING:
     from engine.session import Session
 
 READY_SECONDS = 600.0
-"""Longest that `readyok` waits for the evaluator: a large network may take a while to load the first time."""
+"""Longest delay of `readyok` for the evaluator: the first load of a large network may take long."""
 
 QUIET_SECONDS = 0.1
-"""So long after `uci` or an option without another command, and the evaluator is started: the GUI has set its
-options."""
+"""Silence after `uci` or an option after which the evaluator is started: the GUI has set its options."""
 
 MOST_COMPLAINTS = 10
-"""Faults of one command that are reported one by one."""
+"""Maximum errors reported for one command."""
 
 COMMANDS = {
     "uci": "list the options",
@@ -60,10 +59,10 @@ COMMANDS = {
 """What `help` shows."""
 
 Command: TypeAlias = str | CommandError | SearchThread | None
-"""A line, what is wrong with one, a search that has said its best move, or None at the end of input."""
+"""A line, an error in one, a search that has sent its best move, or None at the end of input."""
 
 ENDING = ("stop", "quit")
-"""Commands that end a search whatever waits for it."""
+"""Commands that stop a search even if other commands wait for its end."""
 
 BUTTON = "ClearTree"
 ABOUT = "UCI_EngineAbout"
@@ -78,7 +77,7 @@ class UciEngine:
         self._alias_values = AliasValues()
         self._session: Session | None = None
         self._commands: queue.SimpleQueue[tuple[float, Command]] = queue.SimpleQueue()
-        # Commands that came while an earlier one waited for a search.
+        # Commands that arrived while an earlier one waited for a search.
         self._postponed: deque[tuple[float, Command]] = deque()
         self._quitting = threading.Event()
         self._search: SearchThread | None = None
@@ -101,7 +100,7 @@ class UciEngine:
         }
 
     def run(self) -> int:
-        """Obey until `quit` or the end of input; returns the exit status."""
+        """Execute commands until `quit` or the end of input, and return the exit status."""
         if self._options.log_file:
             self._log_to(self._options.log_file)
         if os.isatty(0):
@@ -118,9 +117,9 @@ class UciEngine:
                     break
                 if isinstance(line, CommandError):
                     self._output.info_string(str(line))
-                    self._forget_position()  # It may have been one.
+                    self._forget_position()  # The line may have been a position.
                     continue
-                if isinstance(line, SearchThread):  # Nothing waited for its end.
+                if isinstance(line, SearchThread):  # No command waited for its end.
                     continue
                 self._output.heard(line)
                 name, arguments = parse_command(line, self._handlers)
@@ -143,7 +142,7 @@ class UciEngine:
         self._commands.put((perf_counter(), None))
 
     def _next_line(self) -> tuple[float, Command]:
-        """The next line; meanwhile the evaluator is started, if it is time to."""
+        """Return the next line. Start the evaluator while waiting, if it is time to."""
         if self._postponed:
             return self._postponed.popleft()
         if self._quiet_start and not self._searching():
@@ -223,7 +222,7 @@ class UciEngine:
             return
         if options.log_file != self._options.log_file:
             self._log_to(options.log_file)
-        # A search that runs goes on with the options it began with; the next command sees the new ones.
+        # A running search keeps its options; the next command uses the new ones.
         self._options = options
         self._quiet_start = True
 
@@ -268,7 +267,7 @@ class UciEngine:
         )
 
     def _complain(self, complaints: Sequence[str]) -> None:
-        """Tell what is wrong with a command, each thing once, and not for ever."""
+        """Report the errors in a command, each once, and at most MOST_COMPLAINTS."""
         different = list(dict.fromkeys(complaints))
         for complaint in different[:MOST_COMPLAINTS]:
             self._output.info_string(f"error: {complaint}")
@@ -294,17 +293,17 @@ class UciEngine:
         return self._search is not None and self._search.running
 
     def _stop_search(self) -> None:
-        """Stop the search, if one runs, and wait for its best move."""
+        """Stop the running search, if any, and wait for its best move."""
         if self._search is not None:
             self._search.stop()
             self._search.join()
             self._search = None
 
     def _await_search(self) -> None:
-        """Wait for the best move of the search, if one runs; stop it if only `stop` would end it.
+        """Wait for the best move of the running search, if any. Stop it if only `stop` would end it.
 
-        Meanwhile `stop`, `quit` and `isready` are obeyed as they come. Other commands are postponed, and come
-        after the one that waits.
+        Meanwhile `stop`, `quit` and `isready` are executed at once. Other commands are postponed until after
+        the waiting one.
         """
         search = self._search
         if search is None:
@@ -325,18 +324,18 @@ class UciEngine:
         self._stop_search()
 
     def _named(self, arrived: tuple[float, Command]) -> str:
-        """The name of a command, empty for all that is no line."""
+        """Return the name of a command; empty if it is not a line."""
         line = arrived[1]
         return parse_command(line, self._handlers)[0] if isinstance(line, str) else ""
 
     def _finish_bounded_search(self) -> None:
-        """At the end of input: a search that ends by itself may still answer (`echo go nodes 1 | …`)."""
+        """Let a search that ends by itself answer at the end of input (`echo go nodes 1 | …`)."""
         if self._search is not None and self._search.ends_by_itself:
             self._search.join()
 
     def _fail(self, reason: str) -> None:
-        """End with exit status 1: without an evaluator only nonsense could be played, which in a match would
-        pass for the network's strength. Called by the search."""
+        """End with exit status 1. Called by the search: moves without an evaluator would be poor, and a match
+        would attribute them to the network."""
         self._output.info_string(f"error: {reason}")
         print(f"wavefront: {reason}; the engine ends, as it cannot search", file=sys.stderr, flush=True)
         self._failed.set()
@@ -359,9 +358,9 @@ class UciEngine:
 
 
 def run(options: Options | None = None) -> int:
-    """Speak UCI on standard input and output until `quit`; returns the exit status."""
+    """Run the UCI protocol on standard input and output until `quit`, and return the exit status."""
     try:
         return UciEngine(options).run()
-    except CommandError as error:  # An option of the command line that nobody can be told of by UCI yet.
+    except CommandError as error:  # An error in a command-line option, before UCI output starts.
         print(f"wavefront: {error}", file=sys.stderr)
         return 2

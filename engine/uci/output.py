@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Standard output, and the guard that keeps everything but UCI off it."""
+"""Standard output, reserved for UCI."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from engine.uci.parse import shown
 
 
 class Output:
-    """Standard output, for UCI alone; safe to use from several threads.
+    """Standard output for UCI only. Thread-safe.
 
-    Constructing it points file descriptor 1 and `sys.stdout` at standard error, so that a stray print, in
-    Python or in a C library, cannot break the protocol.
+    The constructor redirects file descriptor 1 and `sys.stdout` to standard error. So a stray print in Python
+    or in a C library cannot break the protocol.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Output:
         for number in (1, 2):
             try:
                 os.fstat(number)
-            except OSError:  # Started without it, as some GUIs do: its number must not become another file's.
+            except OSError:  # Some GUIs start the engine without it: no other file may get its number.
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 if nowhere != number:
                     os.dup2(nowhere, number)
@@ -35,7 +35,7 @@ class Output:
         self.broken = False
 
     def log_to(self, path: str) -> None:
-        """Append everything said and heard from now on to a file; an empty path ends that. Raises OSError."""
+        """Append all further input and output to a file; an empty path ends that. Raises OSError."""
         if path:
             with open(path, "a", encoding="utf-8"):  # noqa: PTH123 - pathlib costs more than uciok allows.
                 pass
@@ -52,8 +52,7 @@ class Output:
             self._append("-", text)
 
     def send(self, text: str) -> None:
-        """Write one or more lines. When nobody reads any more, `broken` becomes true and nothing is
-        raised."""
+        """Write one or more lines. If the reader is gone, set `broken` instead of raising an error."""
         data = memoryview((text + "\n").encode("utf-8", "replace"))
         with self._lock:
             if self._log_path:
@@ -65,7 +64,7 @@ class Output:
                 self.broken = True
 
     def info_string(self, text: str) -> None:
-        """`info string …`, on one line."""
+        """Send `info string …` on one line."""
         self.send("info string " + shown(text, 400))
 
     def _append(self, mark: str, text: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""UCI text to plain data: lines out of a byte stream, the arguments of `position`, `go` and `setoption`."""
+"""Parsing of UCI: lines of a byte stream, and the arguments of `position`, `go` and `setoption`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from engine.search.limits import Clock, Limits
 from protocol.host.printing import printable
 
 MAX_LINE_BYTES = 8 << 20
-"""Longest line taken. A game of ten thousand moves is 60 kB; what is longer than this is not UCI."""
+"""Longest accepted line. A game of ten thousand moves has 60 kB."""
 
 
 class CommandError(ValueError):
-    """A command that cannot be understood. The message says what is wrong with it."""
+    """A command is invalid. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,16 @@ class PositionCommand:
 
 
 def shown(text: str, limit: int = 80) -> str:
-    """A text from outside, fit for one line of output: no control characters, not too long."""
+    """Return an untrusted text for one line of output: without control characters, shortened to `limit`."""
     clean = printable(text[: limit + 1])
     return clean if len(text) <= limit else clean[:limit] + "…"
 
 
 def parse_command(line: str, known: Container[str]) -> tuple[str, list[str]]:
-    """The command of a line, in small letters, and its arguments; "" if there is none.
+    """Return a line's command, in lower case, and its arguments; "" if there is none.
 
-    Words before the first that is known are ignored, as the protocol demands (`joho debug on`). If none
-    is known, the first is the command.
+    Words before the first known command are ignored, as the protocol requires (`joho debug on`). If none is
+    known, the first word is the command.
     """
     words = line.split()
     for number, word in enumerate(words):
@@ -46,7 +46,7 @@ def parse_command(line: str, known: Container[str]) -> tuple[str, list[str]]:
 
 
 def parse_position(arguments: list[str]) -> PositionCommand:
-    """The words after `position`. Raises CommandError."""
+    """Parse the words after `position`. Raises CommandError."""
     if not arguments:
         raise CommandError("position needs startpos or fen")
     kind, rest = arguments[0].lower(), arguments[1:]
@@ -65,9 +65,9 @@ def parse_position(arguments: list[str]) -> PositionCommand:
 
 
 def parse_setoption(arguments: list[str]) -> tuple[str, str]:
-    """The words after `setoption` as name and value; both may contain spaces. Raises CommandError.
+    """Return name and value from the words after `setoption`; both may contain spaces. Raises CommandError.
 
-    Quotes around the whole value, with which file managers and shells copy paths, are taken off.
+    Quotes around the whole value are removed: file managers and shells copy paths with quotes.
     """
     if not arguments or arguments[0].lower() != "name":
         raise CommandError("setoption needs 'name'")
@@ -93,18 +93,17 @@ _NUMBERS = {
     "depth": 1,
     "mate": 1,
 }
-"""The numeric arguments of `go` with the least value that makes sense; a clock may have run below zero."""
+"""Numeric arguments of `go` and their minimum values. A clock may be below zero."""
 
 _FLAGS = ("infinite", "ponder")
 
 UNCLEAR_MS = 500
-"""Time for a move when `go` names a limit, but none that can be understood."""
+"""Milliseconds for a move if `go` has only invalid limits."""
 
 
 def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
-    """The words after `go` as limits, and what was wrong with them: a bad argument is left out and the rest
-    counts, because a search that never starts would lose the game. So would one that never ends: if nothing
-    is left to end it, UNCLEAR_MS do."""
+    """Return limits from the words after `go`, and the errors. Invalid arguments are ignored, because a
+    search that never starts loses the game. UNCLEAR_MS limits a search that has no valid limit."""
     numbers: dict[str, int] = {}
     flags: set[str] = set()
     search_moves: list[str] = []
@@ -167,8 +166,8 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
 
 
 def complete_clock(limits: Limits, turn: str) -> tuple[Limits, list[str]]:
-    """Limits whose clock, if there is one, is known for the side to move ("white" or "black"), and what had
-    to be assumed: that it is as the opponent's."""
+    """Return limits with a clock for the side to move ("white" or "black"), if there is any clock, and the
+    assumption that was needed: the clock equals the opponent's."""
     clock = limits.clock
     if clock is None or clock.of(turn) is not None:
         return limits, []
@@ -181,10 +180,10 @@ def complete_clock(limits: Limits, turn: str) -> tuple[Limits, list[str]]:
 
 
 def read_lines(descriptor: int) -> Iterator[str | CommandError]:
-    """Lines of a byte stream until its end, without line ends (LF, CRLF or CR), never empty.
+    """Yield the lines of a byte stream, without line ends (LF, CRLF or CR), never empty.
 
-    Reads the descriptor itself: a thread that waits inside `sys.stdin` would stop the interpreter's exit.
-    Bytes that are not UTF-8 are replaced. A line longer than MAX_LINE_BYTES comes as a CommandError.
+    Reads the descriptor directly: a thread blocked in `sys.stdin` would prevent the interpreter's exit.
+    Invalid UTF-8 is replaced. For a line longer than MAX_LINE_BYTES it yields a CommandError.
     """
     buffer = bytearray()
     overlong = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One `go`, from its start to its best move, in a thread of its own."""
+"""The thread that runs one `go`, up to its best move."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class SearchThread:
-    """A search that runs, or has run. Constructing it starts it.
+    """A running or finished search. The constructor starts it.
 
-    give_up: called with the reason when there will be no evaluator, and so no best move. ended: called by its
-    thread, with it, once its best move is sent.
+    give_up: called with the reason if there is no evaluator, and so no best move. ended: called by the thread
+    with this object after the best move was sent.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class SearchThread:
         give_up: Callable[[str], None],
         ended: Callable[[SearchThread], None],
     ) -> None:
-        """received: when `go` came, in perf_counter seconds. debug: tell more about the search's end."""
+        """received: arrival of `go` in perf_counter seconds. debug: report more at the search's end."""
         from engine.search.control import SearchControl
 
         self.limits = limits
@@ -52,24 +52,24 @@ class SearchThread:
 
     @property
     def running(self) -> bool:
-        """Whether it has not said its best move yet."""
+        """True until the best move is sent."""
         return self._thread.is_alive() and not self._concluded
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether it needs neither `stop` nor `ponderhit`."""
+        """True if it needs neither `stop` nor `ponderhit`."""
         return not self.limits.unbounded and not self._control.pondering
 
     def stop(self) -> None:
-        """End it; the best move follows."""
+        """Stop the search; the best move follows."""
         self._control.stop()
 
     def ponder_hit(self, received: float) -> None:
-        """The expected move was played at that time, in perf_counter seconds."""
+        """Start the clock at this time in perf_counter seconds: the expected move was played."""
         self._control.ponder_hit(received)
 
     def join(self) -> None:
-        """Wait for its best move."""
+        """Wait for the best move."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -102,17 +102,17 @@ class SearchThread:
             self._give_up(str(error))
             return
         except Exception as error:
-            # Whatever went wrong, no game is lost by silence: the reason is reported, and a legal move made.
+            # Do not lose the game by silence: report the error and play a legal move.
             output.info_string(f"error: {error or repr(error)}")
             report = session.report_without_search(limits)
-        # UCI wants no answer to `go infinite` and `go ponder` before `stop` or `ponderhit`.
+        # UCI forbids an answer to `go infinite` and `go ponder` before `stop` or `ponderhit`.
         while (limits.infinite or control.pondering) and not control.stopped:
             control.wait(0.02)
         self._conclude(report, options)
 
     def _conclude(self, report: Report, options: Options) -> None:
         output = self._output
-        self._concluded = True  # Before anybody hears of it and sends the next command.
+        self._concluded = True  # Before the GUI reads the best move and sends the next command.
         if report.best_move is None:
             output.send(f"info depth 0 score {'mate 0' if self._session.game.in_check else 'cp 0'}")
         else:

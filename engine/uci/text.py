@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plain data to UCI text: options, `info` lines, move statistics, the best move."""
+"""Formatting of UCI output: options, `info` lines, move statistics, the best move."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from protocol.settings.spec import Setting
 
 
 def option_line(option: Setting, name: str = "") -> str:
-    """`option name … type … default …`, as sent in answer to `uci`. name: another one than its title.
+    """Return `option name … type … default …`, an answer to `uci`. name: replaces the title.
 
-    UCI has no real numbers: such an option is a string that must read as one.
+    UCI has no real numbers: such an option is a string that must be a number.
     """
     default = option.text(option.default)
     if isinstance(option.default, bool):
@@ -26,7 +26,7 @@ def option_line(option: Setting, name: str = "") -> str:
 
 
 def info_lines(report: Report, options: Options) -> str:
-    """A report as `info` lines, one for each line of play."""
+    """Return a report as `info` lines, one per principal variation."""
     head = f"info depth {max(1, report.depth)} seldepth {max(1, report.selective_depth)}"
     head += f" time {round(report.seconds * 1000)}"
     tail = f" hashfull {report.hashfull} nps {report.nodes_per_second}"
@@ -47,8 +47,8 @@ def info_lines(report: Report, options: Options) -> str:
 
 
 def statistics_lines(report: Report) -> str:
-    """The statistics of the root's moves as `info string` lines, the most visited last, and of the root.
-    The layout is lc0's, which GUIs read."""
+    """Return statistics as `info string` lines: the root's moves, the most visited last, then the root. GUIs
+    parse this layout, which is lc0's."""
     moves = sorted(report.statistics, key=lambda move: (move.visits, move.s or 0.0))
     if report.root_statistics is not None:
         moves.append(report.root_statistics)
@@ -56,7 +56,7 @@ def statistics_lines(report: Report) -> str:
 
 
 def best_move_line(report: Report) -> str:
-    """`bestmove …`. Without a legal move it is `(none)`, as Stockfish writes it and GUIs expect."""
+    """Return `bestmove …`; `(none)` without a legal move, as in Stockfish and expected by GUIs."""
     line = f"bestmove {report.best_move or '(none)'}"
     return line + (f" ponder {report.ponder}" if report.best_move and report.ponder else "")
 
@@ -84,7 +84,7 @@ def _score(line: Line, report: Report, options: Options) -> str:
 
 
 def _thousandths(wdl: tuple[float, float, float]) -> tuple[int, int, int]:
-    """Three whole numbers that add up to 1000."""
+    """Return three integers that add up to 1000."""
     win, loss = (min(1000, max(0, round(1000 * share))) for share in (wdl[0], wdl[2]))
     loss = min(loss, 1000 - win)
     return win, 1000 - win - loss, loss

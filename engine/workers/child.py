@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A worker in another process of this machine, from both ends of the connection between.
+"""A worker process on this machine: both ends of its connection.
 
-The supervisor's end sends what makes the role, the job and its context, then calls as (number, method,
-arguments); the worker answers each with (number, whether it went well, result or message). Either may tell
-the other something that is not answered, under the number UNASKED. The worker ends when the connection does,
-which the operating system sees to however the supervisor's process ends; it owns nothing that would have to
-be put away.
+The supervisor sends the role's constructor, the job and its context, then calls: (number, method, arguments).
+The worker answers each with (number, success, result or message). Both may send messages without an answer
+under the number UNASKED. The worker ends when the connection closes, which happens however the supervisor's
+process ends. It owns nothing that needs cleaning up.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ if TYPE_CHECKING:
     Channel = Connection[Any, Any]
 
 UNASKED = 0
-"""The number of messages without an answer."""
+"""Number of messages that have no answer."""
 
 
 def worker_command(connection: Channel) -> list[str]:
-    """Return the command line of a worker that serves this end of a connection, inherited."""
+    """Return the command line of a worker that inherits and serves this end of a connection."""
     return child_command("engine.workers.child", str(connection.fileno()))
 
 
 def inheritance(connection: Channel) -> dict[str, Any]:
-    """Arguments of subprocess.Popen with which a child inherits a connection, and no other."""
+    """Return arguments of subprocess.Popen that let a child inherit this connection only."""
     handle = connection.fileno()
     if sys.platform == "win32":
         os.set_handle_inheritable(handle, True)
@@ -48,7 +47,7 @@ def inheritance(connection: Channel) -> dict[str, Any]:
 
 
 def inherited(handle: int) -> Channel:
-    """The connection that this process inherited under this number."""
+    """Return the inherited connection with this handle."""
     if sys.platform == "win32":
         from multiprocessing.connection import PipeConnection
 
@@ -57,9 +56,9 @@ def inherited(handle: int) -> Channel:
 
 
 class WorkerProcess:
-    """A worker process as its supervisor reaches it: a WorkerHandle. Belongs to the event loop.
+    """The supervisor's WorkerHandle of a worker process. Only the event loop may use it.
 
-    Two threads read and write the connection: a worker that stands still does not stop the loop.
+    Two threads read and write the connection, so that a hung worker does not block the loop.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, connection: Channel, hear: Say) -> None:
@@ -80,7 +79,7 @@ class WorkerProcess:
     async def start(
         cls, role: MakeRole, job: Job, context: WorkerContext, hear: Say = lambda message: None
     ) -> WorkerProcess:
-        """Start a worker. hear: gets what it says unasked, in a thread of the connection's. Raises
+        """Start a worker. hear: called with its unasked messages in a thread of the connection. Raises
         WorkerLostError."""
         ours, theirs = Pipe()
         try:
@@ -89,7 +88,7 @@ class WorkerProcess:
                 program,
                 *arguments,
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # What libraries print there is no part of the match's output.
+                stdout=2,  # Keeps the output of libraries out of the match's output.
                 **inheritance(theirs),
                 **group_of_its_own(),
             )
@@ -97,7 +96,7 @@ class WorkerProcess:
             ours.close()
             raise WorkerLostError(f"cannot start a worker: {error}") from None
         finally:
-            theirs.close()  # The worker has a copy; the connection ends with that.
+            theirs.close()  # The worker has a copy; the connection closes with it.
         worker = cls(process, ours, hear)
         worker._outgoing.put(pickle.dumps((role, job, context)))
         return worker
@@ -123,11 +122,11 @@ class WorkerProcess:
         return report
 
     def tell(self, message: Any) -> None:
-        """Tell the worker something. From any thread; one that is gone does not hear it."""
+        """Send the worker a message. Thread-safe; without effect if the worker is gone."""
         self._outgoing.put(pickle.dumps((UNASKED, "", message)))
 
     async def gone(self) -> str:
-        """Wait until the worker is gone; returns how it ended."""
+        """Wait until the worker is gone, and return how it ended."""
         await asyncio.shield(self._watching)
         return self._lost
 
@@ -147,14 +146,14 @@ class WorkerProcess:
     def _answered(self, number: int, good: bool, result: Any) -> None:
         answer = self._unanswered.pop(number)
         if answer.done():
-            return  # Nobody waits for it any more.
+            return  # The caller no longer waits.
         if good:
             answer.set_result(result)
         else:
             answer.set_exception(WorkerLostError(result))
 
     async def _watch(self) -> None:
-        """Wait until the worker is gone, and then say so to all who still wait for an answer."""
+        """Wait until the worker is gone, and then fail all unanswered calls."""
         await self._disconnected.wait()
         self._lost = f"its process {how_it_ended(await self._process.wait())}"
         for answer in self._unanswered.values():
@@ -165,7 +164,7 @@ class WorkerProcess:
 
     def _send(self) -> None:
         while (message := self._outgoing.get()) is not None:
-            with contextlib.suppress(OSError):  # `_receive` sees that the worker is gone.
+            with contextlib.suppress(OSError):  # `_receive` notices that the worker is gone.
                 self._connection.send_bytes(message)
         self._connection.close()
 
@@ -184,7 +183,7 @@ class WorkerProcess:
             self._outgoing.put(None)
 
     def _in_loop(self, call: Callable[..., None], *arguments: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits for anything.
+        with contextlib.suppress(RuntimeError):  # The loop is closed: no one waits.
             self._loop.call_soon_threadsafe(call, *arguments)
 
 
@@ -192,7 +191,7 @@ class WorkerProcess:
 
 
 def receive(connection: Channel) -> Any:
-    """The supervisor's next message. Ends this process when the supervisor is gone."""
+    """Return the supervisor's next message. Exit this process if the supervisor is gone."""
     try:
         return connection.recv()
     except (EOFError, OSError):
@@ -200,7 +199,7 @@ def receive(connection: Channel) -> Any:
 
 
 async def serve(connection: Channel) -> None:
-    """Do what the supervisor asks for until it says close."""
+    """Execute the supervisor's calls until `close`."""
 
     def say(message: Any) -> None:
         try:
@@ -223,7 +222,7 @@ async def serve(connection: Channel) -> None:
     async def answer(number: int, method: str, arguments: Any) -> None:
         try:
             result = number, True, await getattr(role, method)(*arguments)
-        except Exception as error:  # Whatever it is, the supervisor decides what becomes of it.
+        except Exception as error:  # The supervisor handles all errors.
             result = number, False, first_line(error)
         try:
             connection.send(result)
@@ -244,6 +243,6 @@ async def serve(connection: Channel) -> None:
 
 
 def main() -> None:
-    """Serve the connection that the command line names."""
+    """Serve the connection given on the command line."""
     asyncio.run(serve(inherited(int(sys.argv[1]))))
     leave(0)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where games are played: in this process, in several processes, or on the nodes of a Ray cluster.
+"""Interfaces of executors, which play games in this process, in several, or on the nodes of a Ray cluster.
 
-Matches and self-play ask a `GameExecutor` for their games by number and do not know which of the three it is.
-What is to be played is a `GameJob`, which can be sent to another process; what it finds there is the
-`WorkerContext`.
+Matches and self-play request their games by number from a `GameExecutor` of any of the three kinds. A
+`GameJob` describes the games, and can be sent to another process. A `WorkerContext` describes that process.
 """
 
 from __future__ import annotations
@@ -26,38 +25,38 @@ Log = Callable[[str], None]
 
 
 class ExecutorError(RuntimeError):
-    """Games cannot be played there (any more). The message says why."""
+    """The executor cannot play games (any more). The message gives the reason."""
 
 
 class GameExecutor(Protocol[Game]):
-    """Plays games, several at once. Belongs to the event loop.
+    """Play several games concurrently. Only the event loop may use it.
 
-    games_per_task: games that are best asked for together, those whose numbers divided by it are equal.
+    games_per_task: games to request together: those with an equal quotient of number and games_per_task.
     """
 
     games_per_task: int
 
     async def open(self) -> int:
-        """Get ready; returns how many games at once are best. Raises ExecutorError, and what players
-        raise."""
+        """Prepare, and return the best number of concurrent games. Raises ExecutorError and players'
+        errors."""
         ...
 
     async def play(self, numbers: Sequence[int]) -> list[Game]:
-        """Play the games of these numbers at the same time. Raises ExecutorError."""
+        """Play the games with these numbers concurrently. Raises ExecutorError."""
         ...
 
     def statistics(self) -> PoolStatistics:
-        """What the games asked of evaluators so far."""
+        """Return the evaluations of the games so far."""
         ...
 
     async def close(self) -> None:
-        """End the running games and all that was started for them."""
+        """Stop the running games and everything that was started for them."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedNetwork:
-    """A network that an evaluator has loaded. network: its name at the evaluator."""
+    """A network loaded by an evaluator. network: its name at the evaluator."""
 
     address: str
     network: str
@@ -65,11 +64,11 @@ class LoadedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What a job finds in the process that plays it; can be sent there.
+    """The environment of a job in the process that plays it. Can be pickled.
 
-    networks: where network files are there, by their paths in the job; those left out are at that path.
-    loaded: networks that evaluators have loaded already, by the settings that ask for them. processes: how
-    many processes play the job on the same evaluators.
+    networks: local paths of network files by their paths in the job (default: the same path). loaded:
+    networks that evaluators have already loaded, by settings. processes: number of processes that play the
+    job on the same evaluators.
     """
 
     networks: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +76,7 @@ class WorkerContext:
     processes: int = 1
 
     def options(self, options: Options) -> Options:
-        """A player's options as they are in that process."""
+        """Return a player's options for that process."""
         loaded = self.loaded.get(EvaluatorSettings.of(options))
         if loaded is None:
             return options.changed(weights=self.networks.get(options.weights, options.weights))
@@ -86,16 +85,16 @@ class WorkerContext:
         )
 
     def search_pool(self, log: Log, priority: Priority = "selfplay") -> SearchPool:
-        """Open the search pool of that process. priority: of its requests."""
+        """Open a search pool in that process. priority: of its requests."""
         from engine.pool.pool import SearchPool
 
         return SearchPool(log=log, priority=priority, pools=self.processes)
 
 
 class Job(Protocol):
-    """What workers are there for, as data that can be sent to another machine.
+    """The work of workers, as data that can be sent to another machine.
 
-    networks: paths of the network files it needs. engines: options of the searches that need an evaluator.
+    networks: paths of required network files. engines: options of the searches that need an evaluator.
     """
 
     @property
@@ -106,26 +105,26 @@ class Job(Protocol):
 
 
 class GameJob(Job, Protocol[Game]):
-    """Games to be played."""
+    """Games to play."""
 
     def games_at_once(self, pool: SearchPool | None) -> int:
-        """How many games at once are best where the job's settings leave that open. Waits for the
-        evaluators. pool: not None where there are `engines`. Raises NoEvaluatorError."""
+        """Return the best number of concurrent games if the job's settings leave it open. Waits for the
+        evaluators. pool: required if there are `engines`. Raises NoEvaluatorError."""
         ...
 
     def executor(
         self, log: Log, context: WorkerContext, pool: SearchPool | None = None
     ) -> GameExecutor[Game]:
-        """Plays the games in this process. pool: closed with the executor; None opens one if need be."""
+        """Return an executor in this process. pool: closed with it; None opens one if necessary."""
         ...
 
 
 MakeExecutor = Callable[[GameJob[Game], Log], Awaitable[GameExecutor[Game]]]
-"""Makes the executor of a job, which is not opened yet. Raises what the job's `games_at_once` raises."""
+"""Create an executor of a job without opening it. Raises the same as the job's `games_at_once`."""
 
 
 async def play_together(games: Iterable[Coroutine[Any, Any, Game]]) -> list[Game]:
-    """Play games at the same time. The first failure ends the others and is raised."""
+    """Play games concurrently. The first failure cancels the others and is raised."""
     tasks = [asyncio.ensure_future(game) for game in games]
     try:
         return await asyncio.gather(*tasks)
@@ -139,7 +138,7 @@ async def play_together(games: Iterable[Coroutine[Any, Any, Game]]) -> list[Game
 
 
 class WorkerLostError(Exception):
-    """A worker is of no use any more: it is gone, or its games failed. The message says why."""
+    """A worker is unusable: it is gone, or its games failed. The message gives the reason."""
 
 
 WorkerReport = tuple["PoolStatistics", list[str]]
@@ -147,27 +146,27 @@ WorkerReport = tuple["PoolStatistics", list[str]]
 
 
 class WorkerHandle(Protocol):
-    """How a supervisor reaches a worker. All but `kill` raise WorkerLostError where the worker is gone."""
+    """A supervisor's interface to a worker. All methods except `kill` raise WorkerLostError if it is gone."""
 
     async def open(self) -> int:
-        """Get the worker ready; returns how many games at once are best there."""
+        """Prepare the worker, and return its best number of concurrent games."""
         ...
 
     async def play(self, numbers: Sequence[int]) -> list[Any]:
-        """Have it play the games of these numbers."""
+        """Let it play the games with these numbers."""
         ...
 
     async def report(self) -> WorkerReport: ...
 
     async def close(self) -> WorkerReport:
-        """Have it end its games; returns the last report."""
+        """Let it stop its games, and return the last report."""
         ...
 
     async def kill(self) -> None:
-        """End it at once, whatever state it is in. Idempotent, raises nothing."""
+        """Kill it at once, in any state. Idempotent; raises nothing."""
         ...
 
 
 def first_line(error: BaseException) -> str:
-    """What went wrong, short: an error's first line, or what kind it is."""
+    """Return an error's first line, or the name of its type."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Games on this machine: in this process, or in several where one cannot keep the evaluators busy."""
+"""Games on this machine: in this process, or in several if one cannot keep the evaluators busy."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from protocol.messages import Curve
 
 POSITIONS_PER_PROCESS = 60_000
-"""Positions per second that one process feeds an evaluator with, as one of many: 64 games with the shipped
-network on an H200, which computes 725,000, came to 652,000 in 12 processes and 632,000 in 8 at 4,000 nodes a
-move. (One alone came to 111,000.)"""
+"""Positions per second that one of many processes supplies to an evaluator. Measured with 64 games at 4,000
+nodes per move, the included network and an H200, which computes 725,000: 652,000 in 12 processes, 632,000 in
+8, 111,000 in one."""
 
 
 async def local_executor(job: GameJob[Game], log: Log, *, workers: int = 0) -> GameExecutor[Game]:
-    """An executor on this machine, which is not opened yet.
+    """Return an executor on this machine, without opening it.
 
-    workers: processes that play; 0 is as many as the evaluators' curves ask for, which waits for the
-    evaluators. Raises what the job's `games_at_once` raises.
+    workers: number of processes; 0 uses as many as the evaluators' curves require, and waits for the
+    evaluators. Raises the same as the job's `games_at_once`.
     """
     from engine.pool.pool import SearchPool
 
@@ -45,7 +45,7 @@ async def local_executor(job: GameJob[Game], log: Log, *, workers: int = 0) -> G
 
 
 def _process_count(job: GameJob[Game], workers: int, pool: SearchPool | None) -> int:
-    """How many processes are to play. workers: as configured, 0 is what the evaluators ask for."""
+    """Return the number of processes. workers: as configured; 0 means as the evaluators require."""
     try:
         games = job.games_at_once(pool)
         if workers:
@@ -54,14 +54,14 @@ def _process_count(job: GameJob[Game], workers: int, pool: SearchPool | None) ->
             return 1
         clients = dict.fromkeys(client for options in job.engines for client in pool.connections(options))
     except NoEvaluatorError:
-        return 1  # The executor in this process says so when it is opened.
+        return 1  # The executor in this process reports it when it is opened.
     return workers_for([client.curve for client in clients], games, usable_processors())
 
 
 def workers_for(curves: Iterable[Curve], games: int, cores: int) -> int:
-    """How many processes keep evaluators with these curves busy with so many games at once.
+    """Return how many processes keep evaluators with these curves busy with N concurrent games.
 
-    A quarter of the cores is left to the evaluators, and a process that plays one game alone gains nothing.
+    A quarter of the cores remains for the evaluators. A process gets at least two games.
     """
     from protocol.messages import best_rate
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hands games to workers.
+"""Distribution of games to workers.
 
-A game goes to the worker with the most room. The games that were in flight at a worker that is lost are
-played again, wherever there is room: only what came back counts, so no game is there twice.
+A game goes to the worker with the lowest load. Games of a lost worker are played again on others. Only
+returned games count, so no game is counted twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class GameSupervisor(Supervisor, Generic[Game]):
-    """An executor whose games are played by workers."""
+    """An executor that lets workers play its games."""
 
     games_per_task = 1
 
@@ -31,14 +31,14 @@ class GameSupervisor(Supervisor, Generic[Game]):
         self._all_workers.append(worker)
 
     async def play(self, numbers: Sequence[int]) -> list[Game]:
-        """Play the games of these numbers. Raises ExecutorError when no slot is left."""
+        """Play the games with these numbers. Raises ExecutorError if no slot is left."""
         while True:
             worker = await self._least_loaded()
             worker.load += len(numbers)
             try:
                 games: list[Game] = await worker.handle.play(numbers)
                 worker.slot.failures = 0
-                await self.ask_report(worker)  # What is shown with a game includes it.
+                await self.ask_report(worker)  # The statistics displayed with a game include it.
                 return games
             except WorkerLostError as error:
                 await self.worker_lost(worker, str(error))
@@ -46,7 +46,7 @@ class GameSupervisor(Supervisor, Generic[Game]):
                 worker.load -= len(numbers)
 
     def statistics(self) -> PoolStatistics:
-        """The totals of all workers, those lost included, as far as they have reported."""
+        """Return the reported totals of all workers, including lost ones."""
         from engine.pool.pool import PoolStatistics
 
         reports = [(worker, worker.statistics) for worker in self._all_workers if worker.statistics]
@@ -63,7 +63,7 @@ class GameSupervisor(Supervisor, Generic[Game]):
         )
 
     async def _least_loaded(self) -> Worker:
-        """The worker with the most room; waits for one while any is being started. Raises ExecutorError."""
+        """Return the worker with the lowest load; wait while any is starting. Raises ExecutorError."""
         async with self.changed:
             await self.changed.wait_for(lambda: self.workers() or not self.starting)
         workers = self.workers()

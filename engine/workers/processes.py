@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Searches in several processes of this machine, all on the same evaluators.
+"""Searches in several processes of this machine, on the same evaluators.
 
-One process feeds an evaluator with what one thread can collect. The evaluators belong to the process that
-hands out the work: it finds or starts them and has them load the networks, and the workers connect to them,
-so that the positions of all workers' searches share batches.
+One process can only supply what one thread collects. The supervising process owns the evaluators: it connects
+to or starts them and lets them load the networks. The workers connect to them, too, so that the positions of
+all searches share batches.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
 
 KNOCK_SECONDS = 5.0
-"""Between two times that an evaluator of the engine's own is asked whether it is there."""
+"""Interval of keepalives to an embedded evaluator."""
 
 CONNECT_ATTEMPTS = 3
-"""Evaluators in a row that may be gone as soon as a worker is to be sent there."""
+"""Maximum consecutive evaluators that are lost before a worker can use them."""
 
 
 class WorkerProcesses(Supervisor):
-    """Worker processes, and the evaluators that they share."""
+    """Worker processes and the evaluators that they share."""
 
     poll_seconds = 0.5
 
@@ -60,8 +60,8 @@ class WorkerProcesses(Supervisor):
         pool: SearchPool | None,
         hear: Say = lambda message: None,
     ) -> None:
-        """role: made in each worker of the job. pool: has the connections to the evaluators, if the job
-        needs any. hear: gets what workers say unasked, in threads of their connections."""
+        """role: created in each worker. pool: has the connections to the evaluators, if the job needs any.
+        hear: called with unasked messages of workers, in threads of their connections."""
         super().__init__(log)
         self._role = role
         self._job = job
@@ -71,19 +71,19 @@ class WorkerProcesses(Supervisor):
         self._loaded: dict[EvaluatorSettings, LoadedNetwork] = {}
         self._loading = asyncio.Lock()
         self._next_knocks: dict[EvaluatorLink, float] = {}
-        """When (monotonic seconds)."""
+        """Time of the next keepalive, in monotonic seconds."""
         self._given: dict[Slot, set[str]] = {}
-        """Addresses of the evaluators that the last worker of a slot was sent to."""
+        """Addresses of the evaluators of a slot's last worker."""
 
     async def open(self) -> int:
-        """Start the workers; returns how many searches at once are best. Raises ExecutorError."""
+        """Start the workers, and return the best number of concurrent searches. Raises ExecutorError."""
         slots = [Slot(f"worker {number}") for number in range(1, self._workers + 1)]
         await self.start(slots)
         for slot in slots:
-            # What stops one from the start would stop the others as well.
+            # A reason that stops one worker at the start would stop the others, too.
             if slot.worker is None:
                 raise ExecutorError(slot.reason)
-        # Each worker says what is best for all of them together: they share the evaluators.
+        # Each worker returns the best number for all together, as they share the evaluators.
         return max(worker.capacity for worker in self.workers())
 
     async def start_worker(self, slot: Slot) -> WorkerProcess:
@@ -97,8 +97,8 @@ class WorkerProcesses(Supervisor):
         return await WorkerProcess.start(self._role, self._job, context, self._hear)
 
     async def poll(self) -> None:
-        """Replace the workers when an evaluator has ended: the next one will be at another address. One that
-        hangs is ended: the workers cannot tell it from one of somebody else's, which is left alone."""
+        """Replace the workers of an ended evaluator, because the next one has another address. Kill a hung
+        embedded one: workers cannot distinguish it from one that does not belong to the engine."""
         for link in self._links():
             if link.settings.address:
                 continue
@@ -113,7 +113,7 @@ class WorkerProcesses(Supervisor):
                     await self.worker_lost(worker, "its evaluator is gone; another one is being started")
 
     def _check_alive(self, link: EvaluatorLink, client: EvaluatorClient) -> None:
-        """Ask an evaluator of the engine's own now and then whether it is there."""
+        """Send a keepalive to an embedded evaluator at intervals."""
         now = monotonic()
         if now >= self._next_knocks.setdefault(link, now + KNOCK_SECONDS):
             self._next_knocks[link] = float("inf")
@@ -138,12 +138,12 @@ class WorkerProcesses(Supervisor):
         return list(dict.fromkeys(chain.from_iterable(links)))
 
     async def load_networks(self) -> dict[EvaluatorSettings, LoadedNetwork]:
-        """Have the evaluators load the job's networks. Waits for them. Raises NoEvaluatorError."""
-        async with self._loading:  # One after the other: a network is not to be loaded twice.
+        """Let the evaluators load the job's networks, and wait for them. Raises NoEvaluatorError."""
+        async with self._loading:  # One at a time, so that no network is loaded twice.
             return await asyncio.to_thread(self._load_networks)
 
     def _load_networks(self) -> dict[EvaluatorSettings, LoadedNetwork]:
-        """The networks of all players, loaded where they were not. Waits for the evaluators.
+        """Return the networks of all players, loaded if necessary. Waits for the evaluators.
 
         Raises NoEvaluatorError.
         """
@@ -166,9 +166,9 @@ class WorkerProcesses(Supervisor):
         return loaded
 
     def _load_everywhere(self, links: Sequence[EvaluatorLink], settings: EvaluatorSettings) -> None:
-        """Have the evaluators at several addresses load a network before the workers ask for it, all at once.
+        """Let the evaluators at several addresses load a network before all workers request it at once.
 
-        Raises NoEvaluatorError if none of them can.
+        Raises NoEvaluatorError if none can.
         """
         errors: list[NoEvaluatorError] = []
         for link in links:
@@ -182,7 +182,7 @@ class WorkerProcesses(Supervisor):
             raise NoEvaluatorError("; ".join(map(str, errors)))
 
     def _connect(self, link: EvaluatorLink) -> EvaluatorClient:
-        """A connection of our own to an evaluator that answers; one that does not is replaced or sought anew.
+        """Return a new connection to an evaluator. One that does not answer is restarted or replaced.
 
         Raises NoEvaluatorError.
         """
@@ -216,20 +216,20 @@ class ProcessExecutor(WorkerProcesses, GameSupervisor[Game]):
         self._evaluators = pool
 
     async def close(self) -> None:
-        """End the workers, and then the evaluators that were started for them."""
+        """Stop the workers, and then the embedded evaluators."""
         await super().close()
         if self._evaluators is not None:
             await asyncio.to_thread(self._evaluators.close)
 
 
 def _answers(address: str) -> bool:
-    """Whether an evaluator says that it is there, for which it has as long as one that owes answers."""
+    """Return True if an evaluator answers within the timeout of a keepalive."""
     from protocol.client import EvaluatorClient
     from protocol.errors import EvaluatorError, RemoteError
 
     try:
         EvaluatorClient(address, timeout=keepalive.PATIENCE_SECONDS, name="keepalive").close()
-    except RemoteError:  # It refuses, so it is there.
+    except RemoteError:  # A refusal is an answer, too.
         return True
     except EvaluatorError:
         return False
@@ -241,7 +241,7 @@ def _serves(client: EvaluatorClient, name: str) -> bool:
 
 
 def _network(client: EvaluatorClient, link: EvaluatorLink, settings: EvaluatorSettings) -> str:
-    """What the evaluator calls the network of these settings. Raises NoEvaluatorError."""
+    """Return the evaluator's name for the network of these settings. Raises NoEvaluatorError."""
     from protocol.errors import EvaluatorError
 
     first = link.client

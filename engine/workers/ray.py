@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Games on the nodes of a Ray cluster.
 
-Each node gets one worker process, which plays the games of its tasks on that node's own evaluator, started
-when the worker needs it: the same code as on one machine, so that games do not depend on where they are
-played. A task is a pair of games. Only the process that runs the match counts and writes; when a worker is
-lost its pairs are played again elsewhere, and nothing is there twice.
+Each node gets one worker process, which plays the games of its tasks on the node's own evaluator, started on
+demand. The code is the same as on one machine, so games do not depend on the place. A task is a pair of
+games. Only the match's process counts and writes. The pairs of a lost worker are played again elsewhere, and
+no game is counted twice.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from engine.workers.worker_role import GameWorker
 from protocol.host.folders import expanded
 
 PROBE_SECONDS = 5.0
-"""How long the cluster's address may take to answer at all."""
+"""Timeout for a connection to the cluster's address."""
 
 MAX_TASKS = 4096
-"""Tasks that one worker takes at the same time."""
+"""Maximum concurrent tasks of a worker."""
 
 
 async def ray_executor(job: GameJob[Game], log: Log, *, address: str) -> RayExecutor[Game]:
-    """An executor on the cluster at an address, which is not opened yet.
+    """Return an executor on the cluster at an address, without opening it.
 
-    address: as `ray.init` takes it ("auto", host:port, ray://…).
+    address: as for `ray.init` ("auto", host:port, ray://…).
     """
     return RayExecutor(address, job, log)
 
 
 class RayExecutor(GameSupervisor[Game]):
-    """The nodes of a Ray cluster: each is a slot."""
+    """An executor whose slots are the nodes of a Ray cluster."""
 
     games_per_task = 2
 
@@ -84,16 +84,16 @@ class RayExecutor(GameSupervisor[Game]):
             self._connected = False
 
     async def poll(self) -> None:
-        """Start workers on new nodes, and on those that have lost theirs."""
+        """Start workers on new nodes and on those that lost theirs."""
         for slot in await self._empty_slots():
             self.restart(slot, attempts=1)
 
     async def start_worker(self, slot: Slot) -> _ActorHandle:
-        """Make an actor on the slot's node."""
+        """Create an actor on the slot's node."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        # All the node's GPUs: Ray hides from a worker those that it did not ask for.
+        # Request all the node's GPUs: Ray hides the others from the worker.
         identity, gpus = self._gpus[slot]
         made = ray.remote(_NodeWorker).options(
             num_cpus=1,
@@ -107,8 +107,8 @@ class RayExecutor(GameSupervisor[Game]):
         return f"no node of the Ray cluster at {self._address} can play ({self.reasons()})"
 
     def _connect(self) -> None:
-        # A running cluster reports to Ray's makers, or does not, as it was started. One that Ray starts from
-        # here (the address `local`) would.
+        # Disables Ray's usage reports for a cluster started from here (address `local`). A running cluster
+        # keeps its own setting.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             import ray
@@ -124,7 +124,7 @@ class RayExecutor(GameSupervisor[Game]):
 
         for path in self._job.networks:
             if is_shipped(path):
-                continue  # The nodes have it, too.
+                continue  # The nodes have included networks, too.
             try:
                 content = expanded(path).read_bytes()
             except OSError as error:
@@ -133,7 +133,7 @@ class RayExecutor(GameSupervisor[Game]):
             self._networks.append(ray.put(content))
 
     def _probe(self) -> None:
-        """Fail at once where nobody listens: Ray itself would try for minutes. Raises ExecutorError."""
+        """Raise ExecutorError at once if the address refuses connections; Ray would retry for minutes."""
         host, _, port = self._address.removeprefix("ray://").rpartition(":")
         if not host or not port.isdecimal():
             return
@@ -143,7 +143,7 @@ class RayExecutor(GameSupervisor[Game]):
             raise ExecutorError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
 
     async def _empty_slots(self) -> list[Slot]:
-        """The nodes that can have a worker and have none."""
+        """Return the nodes without a worker that can have one."""
         import ray
 
         slots = []
@@ -159,7 +159,7 @@ class RayExecutor(GameSupervisor[Game]):
 
 
 class _ActorHandle:
-    """A worker on a node as its supervisor reaches it: a WorkerHandle."""
+    """The supervisor's WorkerHandle of a worker on a node."""
 
     def __init__(self, actor: Any, networks: Sequence[Any]) -> None:
         self._actor = actor
@@ -189,20 +189,20 @@ class _ActorHandle:
 
 
 async def _answer(asked: Any) -> Any:
-    """A worker's answer to a call. Raises WorkerLostError."""
+    """Await a worker's answer to a call. Raises WorkerLostError."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
         return await asked
     except RayTaskError as error:
-        # The worker lives, but its games do not: its evaluator is gone for good, say.
+        # The worker lives, but its games failed, for example because its evaluator is lost permanently.
         raise WorkerLostError(str(error.cause)) from None
     except RayError as error:
         raise WorkerLostError(first_line(error)) from None
 
 
 class _NodeWorker(GameWorker):
-    """The worker in a process on a node, as a Ray actor. Network files come to it by content."""
+    """A worker process on a node, as a Ray actor. It receives the content of network files."""
 
     def __init__(self, job: GameJob[Any], names: Sequence[str]) -> None:
         super().__init__(job, WorkerContext())
@@ -210,7 +210,7 @@ class _NodeWorker(GameWorker):
         self._folder = tempfile.TemporaryDirectory(prefix="wavefront-")
 
     async def open(self, *networks: bytes) -> int:
-        """Write the network files down and get ready; returns how many games at once are best here."""
+        """Write the network files, prepare, and return the best number of concurrent games."""
         paths: dict[str, str] = {}
         for name, content in zip(self._names, networks, strict=True):
             path = Path(self._folder.name, hashlib.sha256(content).hexdigest()[:16], Path(name).name)
@@ -221,7 +221,7 @@ class _NodeWorker(GameWorker):
         return await super().open()
 
     async def close(self) -> WorkerReport:
-        """End the games, the evaluator, and the network files here; returns the last report."""
+        """Stop the games and the evaluator, delete the network files, and return the last report."""
         report = await super().close()
         self._folder.cleanup()
         return report

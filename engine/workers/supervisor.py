@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps workers in other processes running.
+"""Supervision of workers in other processes.
 
-Each slot has one worker at a time. When a worker is lost another one is started in its slot. What workers do
-is known to subclasses: games are handed out in playing.py.
+Each slot has one worker at a time, and a lost worker is replaced. Subclasses define the work: playing.py
+distributes games.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ if TYPE_CHECKING:
     from engine.pool.pool import PoolStatistics
 
 OPEN_SECONDS = 600.0
-"""How long a worker may take to be ready; to start an evaluator with a large network takes minutes the first
-time."""
+"""Timeout for the start of a worker. The first start of an evaluator with a large network takes minutes."""
 
 MAX_FAILURES = 3
-"""Workers of one slot that may be lost without having finished anything, before the slot stays empty."""
+"""Consecutive workers of a slot lost without a finished task, after which the slot stays empty."""
 
 CLOSE_SECONDS = 10.0
-"""How long workers may take to end what is in flight."""
+"""Timeout for the workers' current tasks at the end."""
 
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """A worker that is ready. capacity: games at once that are best there. load: running games there.
-    reported_at: when its statistics came (monotonic seconds)."""
+    """A ready worker. capacity: best number of concurrent games. load: running games. reported_at: time of
+    its statistics, in monotonic seconds."""
 
     slot: Slot
     handle: WorkerHandle
@@ -45,7 +44,7 @@ class Worker:
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """Where a worker runs, or could run. failures: workers lost in a row. starting: one is being started.
+    """A place for one worker. failures: consecutive lost workers. starting: True while one is starting.
     reason: why the last one was lost."""
 
     name: str
@@ -56,14 +55,14 @@ class Slot:
 
     @property
     def given_up(self) -> bool:
-        """Whether no further worker is started here."""
+        """True if no further worker is started here."""
         return self.failures >= MAX_FAILURES
 
 
 class Supervisor(ABC):
-    """Workers in slots. Subclasses know the slots and start workers in them. Belongs to the event loop.
+    """Workers in slots. Subclasses define the slots and start workers. Only the event loop may use it.
 
-    poll_seconds: time between two looks at the workers, for their messages and statistics.
+    poll_seconds: interval of polling the workers' messages and statistics.
     """
 
     poll_seconds = 2.0
@@ -73,10 +72,10 @@ class Supervisor(ABC):
         self.closing = False
         self.slots: list[Slot] = []
         self.changed = asyncio.Condition()
-        """Of the workers and of what is known of them."""
+        """Notified of changes of the workers and of their states."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # -- what subclasses know ----------------------------------------------------------------------------
+    # -- for subclasses ----------------------------------------------------------------------------------
 
     @abstractmethod
     async def start_worker(self, slot: Slot) -> WorkerHandle:
@@ -84,18 +83,18 @@ class Supervisor(ABC):
 
     @abstractmethod
     async def poll(self) -> None:
-        """Look every `poll_seconds` at what the workers depend on."""
+        """Check the workers' dependencies, every `poll_seconds`."""
 
     @abstractmethod
     def exhausted(self) -> str:
-        """The message when no slot is left that could have a worker."""
+        """Return the message that no slot can have a worker."""
 
     def worker_ready(self, worker: Worker) -> None:
-        """Have a worker that has just become ready used."""
+        """Add a worker that has just become ready."""
         worker.slot.worker = worker
 
     async def close(self) -> None:
-        """End what is in flight, and all workers."""
+        """Stop the current tasks and all workers."""
         self.closing = True
         for task in self._tasks:
             task.cancel()
@@ -105,16 +104,16 @@ class Supervisor(ABC):
     # -- slots and workers -------------------------------------------------------------------------------
 
     def workers(self) -> list[Worker]:
-        """The workers that are ready."""
+        """Return the ready workers."""
         return [slot.worker for slot in self.slots if slot.worker is not None]
 
     @property
     def starting(self) -> bool:
-        """Whether any worker is being started."""
+        """True while any worker is starting."""
         return any(slot.starting for slot in self.slots)
 
     def reasons(self) -> str:
-        """Why the slots lost their last workers."""
+        """Return why the slots lost their last workers."""
         return "; ".join(f"{slot.name}: {slot.reason}" for slot in self.slots if slot.reason)
 
     async def start(self, slots: Iterable[Slot]) -> None:
@@ -126,7 +125,7 @@ class Supervisor(ABC):
         self.spawn(self._poll_for_ever())
 
     def restart(self, slot: Slot, attempts: int = MAX_FAILURES) -> None:
-        """Start a worker in a slot, unless it has one or is given up."""
+        """Start a worker in a slot, unless it has one or was given up."""
         if slot not in self.slots:
             self.slots.append(slot)
         if slot.worker is None and not slot.starting and not slot.given_up and not self.closing:
@@ -134,7 +133,7 @@ class Supervisor(ABC):
             self.spawn(self._restart(slot, attempts))
 
     async def worker_lost(self, worker: Worker, reason: str) -> None:
-        """End a worker that is of no use any more, and start another one in its slot."""
+        """Kill an unusable worker, and start another one in its slot."""
         slot = worker.slot
         if slot.worker is worker and not self.closing:
             slot.worker = None
@@ -144,7 +143,7 @@ class Supervisor(ABC):
         await self.notify()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as a task, until it is done or the executor is closed."""
+        """Run a coroutine as a task, which `close` cancels."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -159,7 +158,7 @@ class Supervisor(ABC):
             await self.notify()
 
     async def _open_worker(self, slot: Slot) -> bool:
-        """Start a worker and wait until it is ready; False if that failed."""
+        """Start a worker and wait until it is ready; return False if that failed."""
         handle: WorkerHandle | None = None
         worker: Worker | None = None
         try:
@@ -169,7 +168,7 @@ class Supervisor(ABC):
             self.worker_ready(worker)
         except TimeoutError:
             self._note_failure(slot, f"no worker was ready after {OPEN_SECONDS:.0f} s: is the machine busy?")
-        except Exception as error:  # Whatever goes wrong in one slot, the others play on.
+        except Exception as error:  # A failure in one slot must not stop the others.
             self._note_failure(slot, first_line(error))
         finally:
             if worker is None and handle is not None:
@@ -182,7 +181,7 @@ class Supervisor(ABC):
         self.log(f"{slot.name} lost: {reason}")
 
     async def notify(self) -> None:
-        """Tell those who wait that something has changed."""
+        """Notify the tasks that wait for `changed`."""
         async with self.changed:
             self.changed.notify_all()
 
@@ -193,7 +192,7 @@ class Supervisor(ABC):
             await asyncio.gather(*(self.ask_report(worker) for worker in self.workers()))
 
     async def ask_report(self, worker: Worker) -> None:
-        """Take over a worker's messages and statistics. Whether it is lost shows in its games."""
+        """Poll a worker's messages and statistics. Errors are ignored: its games fail if it is lost."""
         try:
             async with asyncio.timeout(self.poll_seconds):
                 self._take_report(worker, await worker.handle.report())

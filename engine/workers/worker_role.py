@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a worker does for its supervisor: plays games, unless it is there for something else."""
+"""The role of a worker: playing games, or another task for its supervisor."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Any, Protocol
 from engine.workers.executor import GameExecutor, GameJob, WorkerContext, WorkerReport
 
 Say = Callable[[Any], None]
-"""Tells the other end of the connection something that it need not answer. The message can be pickled."""
+"""Send a message without an answer to the other end. The message must support pickle."""
 
 
 class WorkerRole(Protocol):
-    """What a supervisor reaches in a worker. Belongs to the worker's event loop, where alone it may `say`
-    something."""
+    """A worker's interface for its supervisor. Only the worker's event loop may use it, and call `say`."""
 
     async def open(self) -> int:
-        """Get ready; returns how much at once is best here."""
+        """Prepare, and return the best number of concurrent tasks."""
         ...
 
     async def report(self) -> WorkerReport:
@@ -26,22 +25,22 @@ class WorkerRole(Protocol):
         ...
 
     async def close(self) -> WorkerReport:
-        """End what is in flight and all that was started for it; returns the last report."""
+        """Stop the current tasks and everything started for them, and return the last report."""
         ...
 
     def hear(self, message: Any) -> None:
-        """Take what the supervisor tells it."""
+        """Handle a message from the supervisor."""
         ...
 
 
 MakeRole = Callable[[Any, WorkerContext, Say], WorkerRole]
-"""Makes a role of a job in the worker's process; can be pickled, as a class or function of a module."""
+"""Create a job's role in the worker's process. It must support pickle: a class or function of a module."""
 
 
 class GameWorker:
-    """Plays games on an executor in this process, as its supervisor asks for them.
+    """Play the games that the supervisor requests, on an executor in this process.
 
-    Belongs to the event loop. Methods as of WorkerHandle, with the errors of executors and players.
+    Only the event loop may use it. Methods: see WorkerHandle; errors: those of executors and players.
     """
 
     def __init__(self, job: GameJob[Any], context: WorkerContext, _say: Say = lambda message: None) -> None:
@@ -52,12 +51,12 @@ class GameWorker:
         self._playing: set[asyncio.Task[list[Any]]] = set()
 
     async def open(self) -> int:
-        """Get ready; returns how many games at once are best here."""
+        """Prepare, and return the best number of concurrent games."""
         self._executor = self.job.executor(self._messages.append, self.context)
         return await self._executor.open()
 
     async def play(self, numbers: Sequence[int]) -> list[Any]:
-        """Play the games of these numbers at the same time."""
+        """Play the games with these numbers concurrently."""
         assert self._executor is not None
         task = asyncio.ensure_future(self._executor.play(numbers))
         self._playing.add(task)
@@ -72,7 +71,7 @@ class GameWorker:
         return self._executor.statistics(), messages
 
     async def close(self) -> WorkerReport:
-        """End the running games and all that was started for them; returns the last report."""
+        """Stop the running games and everything started for them, and return the last report."""
         for task in self._playing:
             task.cancel()
         await asyncio.gather(*self._playing, return_exceptions=True)
@@ -82,4 +81,4 @@ class GameWorker:
         return last
 
     def hear(self, message: Any) -> None:
-        """Take what the supervisor tells it: players of games get nothing."""
+        """Ignore the message: game workers get none."""

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Builds the attack tables, and computes sliding attacks where PEXT is missing or slow.
+// Construction of the attack tables, and sliding attacks without a fast PEXT.
 #include "chess/attacks.h"
 
 #include <array>
@@ -52,7 +52,7 @@ uint8_t attacks_on_rank(int file, int occupied) {
   return uint8_t(attacked);
 }
 
-// The squares of `line` up to and including the first obstacle both ways. Not for ranks.
+// The squares of `line` up to and including the first obstacle in both directions. Not for ranks.
 Bitboard line_attacks(Square square, Bitboard occupied, Bitboard line) {
   const Bitboard obstacles = occupied & line;
   const Bitboard up = obstacles - 2 * bit(square);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Attack sets of every piece on every square, and the lines between squares.
+// Attack sets of each piece on each square, and the lines between squares.
 //
-// Sliding pieces: on CPUs with a fast PEXT instruction the occupied squares of the piece's lines are packed
-// into an index of a table of all answers (840 KiB). Elsewhere the obstruction-difference method computes the
-// answer: o ^ (o - 2s) marks the squares up to the first obstacle, and a byte swap turns it to look the other
-// way; ranks, which a byte swap leaves as they are, come from a small table.
+// Sliding pieces: a fast PEXT instruction packs the occupied squares of the lines into an index of a table of
+// all attack sets (840 KiB). Other CPUs use the obstruction-difference method: o ^ (o - 2s) marks the squares
+// up to the first obstacle, and a byte swap reverses the direction. Ranks, which a byte swap does not change,
+// come from a small table.
 //
-// `initialise_attacks` fills the tables; the module calls it once when it is loaded.
+// The module calls `initialise_attacks` once when it is loaded, which fills the tables.
 #pragma once
 
 #if defined(__BMI2__) && !defined(__znver1__) && !defined(__znver2__) && !defined(__bdver4__)
-#define WAVEFRONT_PEXT 1  // the excluded CPUs have PEXT in microcode, slower than the arithmetic
+#define WAVEFRONT_PEXT 1  // the excluded CPUs have PEXT in slow microcode
 #include <immintrin.h>
 #else
 #define WAVEFRONT_PEXT 0
@@ -26,7 +26,7 @@ struct AttackTables {
   Bitboard king[64];
   Bitboard bishop_rays[64];  // on an empty board
   Bitboard rook_rays[64];
-  Bitboard between[64][64];  // the squares strictly between two on one line, else empty
+  Bitboard between[64][64];  // squares strictly between two on a line, else empty
 };
 
 extern AttackTables g_attacks;

@@ -58,7 +58,7 @@ constexpr Bitboard mirror_files(Bitboard set) {
   return ((set >> 4) & 0x0F0F0F0F0F0F0F0F) | ((set & 0x0F0F0F0F0F0F0F0F) << 4);
 }
 
-// Reflects in the diagonal a8-h1: (rank, file) becomes (7 - file, 7 - rank).
+// Reflects the board at the diagonal a8-h1: (rank, file) becomes (7 - file, 7 - rank).
 constexpr Bitboard transpose(Bitboard set) {
   Bitboard t = set ^ (set << 36);
   set ^= 0xF0F0F0F00F0F0F0F & (t ^ (set >> 36));
@@ -68,7 +68,7 @@ constexpr Bitboard transpose(Bitboard set) {
   return set ^ (t ^ (t >> 9));
 }
 
-// The set moved by `Delta` squares, without wrapping round the edges; Delta is one king's step.
+// The set moved by `Delta` squares, a king's step, without wrapping around the edges.
 template <int Delta>
 constexpr Bitboard shift(Bitboard set) {
   constexpr int kFileStep = ((Delta + 9) & 7) - 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Reading, checking, correcting and writing FEN.
+// Parsing, validation, correction and writing of FEN.
 #include "chess/fen.h"
 
 #include <algorithm>
@@ -18,11 +18,11 @@ namespace {
 using Setup = Position::Setup;
 
 constexpr size_t kMaxLength = 128;  // the longest legal FEN has about 95 characters
-constexpr int kMaxRule50 = 150;     // the 75-move rule ends every game there
+constexpr int kMaxRule50 = 150;     // end of every game by the 75-move rule
 constexpr int kMaxFullmove = 9999;
 constexpr std::string_view kPieceLetters = "pnbrqk";
 
-// A character for a message: itself if it can be printed, else its code.
+// Returns a character for a message; its code if it is not printable.
 std::string quoted(char c) {
   if (c >= ' ' && c <= '~') return std::string("'") + c + "'";
   constexpr std::string_view kHex = "0123456789abcdef";
@@ -115,7 +115,7 @@ Color read_side(std::string_view text) {
   refuse("the side to move is " + quoted(text) + " instead of w or b");
 }
 
-// A fault of a castling letter. only_chess960: the right exists by the rules of Chess960.
+// An error of a castling letter. only_chess960: the right exists in Chess960.
 struct CastlingFault {
   std::string text;
   bool only_chess960 = false;
@@ -125,7 +125,7 @@ bool is_castling_letter(char lower) {
   return (lower >= 'a' && lower <= 'h') || lower == 'k' || lower == 'q';
 }
 
-// The rook that a castling letter means, kNoSquare with a fault.
+// Returns the rook of a castling letter; kNoSquare with a fault.
 Square castling_rook_of(char letter, Color color, const Setup& setup, bool chess960, CastlingFault& fault) {
   const Bitboard own = setup.by_color[color];
   const Square king = first_square(setup.by_type[kKing] & own);
@@ -193,7 +193,7 @@ Bitboard read_castling(std::string_view text, const Setup& setup, bool chess960,
   return rooks;
 }
 
-// What is wrong with an en-passant field; empty if the last move can have been the double step it means.
+// Returns the error of an en-passant field; empty if the last move can have been its double step.
 std::string fault_of_en_passant(std::string_view text, Square square, const Setup& setup) {
   if (square == kNoSquare) return "the en-passant square is " + quoted(text) + " instead of a square or -";
   const Color us = setup.side_to_move;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Telling the fields of a FEN apart.
+// Identification of the fields of a FEN.
 #include "chess/fen_fields.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace wavefront::chess {
 
 namespace {
 
-// Whether a text looks like each of them.
+// Returns true if a text has the format of a field.
 bool looks_like(size_t field, std::string_view text) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -21,7 +21,7 @@ bool looks_like(size_t field, std::string_view text) {
   return std::all_of(text.begin() + (text[0] == '-'), text.end(), is_digit);
 }
 
-// Tells by their looks which fields are there. False if that cannot be told.
+// Assigns texts to fields by their formats. Returns false if that is ambiguous.
 bool assign_by_looks(std::span<const std::string_view> texts, OptionalFields& rest) {
   std::string_view* const places[] = {&rest.castling, &rest.en_passant, &rest.clock, &rest.number};
   size_t field = 0;

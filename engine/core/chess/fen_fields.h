@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The fields of a FEN: which are there, and what becomes of their faults.
+// Splitting a FEN into fields, and the policy for errors in them.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace wavefront::chess {
 // Throws std::invalid_argument.
 [[noreturn]] void refuse(const std::string& fault);
 
-// What becomes of a fault that has one obvious correction: refused, or corrected and noted.
+// Handles errors with one obvious correction: refuses, or corrects and records them.
 class Corrector {
  public:
   explicit Corrector(std::vector<std::string>* corrections) : corrections_(corrections) {}
@@ -22,18 +22,18 @@ class Corrector {
   }
 
  private:
-  std::vector<std::string>* corrections_;  // null: nothing is corrected
+  std::vector<std::string>* corrections_;  // null: refuse all
 };
 
-// The fields behind the board and the side to move; empty where one is missing.
+// The fields after the board and the side to move; empty if missing.
 struct OptionalFields {
   std::string_view castling, en_passant, clock, number;
 };
 
 std::vector<std::string_view> split_fields(std::string_view fen);
 
-// The fields behind the side to move. Some may be missing where the corrector corrects: their looks tell
-// which, and the usual values are used for them.
+// Returns the fields after the side to move. If the corrector corrects, some may be missing: the format of
+// the others tells which, and defaults replace them.
 OptionalFields read_optional(const std::vector<std::string_view>& fields, const Corrector& corrector);
 
 }  // namespace wavefront::chess

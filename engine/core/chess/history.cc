@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Repetitions are found by comparing keys backwards to the last irreversible move, then whole positions.
+// Detection of repetitions: compare keys back to the last irreversible move, then whole positions.
 #include "chess/history.h"
 
 #include <algorithm>
@@ -40,8 +40,8 @@ void History::find_repetition(Entry& last) const {
     if (!earlier.position.same_by_rules(last.position)) continue;
     last.repetitions = uint16_t(earlier.repetitions + 1);
     last.plies_since_repetition = uint16_t(plies - i);
-    // Of all positions back to here only the oldest, which a pawn move or the start has led to, can have an
-    // en-passant square; so this nearest occurrence decides for lc0's comparison as well.
+    // Only the oldest of these positions, after a pawn move or at the start, can have an en-passant square.
+    // So this nearest occurrence decides lc0's comparison, too.
     last.repeated_for_network = earlier.position.en_passant() == kNoSquare;
     return;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// A position with the positions before it: what repetition, the network input and the tree's walks need.
+// A position with the preceding ones, for repetitions, the network input and walks in the tree.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace wavefront::chess {
 
-// The positions of a line of play, from a start position on. `push` and `pop` are cheap enough to walk a tree
-// with: no allocation after the first few hundred plies, and only positions since the last irreversible move
-// are looked at.
+// The positions of a line of play, from a start position on. `push` and `pop` are cheap enough for walking a
+// tree: no allocation after the first few hundred plies, and comparisons only up to the last irreversible
+// move.
 //
 // `plies_back` counts from the current position, which is 0, and is less than `length()`.
 class History {
@@ -19,18 +19,18 @@ class History {
   explicit History(const Position& start);
 
   const Position& current() const { return entries_.back().position; }
-  int length() const { return int(entries_.size()); }  // positions held, at least 1
+  int length() const { return int(entries_.size()); }  // number of positions, at least 1
   const Position& at(int plies_back) const { return entry(plies_back).position; }
 
   void push(Move move);  // a legal move
   void pop();            // takes the last push back; there must be one
 
-  // How often the position occurred before, by the rules of chess (en passant counts where it is legal).
+  // Earlier occurrences of the position, by the rules of chess (en passant counts if it is legal).
   int repetitions(int plies_back = 0) const { return entry(plies_back).repetitions; }
-  // Plies since its last occurrence, 0 if there is none.
+  // Plies since its last occurrence; 0 if there is none.
   int plies_since_repetition(int plies_back = 0) const { return entry(plies_back).plies_since_repetition; }
-  // Whether lc0 takes the position for a repetition: the network's input follows it. lc0 compares en-passant
-  // squares, so that a position with one where no capture is legal differs from its later occurrence without.
+  // True if lc0 treats the position as a repetition, which determines the network's input. lc0 compares
+  // en-passant squares, so one without a legal capture makes a position different from later occurrences.
   bool repeated_for_network(int plies_back = 0) const { return entry(plies_back).repeated_for_network; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): a bijection of 64-bit words that looks random.
+// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): a pseudorandom bijection of 64-bit words.
 #pragma once
 
 #include <cstdint>

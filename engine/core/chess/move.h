@@ -9,8 +9,8 @@
 namespace wavefront::chess {
 
 // Bits 0-5 from, 6-11 to, 12-14 promotion (0 none, 1 knight, 2 bishop, 3 rook, 4 queen).
-// Castling is the king taking its own rook (e1h1), in standard chess as in Chess960.
-// The default value, a1a1, is no move.
+// Castling is king takes rook (e1h1), also in standard chess.
+// The default value, a1a1, means no move.
 class Move {
  public:
   constexpr Move() = default;
@@ -41,7 +41,7 @@ class MoveList {
  public:
   static constexpr int kCapacity = 256;
 
-  MoveList() {}  // leaves the array uninitialised: clearing it would cost more than generating the moves
+  MoveList() {}  // leaves the array uninitialised: clearing it costs more than generating the moves
 
   void push(Move move) { moves_[size_++] = move; }
   void clear() { size_ = 0; }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Legal move generation.
 //
-// Every generated move is legal at once, with no test by playing it. Before the pieces are visited we know
+// All generated moves are legal without playing them. The generator first computes
 //
-//   danger        squares that the enemy attacks, seen through our king (where it must not step),
-//   targets       squares that end a single check: the checker and the squares between; all squares if there
-//                 is no check,
-//   pins          squares from our king to each pinning piece, along ranks and files (straight) and along
+//   danger        squares that the enemy attacks, through our king (where it must not step),
+//   targets       squares that end a single check: the checker and the squares between; all squares without
+//                 a check,
+//   pins          squares from our king to each pinning piece, on ranks and files (straight) and on
 //                 diagonals.
 //
-// A piece pinned on a straight line keeps only its moves on `straight_pins`, and so on. No move leads from
-// one pin line onto another of the same kind: lines through one king of the same kind are parallel or at
-// right angles, so that one mask for all lines suffices. En passant takes two pawns off at once and is tested
-// on its own.
+// A piece pinned on a straight line keeps only its moves on `straight_pins`, and likewise on diagonals. Pin
+// lines of one kind through the king are parallel or at right angles. So no move leads from one to another,
+// and one mask for all lines suffices. En passant removes two pawns at once and is tested separately.
 #include <initializer_list>
 
 #include "chess/attacks.h"
@@ -22,7 +21,7 @@ namespace wavefront::chess {
 
 namespace {
 
-// Receives the moves; the counter of perft does without writing them down.
+// Receives the moves. Perft's counter does not store them.
 struct ListSink {
   MoveList& list;
 
@@ -78,7 +77,7 @@ struct PawnSteps {
 
 }  // namespace
 
-// Generates all moves of one position into a sink. Its steps share the masks described above.
+// Generates all moves of a position into a sink. Its steps share the masks described above.
 template <Color Us, class Sink>
 class MoveGenerator {
  public:
@@ -132,8 +131,8 @@ class MoveGenerator {
     diagonal_pins_ = look_along(g_attacks.bishop_rays[king_] & diagonal_movers_ & theirs_);
   }
 
-  // Of enemy pieces that could take the king on an empty board: adds those that check it to the checkers and
-  // returns the lines of those that pin.
+  // snipers: enemy pieces that could take the king on an empty board. Adds those that give check to the
+  // checkers, and returns the lines of those that pin.
   Bitboard look_along(Bitboard snipers) {
     Bitboard pins = 0;
     while (snipers) {
@@ -159,7 +158,7 @@ class MoveGenerator {
       const Bitboard king_path = between(king_, king_to) | bit(king_to);
       const Bitboard paths = king_path | between(king_, rook) | between(rook, rook_to) | bit(rook_to);
       const Bitboard others = occupied_ ^ bit(king_) ^ bit(rook);
-      // A rook pinned on the first rank (Chess960 only) would uncover its king by going round it.
+      // Castling with a rook pinned on the first rank (Chess960 only) would uncover the king.
       if (!(paths & others) && !(king_path & danger_) && !(bit(rook) & straight_pins_)) {
         sink_.add(Move(king_, rook));
       }
@@ -186,7 +185,7 @@ class MoveGenerator {
     }
   }
 
-  // Where pawns arrive by a step: free ones anywhere, pinned ones on their line.
+  // Target squares of pawn steps: any for free pawns, those on the line for pinned ones.
   template <int Delta>
   static Bitboard stepped(Bitboard pawns, Bitboard pins) {
     return shift<Delta>(pawns & ~pins) | (shift<Delta>(pawns & pins) & pins);

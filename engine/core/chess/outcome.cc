@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The rules that end a game, in the order lc0 applies them.
+// The rules that end a game, in lc0's order.
 #include "chess/outcome.h"
 
 namespace wavefront::chess {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// How a game stands by the rules.
+// The outcome of a game by the rules.
 #pragma once
 
 #include "chess/history.h"
@@ -13,8 +13,8 @@ struct Outcome {
   const char* reason;  // "" while undecided
 };
 
-// The outcome at the current position of `history`, whose legal moves number `legal_moves`. Checkmate and
-// stalemate come first, then bare material, the 50-move rule (100 plies) and the third occurrence.
+// Returns the outcome at the current position of `history`. legal_moves: number of its legal moves. Order:
+// checkmate and stalemate, insufficient material, 50-move rule (100 plies), threefold repetition.
 Outcome outcome(const History& history, int legal_moves);
 
 }  // namespace wavefront::chess

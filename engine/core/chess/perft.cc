@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Perft by copying the position at every move.
+// Perft with a copy of the position per move.
 #include "chess/perft.h"
 
 namespace wavefront::chess {

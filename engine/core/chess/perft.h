@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Counting move sequences: the proof and the speed test of move generation.
+// Counting move sequences, to verify move generation and measure its speed.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace wavefront::chess {
 
-// The number of legal move sequences of `depth` plies (1 for depth 0). The last ply is counted in bulk.
+// Returns the number of legal move sequences of `depth` plies (1 for depth 0). Counts the last ply in bulk.
 uint64_t perft(const Position& position, int depth);
 
-// The same, split by first move. depth is at least 1.
+// Returns the number for each first move. depth: at least 1.
 std::vector<std::pair<Move, uint64_t>> perft_divide(const Position& position, int depth);
 
 }  // namespace wavefront::chess

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Playing moves, the position key, attacks on squares and dead positions.
+// Playing moves, the position key, attacks on squares and insufficient material.
 #include "chess/position.h"
 
 #include <initializer_list>

@@ -11,14 +11,13 @@
 
 namespace wavefront::chess {
 
-// A small value type (96 bytes): copying one is how a move is taken back. Without a history it knows nothing
-// of repetitions; see history.h.
+// A small value type (96 bytes). To take a move back, restore a copy. history.h handles repetitions.
 //
 // Memory: 6 piece-type masks, 2 colour masks, the mask of rooks that may castle, the key, then the small
-// fields. A castling right is the rook it belongs to, which covers Chess960 without further state.
+// fields. A castling right is represented by its rook, which covers Chess960 without further state.
 class Position {
  public:
-  // What a FEN says, before any check of it; fen.h makes Positions of these.
+  // The unchecked contents of a FEN; fen.h creates Positions from these.
   struct Setup {
     Bitboard by_type[6] = {};
     Bitboard by_color[2] = {};
@@ -29,7 +28,7 @@ class Position {
     int ply = 0;
   };
 
-  // The caller vouches for the setup: fen.cc checks that it is a legal position.
+  // setup: must be a legal position, which fen.cc checks.
   explicit Position(const Setup& setup);
 
   // The initial position of standard chess.
@@ -46,47 +45,47 @@ class Position {
 
   // Plies since the last capture or pawn move.
   int rule50() const { return rule50_; }
-  // Plies since the beginning of the game, from the FEN's move number.
+  // Plies since the start of the game, from the FEN's move number.
   int ply() const { return int(ply_); }
   int fullmove() const { return 1 + ply() / 2; }
 
-  // The square a pawn has just jumped over, or kNoSquare. As in lc0 it is set after a double step only if an
-  // enemy pawn attacks it (pinned or not), and always if the FEN named it.
+  // The square that a pawn has just passed by a double step, or kNoSquare. As in lc0 it is set if an enemy
+  // pawn (pinned or not) attacks it, or the FEN names it.
   Square en_passant() const { return en_passant_; }
-  // Whether a legal en-passant capture exists: what repetition and FEN output go by.
+  // Returns true if there is a legal en-passant capture, which decides repetitions and FEN output.
   bool has_legal_en_passant() const;
 
   // The rooks that may still castle, of both sides.
   Bitboard castling_rooks() const { return castling_rooks_; }
   bool has_castling_rights() const { return castling_rooks_ != 0; }
-  // The rook with the right to castle on the king's h-side or a-side, or kNoSquare.
+  // Returns the rook that may castle on the king's h-side or a-side, or kNoSquare.
   Square castling_rook(Color color, bool kingside) const;
 
-  // Pieces of `by` that attack `square` if `occupied` were occupied.
+  // Returns the pieces of `by` that attack `square`, given the occupied squares.
   Bitboard attackers(Square square, Color by, Bitboard occupied) const;
   Bitboard checkers() const { return attackers(king_square(side_to_move_), ~side_to_move_, occupied()); }
   bool in_check() const { return checkers() != 0; }
-  // Whether the side to move could take the king: no such position can be played.
+  // True if the side to move could take the king: no move can be played in such a position.
   bool opponent_in_check() const {
     return attackers(king_square(~side_to_move_), side_to_move_, occupied()) != 0;
   }
 
-  // Appends all legal moves; the order is a function of the position.
+  // Appends all legal moves, in an order that depends only on the position.
   void legal_moves(MoveList& moves) const;
   int legal_move_count() const;
 
-  // Plays a legal move; with any other move the result is undefined.
+  // Plays a legal move; other moves have undefined results.
   void play(Move move);
-  // The same, but leaves the key as it was: for perft, which does not look at it.
+  // Plays a legal move without updating the key, which perft does not need.
   void play_without_key(Move move);
 
-  // Equal exactly for positions that are the same by the rules of repetition (up to hash collisions): pieces,
-  // side to move, castling rights, and en passant only where it is legal.
+  // Equal exactly for positions that are equal by the rules of repetition, except hash collisions: pieces,
+  // side to move, castling rights, and en passant only if it is legal.
   uint64_t key() const { return key_; }
-  // The comparison itself, without hashing.
+  // Returns true if the positions are equal by these rules, without hashing.
   bool same_by_rules(const Position& other) const;
 
-  // Neither side can ever mate: bare kings, one minor piece, or only bishops of one square colour.
+  // True if neither side can mate: bare kings, one minor piece, or only bishops of one square colour.
   bool insufficient_material() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Squares, colours and piece types: the vocabulary of the chess core.
+// Squares, colours and piece types.
 //
 // Squares are plain ints numbered a1 = 0, b1 = 1, ... h1 = 7, a2 = 8, ... h8 = 63, from White's side.
 #pragma once
@@ -32,12 +32,12 @@ constexpr Square make_square(int file, int rank) {
   return rank * 8 + file;
 }
 
-// The rank as `color` counts it: 0 is its own first rank.
+// The rank from the view of `color`: 0 is its own first rank.
 constexpr int relative_rank(Color color, Square square) {
   return rank_of(square) ^ (color * 7);
 }
 
-// Where king and rook stand after castling, by colour and side (h-side is "kingside"), in Chess960 too.
+// Squares of king and rook after castling, by colour and side (h-side is "kingside"), also in Chess960.
 constexpr Square castled_king(Color color, bool kingside) {
   return make_square(kingside ? 6 : 2, color * 7);
 }

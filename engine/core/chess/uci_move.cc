@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// UCI text of moves, both ways.
+// Reading and writing of moves as UCI text.
 #include "chess/uci_move.h"
 
 #include <stdexcept>
@@ -16,7 +16,7 @@ bool is_castling(const Position& position, Move move) {
   return (position.pieces(position.side_to_move()) & bit(move.to())) != 0;
 }
 
-// The text as it may appear in a message: bounded, and printable.
+// Returns the text for a message: limited in length, and printable.
 std::string shown(std::string_view text) {
   std::string result = "'";
   for (const char c : text.substr(0, 16)) result += c >= ' ' && c <= '~' ? c : '?';
@@ -29,7 +29,7 @@ std::string shown(std::string_view text) {
   throw std::invalid_argument("move " + shown(text) + ": " + reason);
 }
 
-// Why a well-formed move is not among the legal ones.
+// Returns why a well-formed move is illegal.
 std::string fault(const Position& position, Move move) {
   const Color us = position.side_to_move();
   const char* name = us == kWhite ? "White" : "Black";

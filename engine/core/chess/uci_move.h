@@ -9,12 +9,12 @@
 
 namespace wavefront::chess {
 
-// The move's UCI text. Castling is the king's two-square move (e1g1) in standard chess, king takes rook
-// (e1h1) in Chess960. The move need not be legal, but castling is recognised by the pieces of `position`.
+// Returns a move as UCI text. Castling is the king's two-square move (e1g1) in standard chess, king takes
+// rook (e1h1) in Chess960. The move need not be legal; the pieces of `position` identify castling.
 std::string move_to_uci(const Position& position, Move move, bool chess960);
 
-// Reads a legal move. Castling is understood in both spellings; a king's move to c1 or g1 that is
-// legal as a plain step is that step. Throws std::invalid_argument saying why the text is no legal move.
+// Reads a legal move, with castling in either notation. A king's move to c1 or g1 that is legal as a plain
+// step is that step. Throws std::invalid_argument with the reason if the text is not a legal move.
 Move parse_uci(const Position& position, std::string_view text);
 
 }  // namespace wavefront::chess

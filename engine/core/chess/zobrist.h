@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Random numbers of the position key (Zobrist hashing), fixed at compile time so that keys are stable.
+// Random numbers of the position key (Zobrist hashing), constant so that keys are stable.
 #pragma once
 
 #include <array>

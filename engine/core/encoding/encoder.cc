@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The input planes, exactly as lc0 fills them.
+// The input planes, identical to lc0's.
 #include "encoding/encoder.h"
 
 #include <algorithm>
@@ -34,11 +34,11 @@ bool is_initial_position(const Position& position) {
   return position.key() == start.key() && position.en_passant() == kNoSquare && position.same_by_rules(start);
 }
 
-// Whether the positions before the start of the game, `plies_before` of it, are shown.
+// Returns true if the position `plies_before` the start of the game is filled in.
 bool fills(const Position& start, HistoryFill fill, int plies_before) {
   switch (fill) {
     case HistoryFill::kNo:
-      // An en-passant square tells what the position before was.
+      // An en-passant square determines the previous position.
       return plies_before == 1 && start.en_passant() != kNoSquare;
     case HistoryFill::kFenOnly:
       return !is_initial_position(start);
@@ -58,7 +58,7 @@ void write_pieces(const Position& position, Color us, uint64_t* planes) {
   }
 }
 
-// Takes back the double step that led to the start position, whose en-passant square tells of it.
+// Takes back the double step before the start position, which its en-passant square indicates.
 void undo_double_step(const Position& start, Color us, uint64_t* planes) {
   const Color mover = ~start.side_to_move();
   const Square pawn = start.en_passant() ^ 8;
@@ -79,7 +79,7 @@ void write_history(const History& history, InputFormat format, HistoryFill fill,
     const Position& position = history.at(source);
     if (canonical && position.castling_rooks() != current.castling_rooks()) break;
     if (canonical && back > 0 && position.en_passant() != kNoSquare) break;
-    // V2 shows only repetitions, which positions before the start cannot be.
+    // V2 only has repetitions, which positions before the start cannot be.
     if (before_start && (is_v2(format) || !fills(position, fill, back - last))) break;
 
     const bool repeated = history.repeated_for_network(source);
@@ -90,7 +90,7 @@ void write_history(const History& history, InputFormat format, HistoryFill fill,
       if (before_start && position.en_passant() != kNoSquare) undo_double_step(position, us, step);
       ++written;
     }
-    // No position before an irreversible move can come again.
+    // Positions before an irreversible move cannot repeat.
     if (canonical && position.rule50() == 0) break;
   }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// A game's current position as input of an lc0 network: 112 planes of 64 squares.
+// Encoding of a game's current position as input of an lc0 network: 112 planes of 64 squares.
 //
-// Planes 13h to 13h + 12 show the position h plies back (0 to 7): our pawns, knights, bishops, rooks, queens,
-// king, the opponent's, and ones if it is a repetition. 104 to 107 castling, 108 side to move or en passant,
-// 109 the 50-move counter, 110 zeros (Black to move in the armageddon formats), 111 ones. Everything is seen
-// from the side to move.
+// Planes 13h to 13h + 12 have the position h plies back (0 to 7): our pawns, knights, bishops, rooks, queens,
+// king, the opponent's, and ones if it is a repetition. 104 to 107: castling. 108: side to move or en
+// passant. 109: 50-move counter. 110: zeros (Black to move in the armageddon formats). 111: ones. All planes
+// are from the view of the side to move.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace wavefront::encoding {
 
 using namespace chess;
 
-// The input formats by their numbers in the network file.
+// Input formats, with their numbers in the network file.
 enum class InputFormat : int {
   kClassical = 1,
   kCastlingPlane = 2,
@@ -28,8 +28,8 @@ enum class InputFormat : int {
   kCanonicalV2Armageddon = 133,
 };
 
-// What stands in for positions before the start of the game: nothing; the start position, but nothing for the
-// initial position of chess; or always the start position.
+// Filling of the positions before the start of the game: empty; the start position, but empty for the initial
+// position of chess; or always the start position.
 enum class HistoryFill { kNo, kFenOnly, kAlways };
 
 std::optional<InputFormat> input_format_from_number(int number);
@@ -43,8 +43,7 @@ inline constexpr int kPlanes = 112;
 inline constexpr int kPlanesPerPosition = 13;
 inline constexpr int kHistoryPositions = 8;
 
-// As it goes over the wire. Bit s of planes[p] is input element [p][s]; a set bit is 1, in plane 109
-// `rule50`.
+// The wire format. Bit s of planes[p] is input element [p][s]: 1 if set, in plane 109 `rule50`.
 struct EncodedPosition {
   uint64_t planes[kPlanes];
   float rule50;  // plies, or plies / 100 in format 4 and above
@@ -52,8 +51,8 @@ struct EncodedPosition {
 };
 static_assert(sizeof(EncodedPosition) == 904);
 
-// Encodes the current position and returns the board transform that was applied (0 in formats 1 and 2), which
-// policy_index needs as well.
+// Encodes the current position, and returns the applied board transform (0 in formats 1 and 2), which
+// policy_index needs, too.
 int encode(const History& history, InputFormat format, HistoryFill fill, EncodedPosition& out);
 
 }  // namespace wavefront::encoding

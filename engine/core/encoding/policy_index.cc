@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The policy table, made at compile time from the geometry of queen and knight moves.
+// The policy table, computed at compile time from the geometry of queen and knight moves.
 #include "encoding/policy_index.h"
 
 #include <array>
@@ -48,9 +48,8 @@ struct PolicyTable {
 constexpr PolicyTable kTable;
 static_assert(kTable.size == kPolicySize);
 
-// What lc0 does to the squares of a move under a board transform. Where the board is transposed it does not
-// transpose the move but turns it by 180 degrees (seen in lc0 0.33's priors); networks are trained and used
-// that way.
+// lc0's transform of a move's squares. If the board is transposed, lc0 rotates the move by 180 degrees
+// instead (observed in lc0 0.33's priors). Networks are trained and used that way.
 constexpr int move_transform(int transform) {
   return transform & kTranspose ? kFlip | kMirror : transform;
 }

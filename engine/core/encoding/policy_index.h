@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// lc0's policy vector: which of its 1858 entries stands for which move.
+// Mapping between moves and the 1858 entries of lc0's policy vector.
 //
 // The entries are 1792 from-to moves sorted by from and to, then 66 promotions to queen, rook or bishop.
 // Squares are in the view of the side to move, with the board transform of the canonical input formats
-// applied (encoder.h); where that transposes the board it turns moves by 180 degrees. A promotion to knight
-// is the plain from-to move, castling is king takes rook.
+// applied (encoder.h). If that transposes the board, moves are rotated by 180 degrees instead. A promotion to
+// knight is the plain from-to move, and castling is king takes rook.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ using namespace chess;
 
 inline constexpr int kPolicySize = 1858;
 
-// A table lookup. `move` is in absolute coordinates and must be one that some piece can make.
+// Returns the index of a move, in absolute coordinates, which must be geometrically possible. A table lookup.
 uint16_t policy_index(Move move, Color side_to_move, int transform);
 
-// The move of `position` that entry `index` (0 to 1857) stands for, in absolute coordinates. A plain move of
-// a pawn to the last rank becomes a promotion to knight. The move need not be legal.
+// Returns the move of `index` (0 to 1857) in `position`, in absolute coordinates. A plain pawn move to the
+// last rank becomes a promotion to knight. The move may be illegal.
 Move policy_move(const Position& position, int index, int transform);
 
-// The entry's move as text in the view of the side to move: "e2e4", "a7a8q".
+// Returns the entry's move as text in the view of the side to move: "e2e4", "a7a8q".
 std::string policy_move_name(int index);
 
 }  // namespace wavefront::encoding

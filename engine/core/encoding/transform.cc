@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Choosing the transform of a position.
+// The choice of a position's transform.
 #include "encoding/transform.h"
 
 namespace wavefront::encoding {
@@ -22,7 +22,7 @@ int choose_transform(const Position& position) {
   if (above_diagonal > 0) return transform | kTranspose;
   if (above_diagonal < 0) return transform;
 
-  // On the diagonal: the first of these sets that changes under transposition decides.
+  // On the diagonal, the first of these sets that transposition changes decides.
   const Bitboard sets[] = {position.occupied(),     position.pieces(us),    position.pieces(kKing),
                            position.pieces(kQueen), position.pieces(kRook), position.pieces(kKnight),
                            position.pieces(kBishop)};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The board transforms of lc0's canonical input formats.
 //
-// A transform is a sum of kFlip, kMirror and kTranspose, applied in this order to the board as the side to
-// move sees it. The network's input and its policy are in transformed squares.
+// A transform is a sum of kFlip, kMirror and kTranspose, applied in this order to the board in the view of
+// the side to move. The network's input and policy use transformed squares.
 #pragma once
 
 #include <array>
@@ -19,8 +19,9 @@ inline constexpr int kFlip = 1;       // mirror the files
 inline constexpr int kMirror = 2;     // mirror the ranks
 inline constexpr int kTranspose = 4;  // (rank, file) becomes (7 - file, 7 - rank)
 
-// The transform that lc0 chooses for a position: none while castling is possible. Else the king goes to files
-// e-h and, without pawns, to ranks 1-4 and below the diagonal h1-a8; on the diagonal the smaller mask wins.
+// Returns lc0's transform for a position: none while castling is possible. Otherwise it moves the king to
+// files e-h and, without pawns, to ranks 1-4 and below the diagonal h1-a8. On the diagonal the smaller mask
+// wins.
 int choose_transform(const Position& position);
 
 inline Bitboard transform_set(Bitboard set, int transform) {
@@ -51,7 +52,7 @@ struct SquareTransforms {
 };
 inline constexpr SquareTransforms kSquareTransforms;
 
-// An absolute square in the view of the side to move, transformed; and back.
+// Converts an absolute square to a transformed one in the view of the side to move, and back.
 inline Square transform_square(Square square, Color side_to_move, int transform) {
   return kSquareTransforms.to[side_to_move][size_t(transform)][size_t(square)];
 }

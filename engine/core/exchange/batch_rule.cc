@@ -22,10 +22,10 @@ int BatchRule::wanted(std::int64_t visits, std::int64_t under_way) const {
     borne = std::max<std::int64_t>(least, std::min(borne, std::max(root, visits / kHarmlessShare)));
   }
   if (!together) return static_cast<int>(std::min(most, borne));
-  // What is borne is cut, so that one part is chosen while the device has the others.
+  // Split into parts, so that one part is selected while the device computes the others.
   const std::int64_t parts = second == 0 ? 1 : std::clamp<std::int64_t>(borne / second, 1, in_flight);
   if (under_way == 0) return static_cast<int>(std::min(most, borne / parts));
-  // Another batch is worth its cost only if it is no crumb.
+  // Another batch is only worth its cost from a minimum size on.
   const std::int64_t left = borne - under_way;
   if (left < (second != 0 ? second : most)) return 0;
   return static_cast<int>(std::min(most, parts > 2 ? std::min(left, borne / parts) : left));

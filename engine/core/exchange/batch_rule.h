@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// How many positions a search asks for at a time, from the size of its tree and what is in flight. The
-// reasons and the figures are those of engine/search/batching.py, which makes the rules.
+// Positions per request of a search, from the size of its tree and the positions in flight.
+// engine/search/batching.py creates the rules, and has the reasons and the figures.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,10 @@
 
 namespace wavefront::exchange {
 
-// So small a part of the tree may be in flight whatever its size: large trees then keep a device busy.
+// A 256th of the tree may always be in flight, so that large trees keep a device busy.
 inline constexpr std::int64_t kHarmlessShare = 256;
 
-// Positions of the next batch: those that get a visit, none if nothing is to be asked for, and those besides
-// that the search looks ahead to.
+// The next batch: positions that get a visit (0: no batch), and look-ahead positions.
 struct Asked {
   int target = 0;
   int ahead = 0;
@@ -33,20 +32,20 @@ struct BatchRule {
   int in_flight = 1;
   int second = 0;
 
-  // Positions that the largest batch has.
+  // Size of the largest batch.
   int capacity() const;
 
-  // The batch for a tree with so many visits.
+  // The batch size for a tree with N visits.
   int in_tree(std::int64_t visits) const;
 
-  // Positions to ask for next, besides those looked ahead to; none or fewer: more would weaken the search.
-  // under_way: visits whose evaluations are awaited.
+  // Positions to request next, look-ahead excluded; 0 or less: more would weaken the search. under_way:
+  // visits waiting for their evaluations.
   int wanted(std::int64_t visits, std::int64_t under_way) const;
 
-  // The largest batch that is computed in that time; at least 1.
+  // The largest batch that is computed in this time; at least 1.
   int fitting(double milliseconds) const;
 
-  // What to collect next. in_time: the largest batch that comes back before the search must end.
+  // The next batch. in_time: the largest batch that is computed before the search must end.
   Asked next(std::int64_t visits, std::int64_t under_way, std::int64_t in_time) const;
 };
 

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kUnlimited = std::int64_t{1} << 40;
 
-// Frames have memory of their own, aligned for anything.
+// Each frame has its own memory, aligned for any type.
 std::span<const float> floats(const Frame& frame) {
   return {reinterpret_cast<const float*>(frame.bytes.get()), frame.size / sizeof(float)};
 }
@@ -65,13 +65,13 @@ BurstEnd Burst::run(const BurstLimits& limits) {
   }
 }
 
-// The id of a plain result of the network; 0 for anything else.
+// Returns the id of a plain result of the network; 0 for any other message.
 std::int64_t Burst::id_of(const Message& message) const {
   const auto header = plain_result(frames_of(message));
   return header && (header->network.empty() || header->network == content_hash_) ? header->id : 0;
 }
 
-// Applies the message that has been found, if it is the evaluation of a batch in flight; else it stays.
+// Applies the next message, if it is the evaluation of a batch in flight; otherwise leaves it in the stream.
 bool Burst::take_answer() {
   const Message& message = stream_.next();
   const std::int64_t id = id_of(message);
@@ -81,7 +81,7 @@ bool Burst::take_answer() {
   if (slot == slots_.end()) return false;
   try {
     tree_.apply(*slot->batch, floats(message[1]), floats(message[2]), floats(message[3]));
-  } catch (const std::invalid_argument&) {  // Of another size, or not finite; nothing has been changed.
+  } catch (const std::invalid_argument&) {  // Wrong sizes or non-finite values; the tree is unchanged.
     return false;
   }
   slot->id = 0;
@@ -90,10 +90,10 @@ bool Burst::take_answer() {
   return true;
 }
 
-// Collects and sends batches until enough are in flight, as Search of engine/search/driver.py does. root: of
-// the tree as it is now.
+// Collects and sends batches until enough are in flight, like Search in engine/search/driver.py. root: its
+// current state.
 Burst::Filled Burst::fill(const RootInfo& root, const BurstLimits& limits) {
-  std::int64_t answered = 0;  // visits since then that needed no evaluation
+  std::int64_t answered = 0;  // visits since `root` that needed no evaluation
   std::int64_t promoted = root.promoted;
   while (true) {
     const auto spare =
@@ -112,7 +112,7 @@ Burst::Filled Burst::fill(const RootInfo& root, const BurstLimits& limits) {
         tree_.collect(batch, asked.target, static_cast<std::uint64_t>(left), asked.ahead);
     answered += result.visits_done;
     promoted += result.promoted;
-    if (batch.size() == 0) {  // Collisions only, or all was answered on the spot.
+    if (batch.size() == 0) {  // Only collisions, or no visit needed an evaluation.
       tree_.cancel(batch);
       return result.cache_hits > 0 ? Filled::kCached : Filled::kSent;
     }
@@ -120,8 +120,8 @@ Burst::Filled Burst::fill(const RootInfo& root, const BurstLimits& limits) {
   }
 }
 
-// Where it fails the batch counts as in flight all the same: the one that finds the end of the connection
-// sends again what has got no answer.
+// After a failure the batch still counts as in flight: the code that detects the end of the connection
+// resends unanswered batches.
 bool Burst::send(Slot& slot) {
   const Batch& batch = *slot.batch;
   EvaluateHeader header;
@@ -137,7 +137,7 @@ bool Burst::send(Slot& slot) {
   return stream_.send(frames);
 }
 
-// The largest batch that comes back before the search must end.
+// Returns the largest batch that is computed before the search must end.
 std::int64_t Burst::in_time(const BurstLimits& limits, int in_flight) const {
   if (!limits.hard) return kUnlimited;
   const std::chrono::duration<double, std::milli> left = *limits.hard - Clock::now();

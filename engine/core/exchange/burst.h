@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// A search's calls without the interpreter, for some milliseconds: answers are taken in, and what is chosen
-// with their help is sent.
+// A burst: apply results, collect and send batches without the interpreter, for some milliseconds.
 #pragma once
 
 #ifdef __linux__
@@ -20,7 +19,7 @@ namespace wavefront::exchange {
 using namespace tree;
 using namespace wire;
 
-// A batch, and the number of its request while it is in flight; 0 if it is a spare one.
+// A batch, and the number of its request while it is in flight; 0 for a spare one.
 struct Slot {
   Batch* batch;
   std::int64_t id;
@@ -29,40 +28,39 @@ struct Slot {
 struct BurstLimits {
   using Time = std::chrono::steady_clock::time_point;
 
-  Time until;                         // after an answer that comes then or later it ends
-  Time patience;                      // so long at most an answer is waited for
-  std::optional<Time> hard;           // what is sent has to be back by then
-  std::optional<std::int64_t> nodes;  // as many visits, or playouts, may there be in all
+  Time until;                         // ends with the first answer from then on
+  Time patience;                      // end of the longest wait for an answer
+  std::optional<Time> hard;           // deadline of answers to what is sent
+  std::optional<std::int64_t> nodes;  // maximum visits or playouts in all
   bool nodes_as_playouts = false;
-  std::int64_t look_at = 0;  // with so many visits of the root somebody has to look at the search,
-  double depth = 0;          // and at such a mean depth
+  std::int64_t look_at = 0;  // root visits at which Python must check the search,
+  double depth = 0;          // and the mean depth
 };
 
 enum class BurstEnd : std::uint8_t {
   kTime,     // `until` is over
-  kLook,     // somebody has to look: at so many visits, or at such a depth
-  kIdle,     // nothing is in flight any more, and nothing to be found but decided games
+  kLook,     // `look_at` or `depth` is reached: Python must check the search
+  kIdle,     // nothing is in flight, and only decided games are left
   kSilence,  // `patience` is over
-  kOther,    // somebody else has to receive: what comes next is no plain result of a batch in flight, or the
-             // connection has ended; or a signal came
+  kOther,    // Python must receive: the next message is no plain result of a batch in flight, the connection
+             // has ended, or a signal arrived
 };
 
-// The ordinary case alone is treated here. Whatever else comes stays where it is, to be received as if there
-// had been no burst.
+// A burst handles plain results only. Other messages remain in the stream, and Python receives them later.
 class Burst {
  public:
-  // rule, priority, network, content_hash: as long as it lives. content_hash: of the network, which results
-  // name if they name one. next_id: of the next request. slots: the batches in flight,
-  // which were collected from the tree, and spare ones.
+  // rule, priority, network, content_hash: must outlive the burst. content_hash: of the network; results that
+  // name a network must have it. next_id: of the next request. slots: batches in flight, collected from the
+  // tree, and spare ones.
   Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view priority,
         std::string_view network, std::string_view content_hash, std::int64_t next_id,
         std::vector<Slot> slots);
 
-  // Waits for answers and sends further batches until there is a reason to end. To be called once. Throws
-  // what the tree throws (std::bad_alloc).
+  // Applies answers and sends batches until there is a reason to end. Call it once. Throws the tree's
+  // exceptions (std::bad_alloc).
   BurstEnd run(const BurstLimits& limits);
 
-  // What has become of the batches, and the counts of what was sent and answered; after an exception, too.
+  // The final state of the batches, and counts of requests and answers; valid after an exception, too.
   const std::vector<Slot>& slots() const { return slots_; }
   std::int64_t next_id() const { return next_id_; }
   std::int64_t evaluations() const { return evaluations_; }
@@ -70,8 +68,8 @@ class Burst {
   std::int64_t answers() const { return answers_; }
 
  private:
-  // What came of collecting. kCached: in the end nothing was found that needs the evaluator, but some of it
-  // in the cache, so that the search goes on. kLost: the connection has ended.
+  // Result of collecting. kCached: only cached positions were found, so the search continues. kLost: the
+  // connection has ended.
   enum class Filled : std::uint8_t { kSent, kCached, kLost };
 
   std::int64_t id_of(const Message& message) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Reading a file's bytes from front to back, never past the end.
+// Sequential reading of a file's bytes, with bounds checks.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 
 namespace wavefront::syzygy {
 
-// A file that is no table, or not the whole of one. The message says what is wrong with it, without its name.
+// A file is not a table, or truncated. The message gives the reason, but not the file.
 class DamagedTable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -41,7 +41,7 @@ class ByteReader {
   uint16_t u16() { return read_u16(take(2)); }
   uint32_t u32() { return read_u32(take(4)); }
 
-  // Goes on at the next multiple of a power of two, counted from the beginning of the file.
+  // Skips to the next multiple of a power of two from the beginning of the file.
   void align(size_t unit) { take(-position_ & (unit - 1)); }
   size_t left() const { return bytes_.size() - position_; }
 

@@ -4,10 +4,10 @@
 namespace wavefront::syzygy {
 namespace {
 
-constexpr int kLongestWord = 32;  // bits; the window below always has as many
+constexpr int kLongestWord = 32;  // bits; the window below always has at least this many
 constexpr size_t kSampleBytes = 6;
 
-// The bits of a block, highest first, in a window of 64. Past the end there are zeros, and `overrun`.
+// The bits of a block, highest first, in a window of 64. Bits past the end are zeros, and set `overrun`.
 class BitWindow {
  public:
   BitWindow(const uint8_t* begin, const uint8_t* end) : next_(begin), end_(end) { refill(); }
@@ -18,7 +18,7 @@ class BitWindow {
     filled_ -= count;
     if (filled_ < kLongestWord) refill();
   }
-  // Whether bits were dropped that are not there.
+  // True if bits past the end were dropped.
   bool overrun() const { return filled_ < 0; }
 
  private:
@@ -68,8 +68,8 @@ void CompressedValues::read_code(ByteReader& reader) {
   }
   const auto lengths = static_cast<size_t>(longest - shortest_ + 1);
   for (size_t i = 0; i < lengths; ++i) first_symbol_.push_back(reader.u16());
-  // Longer words are smaller. The first of a length follows from the first of the next one, which are twice
-  // as many for the same bits, and from how many symbols have that length.
+  // Longer words are smaller. The first word of a length follows from that of the next length and the number
+  // of symbols. The next length has twice as many words for the same bits.
   first_word_.assign(lengths, 0);
   for (size_t i = lengths - 1; i-- > 0;) {
     first_word_[i] = (first_word_[i + 1] + first_symbol_[i] - first_symbol_[i + 1]) / 2;
@@ -89,7 +89,7 @@ void CompressedValues::read_symbols(ByteReader& reader) {
   for (size_t i = 0; i < count; ++i) count_values(i, entered);
 }
 
-// Fills `values` of a symbol and those below it. Recursion is at most as deep as there are symbols, 4095.
+// Fills `values` of a symbol and its parts. The recursion depth is at most the number of symbols, 4095.
 uint32_t CompressedValues::count_values(size_t number, std::vector<bool>& entered) {
   if (number >= symbols_.size()) throw DamagedTable("a symbol of its code does not exist");
   Symbol& symbol = symbols_[number];
@@ -135,14 +135,14 @@ std::optional<int> CompressedValues::at(uint64_t number) const {
   return decode(block, static_cast<uint32_t>(place));
 }
 
-// The value at a place of a block.
+// Returns the value at a place in a block.
 std::optional<int> CompressedValues::decode(uint32_t block, uint32_t place) const {
   const uint8_t* begin = data_ + (uint64_t{block} << block_bits_);
   BitWindow window(begin, begin + (size_t{1} << block_bits_));
   size_t symbol = 0;
   while (true) {
     size_t longer = 0;
-    while (window.bits() < first_word_[longer]) ++longer;  // ends: the first of the longest words is 0
+    while (window.bits() < first_word_[longer]) ++longer;  // terminates: the first of the longest words is 0
     const int length = shortest_ + static_cast<int>(longer);
     symbol =
         first_symbol_[longer] + static_cast<size_t>((window.bits() - first_word_[longer]) >> (64 - length));

@@ -27,7 +27,7 @@ namespace {
   throw std::runtime_error(std::system_category().message(static_cast<int>(GetLastError())));
 }
 
-// Closes a handle of the system, as the mapping needs neither the file nor its section object any more.
+// Closes a system handle. The mapping needs neither the file nor the section object afterwards.
 struct Handle {
   HANDLE handle;
   ~Handle() {
@@ -73,7 +73,7 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  // A pipe of that name would be waited for.
+  // O_NONBLOCK: opening a pipe of that name would block.
   const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) fail();
   struct stat status;
@@ -83,7 +83,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   size_ = static_cast<size_t>(status.st_size);
   void* mapped = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number, 0);
   if (mapped == MAP_FAILED) fail();
-  madvise(mapped, size_, MADV_RANDOM);  // probes jump about: reading ahead would fetch what nobody wants
+  madvise(mapped, size_, MADV_RANDOM);  // probes are random, so read-ahead would be useless
   data_ = static_cast<const uint8_t*>(mapped);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// A file as read-only memory.
+// A file mapped as read-only memory.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace wavefront::syzygy {
 
-// The pages are read from the disk when they are first touched, and may be dropped again: a folder of tables
-// larger than the memory is as good as a small one. The file must not be cut short while it is mapped.
+// The system loads pages on first access, and may discard them again. So tables may exceed the memory. The
+// file must not be truncated while it is mapped.
 class MappedFile {
  public:
   // Throws std::runtime_error, with the system's reason, if the file cannot be read.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Which men are on the board: what tables are named and found by.
+// The men on the board, which determine a table's name.
 #pragma once
 
 #include <array>
@@ -16,20 +16,20 @@ using namespace chess;
 
 inline constexpr int kMostMen = 7;  // no larger tables exist
 
-// Pieces and pawns of both sides by type; each has one king besides.
+// Numbers of pieces and pawns of both sides by type, without the kings.
 struct Material {
   std::array<std::array<uint8_t, 5>, 2> counts{};  // [color][kPawn .. kQueen]
 
   static Material of(const Position& position);
-  // Reads a name such as "KRPvKR", the first side being White. Nothing if it is no such name or names more
-  // men than tables have.
+  // Parses a name such as "KRPvKR", with White first. Returns nothing for other names, or more men than
+  // tables have.
   static std::optional<Material> from_name(std::string_view name);
 
   Material swapped() const { return {{counts[1], counts[0]}}; }
   bool symmetric() const { return counts[0] == counts[1]; }
   int men() const;  // kings included
   bool has_pawns() const { return counts[kWhite][kPawn] + counts[kBlack][kPawn] > 0; }
-  // Different for different material of at most 15 men of a kind.
+  // Unique for material of at most 15 men of a kind.
   uint64_t key() const;
   std::string name() const;
 

@@ -31,8 +31,8 @@ constexpr uint64_t choose(int n, int k) {
   return kBinomials.choose[static_cast<size_t>(n)][static_cast<size_t>(k)];
 }
 
-// The number of a set of squares among those of its size. `taken` and the first `left_out` squares are not
-// counted; the set has none of them.
+// Returns the number of a set of squares among sets of its size. `taken` and the first `left_out` squares are
+// excluded; the set must not contain them.
 uint64_t combination(Bitboard set, Bitboard taken, int left_out) {
   uint64_t number = 0;
   for (int nth = 1; set != 0; ++nth) {
@@ -52,7 +52,7 @@ constexpr Square reflect_in_diagonal(Square square) {
   return make_square(rank_of(square), file_of(square));
 }
 
-// The number of a square below the diagonal, rank by rank, in the corner of `width` squares at a1 or h1.
+// Returns the number of a square below the diagonal, by ranks, in the corner of `width` squares at a1 or h1.
 constexpr int below_diagonal_number(Square square, int width) {
   const int rank = rank_of(square);
   return rank * (2 * width - 1 - rank) / 2 + file_of(square) - rank - 1;
@@ -71,8 +71,8 @@ constexpr uint64_t kBelowOnBoard = 28;
 // -- leading groups
 // ------------------------------------------------------------------------------------------
 
-// Three different men. Those whose first man stands off the diagonal come first, then those with the second
-// off it, then the third, then those with all three on it.
+// Three different men. Placements are ordered: first man off the diagonal, then second man off it, then third
+// man off it, then all three on it.
 uint64_t three_men_number(Square a, Square b, Square c) {
   const int second = b - (b > a);
   const int third = c - (c > a) - (c > b);
@@ -93,10 +93,10 @@ uint64_t three_men_number(Square a, Square b, Square c) {
 constexpr uint64_t kThreeMenPlacements =
     kBelowInTriangle * 63 * 62 + kDiagonalInTriangle * (kBelowOnBoard * 62 + 7 * kBelowOnBoard + 7 * 6);
 
-// Two kings that do not touch. The first king goes through the triangle, its squares below the diagonal
-// before those on it, and the second through the board; pairs on the diagonal come last.
+// Two kings that do not touch. The first king iterates over the triangle, squares below the diagonal before
+// those on it, and the second over the board. Pairs on the diagonal come last.
 struct KingPairs {
-  std::array<std::array<uint16_t, 64>, 64> number{};  // [first][second]; only pairs that can occur
+  std::array<std::array<uint16_t, 64>, 64> number{};  // [first][second]; only possible pairs
   int count = 0;
 
   constexpr KingPairs() {
@@ -121,15 +121,15 @@ struct KingPairs {
 constexpr KingPairs kKingPairs;
 static_assert(kKingPairs.count == 462);
 
-// How far a pawn is from leading: 47 for a2, 46 for h2, 45 for a3, 44 for h3 … 35 for b2 … 0 for e7.
+// Precedence of a pawn as the leading one: 47 for a2, 46 for h2, 45 for a3, 44 for h3 … 35 for b2 … 0 for e7.
 constexpr int pawn_precedence(Square square) {
   const int file = file_of(square);
   const bool right = file > 3;
   return 47 - 12 * (right ? 7 - file : file) - 2 * (rank_of(square) - 1) - (right ? 1 : 0);
 }
 
-// Placements of some pawns of one colour by their leading one: where those with it on each square begin,
-// among those with it on its file, and how many there are on a file.
+// Placements of some pawns of one colour by their leading one: first number for each of its squares, among
+// those with it on the same file, and number of placements per file.
 struct LeadingPawns {
   static constexpr size_t kMostPawns = kMostMen - 2;
   std::array<std::array<uint64_t, 64>, kMostPawns + 1> begin{};  // [pawns][square of the leading one]
@@ -142,7 +142,7 @@ struct LeadingPawns {
         for (int rank = 1; rank < 7; ++rank) {
           const Square square = make_square(file, rank);
           begin[pawns][square] = before;
-          // The others stand anywhere behind it in precedence.
+          // The others have any lower precedence.
           before += choose(pawn_precedence(square), static_cast<int>(pawns) - 1);
         }
         size[pawns][file] = before;
@@ -200,7 +200,7 @@ Numbering::Numbering(std::span<const uint8_t> codes, int leading_digit, int pawn
     : kinds_(kinds_of_codes(codes)) {
   const auto is_pawn = [](const Kind& kind) { return kind.type == kPawn; };
   has_pawns_ = std::any_of(kinds_.begin(), kinds_.end(), is_pawn);
-  // Of each group, in the order of the men, how many placements it has.
+  // Number of placements of each group, in the order of the men.
   std::vector<uint64_t> placements;
   const int leading = has_pawns_ ? leading_pawns() : leading_pieces();
   groups_.push_back({leading, 0});
@@ -222,7 +222,7 @@ Numbering::Numbering(std::span<const uint8_t> codes, int leading_digit, int pawn
     free -= men;
   }
 
-  // The groups whose digit is not given share the others in their order.
+  // Groups without a given digit get the other digits in order.
   const int digits = static_cast<int>(groups_.size());
   if (second_pawns_ == 0) pawns_digit = -1;
   if (leading_digit >= digits || pawns_digit >= digits || pawns_digit == leading_digit) {
@@ -236,7 +236,7 @@ Numbering::Numbering(std::span<const uint8_t> codes, int leading_digit, int pawn
   }
 }
 
-// How many men lead where there are no pawns. They must be the first, each the only one of its kind.
+// Returns the number of leading men without pawns. They must be the first ones, each single of its kind.
 int Numbering::leading_pieces() const {
   const auto is_single = [](const Kind& kind) { return kind.count == 1; };
   const int leading = std::count_if(kinds_.begin(), kinds_.end(), is_single) >= 3 ? 3 : 2;
@@ -246,7 +246,7 @@ int Numbering::leading_pieces() const {
   return leading;
 }
 
-// How many pawns lead. They must be the first of the men, and all other pawns follow.
+// Returns the number of leading pawns. They must be the first men, followed by all other pawns.
 int Numbering::leading_pawns() const {
   const bool pawns_first =
       std::is_partitioned(kinds_.begin(), kinds_.end(), [](const Kind& kind) { return kind.type == kPawn; });

@@ -13,14 +13,14 @@ bool is_capture(const Position& position, Move move) {
 
 struct Probed {
   Wdl wdl;
-  bool by_zeroing_move;  // one of the moves looked at is as good as any, so that no table was needed to know
+  bool by_zeroing_move;  // a searched move is best, so no table was needed
 };
 
-// The value, with captures looked at, and other pawn moves as well if `pawn_moves`. Not many lead further:
-// each capture leaves a man less.
+// Returns the value by a search of captures, and of all pawn moves if `pawn_moves`. The search is short,
+// because each capture removes a man.
 std::optional<Probed> probe(const Tablebases& tables, const Position& position, bool pawn_moves) {
   if (position.men() == 2) return Probed{Wdl::kDraw, false};
-  if (!tables.may_have(position)) return std::nullopt;  // before anything is spent on its captures
+  if (!tables.may_have(position)) return std::nullopt;  // before the search of captures
   MoveList moves;
   position.legal_moves(moves);
   std::optional<Wdl> best;
@@ -37,7 +37,7 @@ std::optional<Probed> probe(const Tablebases& tables, const Position& position, 
     if (!best || -*reply > *best) best = -*reply;
     if (*best == Wdl::kWin) return Probed{*best, true};
   }
-  // What is stored for a position whose only moves are captures en passant is its value without them.
+  // If all moves are en-passant captures, the stored value ignores them.
   if (best && all_looked_at) return Probed{*best, true};
   const std::optional<Wdl> stored = tables.stored_wdl(position);
   if (!stored) return std::nullopt;
@@ -51,7 +51,7 @@ int sign(int number) {
 
 std::optional<int> distance(const Tablebases& tables, const Position& position, bool may_look_ahead);
 
-// A DTZ file has one side to move only: the other one's distances follow from those after its moves.
+// A DTZ file has only one side to move. The other side's distances follow from those after its moves.
 std::optional<int> distance_by_moves(const Tablebases& tables, const Position& position, Wdl wdl) {
   MoveList moves;
   position.legal_moves(moves);
@@ -70,13 +70,13 @@ std::optional<int> distance_by_moves(const Tablebases& tables, const Position& p
       const bool mates = *reply == -1 && after.in_check() && after.legal_move_count() == 0;
       plies = mates ? 1 : -*reply - sign(*reply);
     }
-    // The winner takes the shortest, the loser the longest of what keeps the value.
+    // Of the moves that keep the value, the winner selects the shortest, the loser the longest.
     if (sign(plies) == sign(static_cast<int>(wdl)) && (!best || plies < *best)) best = plies;
   }
   return best.value_or(-1);
 }
 
-// may_look_ahead: a second position in a row whose side to move is not in the file means that it is damaged.
+// may_look_ahead: false after one move, when a side to move that is not in the file means a damaged file.
 std::optional<int> distance(const Tablebases& tables, const Position& position, bool may_look_ahead) {
   const std::optional<Probed> probed = probe(tables, position, true);
   if (!probed) return std::nullopt;

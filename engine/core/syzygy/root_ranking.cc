@@ -10,17 +10,17 @@ namespace wavefront::syzygy {
 namespace {
 
 constexpr int kPliesToDraw = 100;
-constexpr int kSurest = 1 << 20;  // rank of a win that nothing endangers; more than any distance
+constexpr int kSurest = 1 << 20;  // rank of a safe win; larger than any distance
 
 // The position after a move.
 struct Outlook {
-  bool drawn_by_rule;  // third occurrence, 50 moves or bare material
+  bool drawn_by_rule;  // threefold repetition, 50 moves or insufficient material
   bool repeats;        // it occurred before
   std::optional<Wdl> wdl;
-  std::optional<int> dtz;  // for the one who moved, the move included
+  std::optional<int> dtz;  // for the side that moved, the move included
 };
 
-// with_dtz: false if only the value is wanted.
+// with_dtz: false if only the value is needed.
 Outlook look(const Tablebases& tables, History& history, Move move, bool with_dtz) {
   const bool zeroing = resets_clock(history.current(), move);
   history.push(move);
@@ -44,7 +44,7 @@ Outlook look(const Tablebases& tables, History& history, Move move, bool with_dt
   return outlook;
 }
 
-// Whether a position has occurred twice since the clock was reset.
+// True if a position has occurred twice since the clock was reset.
 bool has_repeated(const History& history) {
   const int plies = std::min(history.current().rule50(), history.length() - 1);
   for (int back = 0; back <= plies; ++back) {
@@ -58,12 +58,12 @@ RankedMove by_distance(Move move, int dtz, bool repeats, bool shortest, int cloc
   if (dtz == 0) return {move, 0, 0, 0};
   if (dtz > 0) {
     const bool wins = !fifty_moves || clock + plies <= kPliesToDraw;
-    // Distances may be one too small: only with a ply in hand the win is safe.
+    // Distances may be one too small, so a safe win needs a spare ply.
     const bool safe = (!fifty_moves || clock + plies < kPliesToDraw) && !repeats && !shortest;
     return {move, safe ? kSurest : kSurest - 1 - clock - plies, wins ? 1 : 0, plies};
   }
   const bool loses = !fifty_moves || clock + plies <= kPliesToDraw;
-  // Where even twice the distance leaves the clock no chance, the loser may go where the winner errs most.
+  // If even twice the distance is in time, delay cannot save the loser, and all moves are equal.
   const bool hopeless = !fifty_moves || clock + 2 * plies < kPliesToDraw;
   return {move, hopeless ? -kSurest : -kSurest + clock + plies, loses ? -1 : 0, plies};
 }
@@ -88,7 +88,7 @@ std::optional<RootRanking> rank_root(const Tablebases& tables, const History& hi
       if (outlook.drawn_by_rule) {
         ranking.moves.push_back({move, 0, 0, 0});
       } else if (with_dtz && outlook.dtz) {
-        // The clock that endangers a win runs until the next capture or pawn move.
+        // The clock matters until the next capture or pawn move.
         ranking.moves.push_back(
             by_distance(move, *outlook.dtz, outlook.repeats, shortest, clock, rules.fifty_moves));
       } else if (!with_dtz && outlook.wdl) {

@@ -13,7 +13,7 @@ using Magic = std::array<uint8_t, 4>;
 constexpr Magic kWdlMagic{0x71, 0xE8, 0x23, 0x5D};
 constexpr Magic kDtzMagic{0xD7, 0x66, 0x0C, 0xA5};
 
-constexpr size_t kChecksumBytes = 16;  // behind the data, which ends at a multiple of 64
+constexpr size_t kChecksumBytes = 16;  // after the data, which ends at a multiple of 64
 
 // The file's flags.
 constexpr uint8_t kBothSides = 1;
@@ -26,7 +26,7 @@ constexpr uint8_t kWinsInPlies = 4;  // else in moves
 constexpr uint8_t kLossesInPlies = 8;
 constexpr uint8_t kWideLists = 16;  // entries of 16 bits instead of 8
 
-// Which list is for a value.
+// Returns the index of a value's list.
 size_t list_of(Wdl wdl) {
   switch (wdl) {
     case Wdl::kLoss:
@@ -75,7 +75,7 @@ void TableFile::read_header(ByteReader& reader, const Material& material) {
   const auto men = static_cast<size_t>(material.men());
   std::vector<Numbering> numberings;
   for (int file = 0; file < files; ++file) {
-    // The lower half of each byte is for White to move, the upper for Black.
+    // The lower half of each byte is for White to move, the upper half for Black.
     const uint8_t leading_digits = reader.u8();
     const uint8_t pawns_digits = both_have_pawns ? reader.u8() : uint8_t{0};
     const uint8_t* packed = reader.take(men);
@@ -120,7 +120,7 @@ void TableFile::read_lists(ByteReader& reader) {
 }
 
 TableFile::Place TableFile::find(const Position& position) const {
-  // The file has one colouring of the material, and where both sides have the same men, White to move.
+  // The file has one colouring of the material, and only White to move if both sides have the same men.
   const bool black_to_move = position.side_to_move() == kBlack;
   const bool swapped = material_.symmetric() ? black_to_move : Material::of(position) != material_;
   const int side = black_to_move != swapped ? 1 : 0;
@@ -154,7 +154,7 @@ std::optional<Wdl> TableFile::wdl(const Position& position) const {
 std::optional<TableFile::Distance> TableFile::distance(const Position& position, Wdl wdl) const {
   const Place place = find(position);
   const uint8_t flags = place.part->values.flags();
-  // Without pawns and with the same men on both sides, either side's distances are the other's.
+  // Without pawns and with the same men, both sides have the same distances.
   const bool either_side = material_.symmetric() && !has_pawns_;
   if (!either_side && (flags & kBlackToMove) != place.side) return Distance{false, 0};
   std::optional<int> stored = place.part->values.at(place.number);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// One table file: what it says of positions with its material.
+// One table file, with the values of positions with its material.
 //
-// A WDL file has the values of both sides to move, or of one where the sides have the same men; a DTZ file
-// has those of one side only. With pawns there is a part for each file a to d of the leading pawn.
+// A WDL file has the values of both sides to move, or of one if the sides have the same men. A DTZ file has
+// those of one side. With pawns, there is a part for each file a to d of the leading pawn.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,8 @@
 
 namespace wavefront::syzygy {
 
-// A position's value for the side to move: with a clock that has just been reset, and after that at most 100
-// plies between captures and pawn moves. Cursed wins and blessed losses are draws because of the 50-move
-// rule.
+// A position's value for the side to move, with a 50-move clock of 0. Cursed wins and blessed losses are
+// draws because of the 50-move rule.
 enum class Wdl : int8_t { kLoss = -2, kBlessedLoss = -1, kDraw = 0, kCursedWin = 1, kWin = 2 };
 
 inline Wdl operator-(Wdl wdl) {
@@ -31,19 +30,19 @@ class TableFile {
  public:
   enum class Metric { kWdl, kDtz };
 
-  // Reads what precedes the values, and checks that they are there. material: what the file's name says.
-  // Throws DamagedTable, or std::runtime_error if the file cannot be read.
+  // Reads the headers, and checks that the file has all values. material: from the file's name. Throws
+  // DamagedTable, or std::runtime_error if the file is unreadable.
   TableFile(const std::filesystem::path& path, const Material& material, Metric metric);
 
-  // The stored value of a position with this material, without castling rights; captures and en passant are
-  // not looked at. Nothing if the file turns out to be damaged.
+  // Returns the stored value of a position with this material, without castling rights. It ignores captures
+  // and en passant. Returns nothing if the file is damaged.
   std::optional<Wdl> wdl(const Position& position) const;
 
   struct Distance {
-    bool known;  // false: the file has the other side's distances only
+    bool known;  // false: the file only has the other side's distances
     int plies;   // to the next capture or pawn move, or mate: 1 or more
   };
-  // The stored distance of a position that is not drawn; wdl: its value.
+  // Returns the stored distance of a position that is not drawn. wdl: its value.
   std::optional<Distance> distance(const Position& position, Wdl wdl) const;
 
  private:
@@ -51,18 +50,17 @@ class TableFile {
   struct Part {
     Numbering numbering;
     CompressedValues values;
-    // DTZ: stored numbers stand for those of a list, one list each for wins, losses, cursed wins and blessed
-    // losses.
+    // DTZ: stored numbers are indices of lists, one each for wins, losses, cursed wins and blessed losses.
     struct List {
       const uint8_t* entries;
       uint32_t size;
     };
     std::vector<List> lists;
   };
-  // Where a position is looked up.
+  // The place of a position in the file.
   struct Place {
     const Part* part;
-    int side;  // to move, as the file has the colours: 0 White
+    int side;  // to move, with the file's colours: 0 White
     uint64_t number;
   };
 
@@ -72,7 +70,7 @@ class TableFile {
 
   MappedFile file_;
   Metric metric_;
-  Material material_;  // as the file has the colours
+  Material material_;  // with the file's colours
   bool has_pawns_ = false;
   int sides_ = 1;
   std::vector<Part> parts_;  // [file of the leading pawn][side]

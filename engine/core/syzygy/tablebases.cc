@@ -25,7 +25,7 @@ class Tablebases::Entry {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // The opened file; null if it is not to be used. on_failure: called with a reason when opening fails.
+  // Returns the opened file; null if it is unusable. on_failure: called with the reason if opening fails.
   template <typename OnFailure>
   const TableFile* opened(OnFailure on_failure) const {
     std::call_once(once_, [&] {
@@ -38,7 +38,7 @@ class Tablebases::Entry {
     });
     return given_up_ ? nullptr : file_.get();
   }
-  // Leaves the file out from now on; true the first time. Other threads may still be reading it.
+  // Excludes the file from now on, while other threads may still read it. Returns true the first time.
   bool give_up() const { return !given_up_.exchange(true); }
   bool given_up() const { return given_up_; }
 

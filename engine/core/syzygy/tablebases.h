@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The tables of some folders: which there are, and their values.
+// The tables in some folders.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace wavefront::syzygy {
 
-// For any number of threads. A file is opened when a position first asks for it; one that is damaged is left
-// out from then on, as if it were not there, and named in the complaints once.
+// Thread-safe. A file is opened at its first probe. A damaged file is ignored from then on, and reported once
+// in the complaints.
 class Tablebases {
  public:
-  // Looks for .rtbw and .rtbz files in the folders, not below them; of two with one name the first counts.
+  // Lists .rtbw and .rtbz files in the folders, not recursively. The first of two with the same name is used.
   explicit Tablebases(const std::vector<std::filesystem::path>& folders);
   ~Tablebases();
   Tablebases(const Tablebases&) = delete;
@@ -30,16 +30,16 @@ class Tablebases {
   int dtz_tables() const { return dtz_tables_; }
   // Men of the largest WDL table; 0 without any.
   int most_men() const { return most_men_; }
-  // The folders that cannot be read.
+  // The unreadable folders.
   const std::vector<std::filesystem::path>& missing_folders() const { return missing_folders_; }
 
-  // Whether there is a file with the values of a position's material, and it was not found to be damaged.
+  // Returns true if there is a WDL file for a position's material that is not known to be damaged.
   bool may_have(const Position& position) const;
-  // A stored value, as TableFile has it; nothing if there is no table for it.
+  // Returns a stored value of TableFile; nothing without a table.
   std::optional<Wdl> stored_wdl(const Position& position) const;
   std::optional<TableFile::Distance> stored_distance(const Position& position, Wdl wdl) const;
 
-  // What was found to be wrong with files since this was last asked, one sentence each.
+  // Returns the errors in files since the last call, one sentence each.
   std::vector<std::string> take_complaints() const;
 
  private:
@@ -50,7 +50,7 @@ class Tablebases {
   void complain(const Entry& entry, const std::string& reason) const;
 
   std::vector<std::unique_ptr<Entry>> entries_;
-  // By the key of the material, in both colourings.
+  // By key of the material, in both colourings.
   std::unordered_map<uint64_t, Entry*> by_material_[2];  // [metric]
   std::vector<std::filesystem::path> missing_folders_;
   int wdl_tables_ = 0;

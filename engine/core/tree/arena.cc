@@ -8,7 +8,7 @@
 namespace wavefront::tree {
 namespace {
 
-// The first bit of `map` from `from` on that is `value`; `end` if there is none before it. Both are of bits.
+// Returns the first bit of `map` from `from` on that is `value`; `end` if there is none before it.
 size_t find_bit(const uint64_t* map, size_t from, size_t end, bool value) {
   if (from >= end) return end;
   const uint64_t flip = value ? 0 : ~uint64_t{0};
@@ -52,7 +52,7 @@ void Arena::free(ArenaIndex index, int granules) {
   Side& side = side_of(chunk);
   side.used -= static_cast<size_t>(granules);
   side.freed_since_pass += static_cast<size_t>(granules);
-  if (index < side.position) side.know(index, granules);  // The pass will find the others.
+  if (index < side.position) side.know(index, granules);  // The pass finds the others.
 }
 
 void Arena::clear() {
@@ -89,7 +89,7 @@ void Arena::Side::drop_hole() {
   hole = hole_end = 0;
 }
 
-// Takes the beginning of a known run of so many granules or more, `longest` at most.
+// Allocates from a known run of at least `granules` and at most `longest`.
 ArenaIndex Arena::Side::take_known(int granules, int longest) {
   for (int length = granules; length <= longest; ++length) {
     std::vector<ArenaIndex>& runs = known[static_cast<size_t>(length)];
@@ -108,12 +108,12 @@ void Arena::Side::begin_pass() {
   freed_since_pass = 0;
 }
 
-// A run that is free, the best one first.
+// Returns the best free run.
 ArenaIndex Arena::find(int granules) {
   const bool is_short = granules <= kShort;
   Side& own = is_short ? short_ : long_;
   ArenaIndex index = own.take_known(granules, is_short ? kShort : granules);
-  if (index == kNone && is_short) index = long_.take_known(granules, kShort);  // too short for any edge list
+  if (index == kNone && is_short) index = long_.take_known(granules, kShort);  // too short for edge lists
   if (index == kNone) index = take_from_hole(own, granules);
   if (index == kNone) index = own.take_known(granules, kMaxRun);
   if (index != kNone) return index;
@@ -131,8 +131,8 @@ ArenaIndex Arena::take_from_hole(Side& side, int granules) {
   return index;
 }
 
-// Goes on with the pass to a hole for so many granules; where the chunks end, with the next pass or with a
-// fresh chunk. False if there is no such hole, or none near by.
+// Continues the pass to a hole for `granules`; after the last chunk, with another pass or a new chunk.
+// Returns false if there is no such hole, or none nearby.
 bool Arena::find_hole(Side& side, int granules) {
   const auto length = static_cast<size_t>(granules);
   bool began_pass = false;
@@ -153,7 +153,7 @@ bool Arena::find_hole(Side& side, int granules) {
   return start_chunk(side) && next_hole(side, length) > 0;
 }
 
-// Goes on to the next hole, or to the next chunk. Returns what that took, in holes.
+// Continues to the next hole or chunk. Returns the effort, in holes.
 int Arena::next_hole(Side& side, size_t length) {
   const size_t number = side.position >> kChunkBits;
   const size_t chunk = number << kChunkBits, end = chunk + kChunkGranules;
@@ -171,8 +171,8 @@ int Arena::next_hole(Side& side, size_t length) {
   return 1;
 }
 
-// As long as chunks can still be had, a pass must find a quarter of what is held; after that, what was given
-// back since the last one began must be worth the look at the maps, a 32nd of memory.
+// While new chunks are available, a pass needs a quarter of the held memory free. After that, it needs a 32nd
+// of the memory freed since the last pass began, to be worth the scan of the maps.
 bool Arena::worth_a_pass(const Side& side) const {
   const size_t held = side.held();
   if (chunks_in_use_.size() < max_chunks_)
@@ -180,11 +180,11 @@ bool Arena::worth_a_pass(const Side& side) const {
   return side.freed_since_pass >= held / 32 && held > 0;
 }
 
-// Lets the pass go on in a fresh chunk.
+// Continues the pass in a new chunk.
 bool Arena::start_chunk(Side& side) {
   const size_t chunk = chunks_in_use_.size();
   if (chunk >= max_chunks_) return false;
-  // Not initialised but for the map: the system hands the pages out only as they are first written.
+  // Only the map is initialised: the system allocates the pages on their first write.
   if (chunk == chunks_.size()) chunks_.emplace_back(new std::byte[kChunkGranules * kGranuleBytes]);
   auto* map = reinterpret_cast<uint64_t*>(chunks_[chunk].get());
   std::fill_n(map, kMapGranules / 64, ~uint64_t{0});  // the map's own granules

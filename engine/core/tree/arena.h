@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Memory of the search tree: 8-byte granules addressed by 32-bit indices.
 //
-// Nodes, edge lists and child lists are runs of 1 to kMaxRun granules. Nothing is ever moved, so indices stay
-// valid, and no memory is lost to runs of lengths that are no longer wanted: each chunk begins with a map,
-// one bit for each of its granules in use, in which runs given back side by side are one hole, whatever their
-// lengths were.
+// Nodes, edge lists and child lists are runs of 1 to kMaxRun granules. Runs never move, so indices stay
+// valid. Each chunk begins with a bitmap of its granules in use. In it, adjacent free runs form one hole of
+// any length, so no memory is lost to lengths that are no longer needed.
 //
-// Short runs (nodes, child lists) and long ones (edge lists) have chunks of their own, as short ones strewn
-// among long ones would leave holes too small for these. Only where one side is full and the other has
-// plenty, chunks are shared.
+// Short runs (nodes, child lists) and long ones (edge lists) have separate chunks. Otherwise scattered short
+// runs would leave only small holes. Chunks are shared only if one side is full and the other has much free
+// memory.
 //
-// Memory is handed out in passes over a side's chunks, hole by hole. Runs that a pass has no use for, or that
-// are given back where it has been already, are kept in a list for their length, and taken from there first.
-// The lists are of bounded length: what does not fit in is found by the next pass, which starts with empty
-// ones.
+// Allocation makes passes over a side's chunks, hole by hole. Runs that a pass cannot use, or that are freed
+// behind its position, go to a list for their length, which is used first. The lists have a maximum length.
+// The next pass, which starts with empty lists, finds the other runs.
 //
-// Index 0 is never handed out and stands for "none". 32-bit indices reach 32 GiB.
+// Index 0 is never allocated and means "none". 32-bit indices reach 32 GiB.
 #pragma once
 
 #include <array>
@@ -34,15 +32,15 @@ class Arena {
   static constexpr size_t kGranuleBytes = 8;
   static constexpr int kMaxRun = 128;
 
-  // The arena never takes more than max_bytes from the system, its maps included, but for the lists of known
-  // runs (some 2 MiB at most). It works in chunks of 1 MiB and has at least one.
+  // The arena allocates at most max_bytes, maps included, plus the lists of known runs (about 2 MiB at most).
+  // It has at least one chunk of 1 MiB.
   explicit Arena(size_t max_bytes) { set_max_bytes(max_bytes); }
 
-  // An index of `granules` consecutive granules with undefined content, or kNone when no such run is found:
-  // there is none, or it is rare.
+  // Returns the index of `granules` consecutive granules with undefined contents. Returns kNone if there is
+  // no such run, or the search for a rare one takes too long.
   ArenaIndex allocate(int granules);
 
-  // Gives a run back; `granules` must be what it was allocated with.
+  // Frees a run. granules: as in its allocation.
   void free(ArenaIndex index, int granules);
 
   // Frees everything at once. The chunks are kept for reuse.
@@ -54,14 +52,14 @@ class Arena {
   }
 
   size_t used_bytes() const { return (short_.used + long_.used) * kGranuleBytes; }
-  // What can be in use at a time, less than max_bytes by the maps.
+  // Usable bytes: max_bytes without the maps.
   size_t capacity_bytes() const { return capacity() * kGranuleBytes; }
-  // Taken from the system so far.
+  // Bytes allocated from the system.
   size_t held_bytes() const { return chunks_.size() * kChunkGranules * kGranuleBytes; }
-  // Bytes handed out since the arena was made, those given back included.
+  // Bytes ever allocated, freed ones included.
   uint64_t handed_out_bytes() const { return handed_out_ * kGranuleBytes; }
 
-  // Another bound. Throws std::logic_error if more than that is held and the arena is not clear.
+  // Changes the bound. Throws std::logic_error if more is held and the arena is not clear.
   void set_max_bytes(size_t max_bytes);
   bool holds_more_than(size_t max_bytes) const { return chunks_in_use_.size() > chunks_within(max_bytes); }
 
@@ -71,8 +69,8 @@ class Arena {
   static constexpr ArenaIndex kChunkMask = kChunkGranules - 1;
   static constexpr size_t kMapGranules = kChunkGranules / 64;
   static constexpr size_t kMostKnown = 4096;  // runs in the list of a length
-  // What may be done to find one run, in holes looked at, and what a look through a chunk's map counts as. A
-  // look at all of them takes too long.
+  // Maximum effort to find a run, in holes checked, and effort of scanning a chunk's map. Scanning all takes
+  // too long.
   static constexpr int kMostEffort = 4000, kEffortForChunk = 50;
   static constexpr int kShort = 8;  // the longest of the short runs
 
@@ -82,10 +80,10 @@ class Arena {
   struct Side {
     uint8_t number;
     size_t chunks = 0;
-    size_t used = 0;                // granules handed out and not given back
-    size_t position = 0;            // where the pass looks next
-    size_t hole = 0, hole_end = 0;  // what is left of its current hole, which lies before that
-    size_t freed_since_pass = 0;    // granules given back since it began
+    size_t used = 0;                                           // granules in use
+    size_t position = 0;                                       // next position of the pass
+    size_t hole = 0, hole_end = 0;                             // rest of its current hole, before `position`
+    size_t freed_since_pass = 0;                               // granules freed since it began
     std::array<std::vector<ArenaIndex>, kMaxRun + 1> known{};  // free runs before the position, by length
 
     size_t held() const { return chunks * (kChunkGranules - kMapGranules); }
@@ -115,7 +113,7 @@ class Arena {
   std::vector<std::unique_ptr<std::byte[]>> chunks_;
   std::vector<Chunk> chunks_in_use_;
   size_t max_chunks_ = 1;
-  uint64_t handed_out_ = 0;  // granules ever handed out
+  uint64_t handed_out_ = 0;  // granules ever allocated
   Side short_{.number = 0}, long_{.number = 1};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Evaluations on their way up: applying a batch, backing up values, proving results.
+// Backup: applying a batch, backing up values, proving results.
 
 #include <algorithm>
 #include <cmath>
@@ -21,7 +21,7 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
       moves_left.size() != count) {
     throw std::invalid_argument("the evaluations do not have the batch's size");
   }
-  // The sum of finite floats of sane size is finite; one NaN or infinity shows in it.
+  // NaN and infinity times 0 are NaN, and make the sum NaN.
   auto is_finite = [](std::span<const float> values) {
     float sum = 0.0f;
     for (float value : values) sum += value * 0.0f;
@@ -72,7 +72,7 @@ void Tree::abandon(Batch& batch) {
   batch.cache_generation_ = cache_generation_;
 }
 
-// Makes the last node of a path as if nobody had come there.
+// Resets the last node of a path, and its visit in flight.
 void Tree::take_back(std::span<const ArenaIndex> path) {
   node(path.back())->state = NodeState::kNew;
   for (ArenaIndex index : path) --node(index)->in_flight;
@@ -86,8 +86,8 @@ void Tree::take_back_all(const Batch& batch) {
   }
 }
 
-// The last node of a path is looked ahead to no more: its evaluation is there or will not come. True if a
-// visit has come to wait for it, and is still in flight; else it is as if nobody had come there.
+// Ends the look-ahead to the last node of a path: its evaluation has arrived or will not come. Returns true
+// if a visit in flight waits for it; otherwise the node is reset.
 bool Tree::forget_ahead(std::span<const ArenaIndex> path) {
   for (ArenaIndex index : path) --node(index)->ahead;
   Node& leaf = *node(path.back());
@@ -99,7 +99,7 @@ bool Tree::forget_ahead(std::span<const ArenaIndex> path) {
   return false;
 }
 
-// The batch is no longer in flight: its collisions' visits are out of flight.
+// Removes the batch and the visits of its collisions from flight.
 void Tree::land(Batch& batch) {
   for (const Batch::Collision& collision : batch.collisions_) withdraw(batch, collision);
   --batches_in_flight_;
@@ -117,7 +117,7 @@ void Tree::finish(Batch& batch) {
   batch.clear();
 }
 
-// Expands a node. Without memory for its edges it stays as it was, and the next visit will try again.
+// Expands a node. Without memory for its edges it is reset, and the next visit retries.
 void Tree::give_edges(Node& leaf, std::span<const Move> moves, std::span<const uint16_t> priors) {
   const ArenaIndex edges = allocate(edge_granules(static_cast<int>(moves.size())));
   if (edges == kNone) {
@@ -134,16 +134,15 @@ void Tree::give_edges(Node& leaf, std::span<const Move> moves, std::span<const u
   }
 }
 
-// Finishes `visits` visits in flight along a path. value: from the view of the side that moved into the last
-// node.
+// Completes `visits` visits in flight along a path. value: for the side that moved into the last node.
 void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visits) {
   const bool keeps_spread = params_.keeps_spread(), adjusts = params_.adjusts_values();
   double q = value.q, d = value.d, m = value.m;
-  double gain = q * visits;  // of the node's sum
+  double gain = q * visits;  // change of the node's sum
   for (size_t i = path.size(); i-- > 0;) {
     Node& current = *node(path[i]);
     if (current.bounds.proven() && current.state == NodeState::kExpanded) {
-      // Nothing that arrives late can change what is proven.
+      // Late results do not change proven values.
       q = current.bounds.lower;
       gain = q * visits;
       d = current.bounds.lower == 0 ? 1.0 : 0.0;
@@ -168,9 +167,9 @@ void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visit
   value_square_sum_ += q * q * visits;
 }
 
-// The last node of the path has just been proven: moves the consequences up as far as they reach. A node
-// that gets proven has its statistics replaced by the exact value, and so have its shares in those above.
-// Visits that were in flight when a node was proven may find a quicker mate below it: its length follows.
+// Propagates the proof of the last node of the path upwards. The exact value replaces the statistics of
+// proven nodes, and their shares in those above. Visits that were in flight when a node was proven may find a
+// shorter mate below it, which changes its length.
 void Tree::prove(std::span<const ArenaIndex> path) {
   for (size_t i = path.size() - 1; i-- > 0;) {
     Node& parent = *node(path[i]);
@@ -181,30 +180,28 @@ void Tree::prove(std::span<const ArenaIndex> path) {
   }
 }
 
-// The statistics of the node after the path have changed, but not its visits: so do its shares in those of
-// the path.
+// Updates the statistics of the path after those of the next node have changed, but not its visits.
 void Tree::tell_above(std::span<const ArenaIndex> path, const Node& before, const Node& changed) {
   const bool keeps_spread = params_.keeps_spread(), adjusts = params_.adjusts_values();
   const double more_squares = keeps_spread ? sum_of_squares(changed) - sum_of_squares(before) : 0.0;
   double gain = changed.wl_sum - before.wl_sum;
   for (size_t above = path.size(); above-- > 0;) {
     Node& ancestor = *node(path[above]);
-    if (ancestor.bounds.proven()) return;  // Its statistics are exact, and those above it know.
+    if (ancestor.bounds.proven()) return;  // Its statistics are exact, also in those above.
     gain = -gain;
     const double squares = keeps_spread ? sum_of_squares(ancestor) + more_squares : 0.0;
     ancestor.wl_sum += gain;
     if (keeps_spread) set_sum_of_squares(ancestor, squares);
     if (adjusts) gain += adjust(ancestor);
     const float share = static_cast<float>(changed.visits) / static_cast<float>(ancestor.visits);
-    // Where all of a mean is taken, rounding may take a little more.
+    // Clamp rounding errors if all of a mean is removed.
     ancestor.d = std::clamp(ancestor.d + (changed.d - before.d) * share, 0.0f, 1.0f);
     ancestor.m = std::max(0.0f, ancestor.m + (changed.m - before.m) * share);
   }
 }
 
-// A repetition counted as a draw because its first occurrence was in the searched line. That has become part
-// of the game since, so the draw is taken back: its visits leave the tree, and the position, the last of the
-// path, is searched again.
+// Takes back a draw by a repetition whose first occurrence, once in the searched line, is now part of the
+// game. Its visits leave the tree, and the position, the last of the path, is searched again.
 void Tree::undo_two_fold(std::span<const ArenaIndex> path) {
   Node& repeated = *node(path.back());
   Node before = repeated;
@@ -223,13 +220,13 @@ void Tree::undo_two_fold(std::span<const ArenaIndex> path) {
   }
 }
 
-// Puts what a child's visits and values have become in the place of what they were.
+// Replaces a child's old visits and values in its parent by the current ones.
 void Tree::account_for_change(Node& parent, const Node& before, const Node& child) const {
   const auto was = static_cast<double>(before.visits), is = static_cast<double>(child.visits);
   const auto old_visits = static_cast<double>(parent.visits);
   const double squares =
       params_.keeps_spread() ? sum_of_squares(parent) - sum_of_squares(before) + sum_of_squares(child) : 0.0;
-  parent.visits += child.visits - before.visits;  // may be fewer: modulo 2^32
+  parent.visits += child.visits - before.visits;  // may decrease: modulo 2^32
   const auto new_visits = std::max(1.0, static_cast<double>(parent.visits));
   if (parent.bounds.proven()) {
     parent.wl_sum = parent.bounds.lower * static_cast<double>(parent.visits);
@@ -239,7 +236,7 @@ void Tree::account_for_change(Node& parent, const Node& before, const Node& chil
   const double d = parent.d * old_visits - before.d * was + child.d * is;
   const double m = parent.m * old_visits - (before.m + 1.0) * was + (child.m + 1.0) * is;
   parent.wl_sum += before.wl_sum - child.wl_sum;
-  // Means of single precision, from which most may have been taken.
+  // Clamp, because removing most of a single-precision mean causes rounding errors.
   parent.d = static_cast<float>(std::clamp(d / new_visits, 0.0, 1.0));
   parent.m = static_cast<float>(std::max(0.0, m / new_visits));
   if (params_.keeps_spread()) set_sum_of_squares(parent, squares);
@@ -247,7 +244,8 @@ void Tree::account_for_change(Node& parent, const Node& before, const Node& chil
   if (params_.keeps_spread()) derive_spread(parent);
 }
 
-// Derives a node's bounds from its children's, and the length of what is proven; true if they changed.
+// Derives a node's bounds, and the length of a proven result, from its children. Returns true if they
+// changed.
 bool Tree::tighten(Node& parent) const {
   if (parent.state != NodeState::kExpanded) return false;
   int lower = -1, upper = -1;  // for the side to move
@@ -262,7 +260,7 @@ bool Tree::tighten(Node& parent) const {
     if (bounds.lower == 1) quickest = std::min(quickest, child->proven_plies());
     longest = std::max(longest, child->proven_plies());
   }
-  // Nothing that was known is forgotten with moves that were searched and have been pruned.
+  // Keep old bounds, because they may come from moves that were pruned since.
   Bounds bounds{std::max<int8_t>(parent.bounds.lower, static_cast<int8_t>(-upper)),
                 std::min<int8_t>(parent.bounds.upper, static_cast<int8_t>(-lower)), 0,
                 parent.bounds.can_repeat};
@@ -270,7 +268,7 @@ bool Tree::tighten(Node& parent) const {
   const bool beyond_mates = plies >= kBeyondMates;
   bounds.by_tables = bounds.proven() && bounds.lower != 0 && beyond_mates;
   if (parent.bounds.proven()) {
-    const bool follows = lower == upper && lower != 0;  // from the children that are still there
+    const bool follows = lower == upper && lower != 0;  // from the remaining children
     if (!follows || plies + 1.0f >= parent.proven_plies()) return false;
   } else if (bounds == parent.bounds) {
     return false;

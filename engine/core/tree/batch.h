@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// A batch of leaves on their way through the evaluator: what is sent, and where the answers belong.
+// A batch of leaves for the evaluator: the data to send, and the paths for the results.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class Batch {
   int size() const { return static_cast<int>(leaves_.size()); }
   int wanted() const { return static_cast<int>(wanted_); }
 
-  // What goes to the evaluator: positions [size], offsets [size + 1], policy indices of the legal moves.
+  // The data for the evaluator: positions [size], offsets [size + 1], policy indices of the legal moves.
   std::span<const EncodedPosition> positions() const { return {positions_.get(), leaves_.size()}; }
   std::span<const uint32_t> move_offsets() const { return offsets_; }
   std::span<const uint16_t> policy_indices() const { return policy_indices_; }
@@ -45,7 +45,7 @@ class Batch {
     uint32_t path_length;  // nodes from the root to the leaf, both included
     uint64_t cache_key;
   };
-  // Visits that met a position already in flight: nothing but in-flight counts to take back.
+  // Visits that met a position in flight. Only their in-flight counts must be undone.
   struct Collision {
     uint32_t path_offset;
     uint32_t path_length;
@@ -76,16 +76,16 @@ class Batch {
   }
 
   int capacity_;
-  const void* tree_ = nullptr;  // the tree it was collected from; null when it has been applied or cancelled
-  bool late_ = false;           // abandoned: its evaluations are for the cache alone
-  uint64_t cache_generation_ = 0;  // then: the tree's when it was abandoned
-  // Not a vector, which would write zeros first: each search makes its batches anew, and fills few of them.
+  const void* tree_ = nullptr;  // the tree that it was collected from; null once it was applied or cancelled
+  bool late_ = false;           // abandoned: its evaluations only go to the cache
+  uint64_t cache_generation_ = 0;  // of the tree when the batch was abandoned
+  // Not a vector, which would be zeroed: each search creates its batches, and fills few of them.
   std::unique_ptr<EncodedPosition[]> positions_;
   std::vector<uint32_t> offsets_;
   std::vector<uint16_t> policy_indices_;
   std::vector<Move> moves_;
   std::vector<Leaf> leaves_;
-  size_t wanted_ = 0;  // leaves that get a visit; those after them are looked ahead to
+  size_t wanted_ = 0;  // leaves that get a visit; the following ones are look-ahead
   std::vector<Collision> collisions_;
   std::vector<ArenaIndex> paths_;
 };

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Gathering: walks from the root that end in positions to evaluate.
+// Collecting: walks from the root to positions to evaluate.
 //
-// One walk carries many visits and splits as PUCT shares them out, so positions on the way are played and
-// selected in once for all of them. Game ends and cache hits are backed up on the spot; a visit that meets a
-// position still in flight is a collision: it stays in flight until the batch comes back, which steers other
-// visits elsewhere, and is then dropped.
+// One walk carries many visits and splits as PUCT distributes them. So each position on the way is played
+// only once. Game ends and cache hits are backed up at once. A visit that meets a position in flight is a
+// collision. It stays in flight until the batch returns, which steers other visits elsewhere, and is then
+// discarded.
 //
-// A batch may also look ahead: with the visits of the batch in flight the walks go on to positions that the
-// search is likely to want next. Nothing of these walks stays in flight, which would steer the visits of the
-// next batch away from just what is wanted most. Their evaluations go to the cache and count for nothing
-// until a visit comes: if it does so while the evaluation is in flight, it waits for it there (it is
-// promoted).
+// A batch may also look ahead: with its visits in flight, the walks continue to positions that the search
+// will probably need next. These walks do not stay in flight, because that would steer the next batch away
+// from the most useful positions. Their evaluations go to the cache and count for nothing until a visit
+// comes. If it comes while the evaluation is in flight, it waits there (it is promoted).
 
 #include <algorithm>
 #include <bit>
@@ -25,16 +24,16 @@
 namespace wavefront::tree {
 namespace {
 
-// Networks see the clock, but it matters little while the 50-move rule is far: one key for 0..31 plies, then
-// one for every 8.
+// Networks have the clock as input, but it hardly matters far from the 50-move rule: one key for 0..31 plies,
+// then one per 8.
 uint64_t clock_bucket(int rule50) {
   return rule50 < 32 ? 0 : static_cast<uint64_t>(rule50 / 8);
 }
 
-// Walks ahead often meet what is in flight already: so many such visits for each position are enough.
+// Maximum collisions per look-ahead position: these walks often meet positions in flight.
 constexpr int kCollisionsAhead = 4;
 
-// Of the root, as in lc0: counts have 32 bits.
+// Maximum visits of the root, as in lc0: counts have 32 bits.
 constexpr uint32_t kMostVisits = 4'000'000'000;
 
 }  // namespace
@@ -53,11 +52,11 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
 
   result_ = {};
   collision_events_ = 0;
-  // What was looked ahead to is found in the cache now.
+  // Earlier look-ahead positions are cache hits now.
   const auto out_of_order_limit =
       static_cast<uint64_t>(params_.max_out_of_order_factor * static_cast<float>(target + ahead));
-  // A quarter of what may still be in flight for positions, one for collisions: the rest is to look ahead
-  // with.
+  // Of the visits that may still be in flight, a quarter is for positions and one for collisions. The rest is
+  // for look-ahead.
   const uint32_t room = (Node::kMostInFlight - node(root_)->in_flight) / 4;
   const uint32_t collision_limit = std::min(collision_visits_limit(), room);
   max_visits = std::min<uint64_t>({max_visits, visits_to_give(), room});
@@ -83,15 +82,15 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
   return result_;
 }
 
-// How many visits the root may still get: none where the game is over.
+// Returns the visits that the root may still get: none if the game is over.
 uint32_t Tree::visits_to_give() const {
   const Node& root = *node(root_);
   const uint32_t begun = root.visits + root.in_flight;
   return root.state == NodeState::kTerminal || begun >= kMostVisits ? 0 : kMostVisits - begun;
 }
 
-// Gathers up to `ahead` positions that the search would come to if its batches told it nothing new. Nothing
-// is backed up, and a position that the cache knows needs no second evaluation: both are collisions here.
+// Collects up to `ahead` positions that the search would reach if its batches had no news. Nothing is backed
+// up, and cached positions need no evaluation: both count as collisions here.
 void Tree::look_ahead(Batch& batch, int ahead) {
   ahead = std::min(ahead, static_cast<int>(Node::kMostAhead - node(root_)->ahead));
   const int end = result_.evaluations + ahead;
@@ -113,7 +112,7 @@ void Tree::look_ahead(Batch& batch, int ahead) {
   }
 }
 
-// Brings `visits` visits to a node, with the history standing at its position and the path at its parent.
+// Makes `visits` visits to a node. The history must be at its position, and the path at its parent.
 void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
   Node& current = *node(index);
   path_.push_back(index);
@@ -179,12 +178,12 @@ void Tree::descend(Batch& batch, Node& parent, uint32_t visits) {
 
   const size_t first = choices_.size();
   share_visits(arena_, parent, params_, context, visits, choices_);
-  // What a search of some moves alone has found is not what the position is worth.
+  // The value of a search of some moves is not the value of the position.
   const bool limited = allowed != nullptr || move_rules_.reach(path_.size() - 1);
   if (params_.transposition_visits > 0 && !looking_ahead_ && !limited) keep_searched_value(parent, visits);
   const size_t last = choices_.size();
 
-  // Not all choices may find memory for their nodes; their visits are dropped like collisions.
+  // Choices without memory for their nodes are discarded like collisions.
   bool has_slots = grow_children(parent, choices_[last - 1].edge + 1);
   for (size_t i = first; i < last; ++i) {
     const Choice choice = choices_[i];
@@ -205,7 +204,7 @@ void Tree::descend(Batch& batch, Node& parent, uint32_t visits) {
   choices_.resize(first);
 }
 
-// Makes room for at least `slots` children. False if there is no memory for it.
+// Makes room for at least `slots` children. Returns false without memory.
 bool Tree::grow_children(Node& parent, int slots) {
   if (slots <= parent.child_slots) return true;
   const int old_granules = child_granules(parent.child_slots);
@@ -224,10 +223,10 @@ bool Tree::grow_children(Node& parent, int slots) {
   return true;
 }
 
-// One visit of a node without edges: the game's end, a cached evaluation, or a place in the batch.
+// Makes one visit to a node without edges: a game end, a cached evaluation, or a place in the batch.
 Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   const uint64_t key = cache_key(history_);
-  cache_.prefetch(key);  // It is read when the moves have been made.
+  cache_.prefetch(key);  // It is read after the move generation.
   MoveList moves;
   history_.current().legal_moves(moves);
   const uint32_t depth = static_cast<uint32_t>(path_.size() - 1);
@@ -275,7 +274,7 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   return Expansion::kQueued;
 }
 
-// Marks a node at which the game is over. The root is searched as long as it has a legal move.
+// Marks a node if the game is over there. The root is searched if it has a legal move.
 bool Tree::end_game(Node& leaf, int legal_moves) {
   const bool is_root = path_.size() == 1;
   if (legal_moves == 0) {
@@ -299,7 +298,7 @@ bool Tree::end_game(Node& leaf, int legal_moves) {
   if (const std::optional<int> value = value_of_leaf_by_tables()) {
     leaf.state = NodeState::kTerminal;
     leaf.bounds = Bounds::from_tables(-*value);
-    // Nobody knows how long the game lasts from here; so it shall not change what the parent expects.
+    // The length of the game is unknown, so do not change the parent's.
     leaf.m = std::max(0.0f, node(path_[path_.size() - 2])->m - 1.0f);
     return true;
   }
@@ -311,8 +310,8 @@ bool Tree::drawn_by_rule() const {
   return history_.repetitions() >= 2 || position.rule50() >= 100 || position.insufficient_material();
 }
 
-// Plies since the current position occurred before, if that was in the searched line and makes it a draw; 0
-// if not.
+// Returns the plies since the earlier occurrence of the current position, if that is in the searched line and
+// makes it a draw; otherwise 0.
 uint32_t Tree::cycle_in_line() const {
   if (!params_.two_fold_draws || history_.repetitions() != 1) return 0;
   const auto cycle = static_cast<uint32_t>(history_.plies_since_repetition());
@@ -325,8 +324,8 @@ void Tree::collide(Batch& batch, uint32_t visits) {
   ++collision_events_;
 }
 
-// Where most visits meet the same position in flight, the line that leads there is what the search wants.
-// More of them in flight only make other lines look better than they are, and those get visits that stay.
+// If most visits meet the same position in flight, the search prefers its line. More visits in flight there
+// would only make other lines look better than they are, and their visits stay.
 uint32_t Tree::collision_visits_limit() const {
   const double start = params_.max_collision_visits_scaling_start;
   const double end = params_.max_collision_visits_scaling_end;
@@ -340,7 +339,8 @@ uint32_t Tree::collision_visits_limit() const {
   return static_cast<uint32_t>(std::max(1.0, limit));
 }
 
-// The current position, how often it occurred before, the clock in steps, and by option earlier positions.
+// Returns a hash of the current position, its earlier occurrences, the clock in steps, and optionally earlier
+// positions.
 uint64_t Tree::cache_key(const History& history) const {
   const Position& position = history.current();
   uint64_t key = position.key();
@@ -353,8 +353,8 @@ uint64_t Tree::cache_key(const History& history) const {
   return key;
 }
 
-// The node gets `visits` more, which are in flight: as these pass a power of two the cache learns what its
-// position, the current one, has turned out to be worth.
+// Stores the value of a node at the current position in the cache, if its `visits` new visits pass a power of
+// two.
 void Tree::keep_searched_value(const Node& searched, uint32_t visits) {
   const uint32_t begun = searched.visits + searched.in_flight;
   if (searched.visits < 2 || std::bit_width(begun) == std::bit_width(begun - visits)) return;

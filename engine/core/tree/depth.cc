@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// How deep a kept tree is.
+// Estimation of the depth of a kept tree.
 
 #include <algorithm>
 #include <random>
@@ -9,14 +9,14 @@
 namespace wavefront::tree {
 namespace {
 
-// Visits whose depth is looked at: the mean is then right to about a third of a ply, and a tree of any size
-// takes a millisecond.
+// Number of sampled visits: the error of the mean is about a third of a ply, and any tree takes a
+// millisecond.
 constexpr int kSamples = 128;
 
 }  // namespace
 
-// A visit ended at a node, or went on to one of its children as often as that has visits: a walk that chooses
-// so ends where a visit chosen at random did.
+// Walks choose children in proportion to their visits, and end with a node's own visits. So they end like
+// randomly chosen visits.
 void Tree::estimate_kept_depth() {
   const Node& root = *node(root_);
   kept_visits_ = root.visits;

@@ -16,7 +16,7 @@ constexpr size_t kMaxBytes = size_t{0xfffffff0} * 8;
 constexpr int kMostPower = 15;
 constexpr float kTenBits = 1023.0f;
 
-// A share of 0 to 1.
+// share: 0 to 1.
 uint32_t in_ten_bits(float share) {
   return static_cast<uint32_t>(std::lrint(std::clamp(share, 0.0f, 1.0f) * kTenBits)) & 0x3ff;
 }
@@ -29,7 +29,7 @@ EvaluationCache::EvaluationCache(size_t bytes)
       ring_(new std::byte[capacity_]),
       index_(new uint32_t[index_mask_ + 2]()) {}
 
-// The record of a position, and a copy of its header; null if it is not cached.
+// Returns the record of a position, and copies its header; null if it is not cached.
 std::byte* EvaluationCache::record_of(uint64_t key, size_t moves, Header& header) const {
   const uint32_t* slots = bucket(key);
   for (int way = 0; way < 2; ++way) {
@@ -73,7 +73,7 @@ EvaluationCache::Header EvaluationCache::header_at(size_t offset) const {
   return header;
 }
 
-// Makes room for a record at `next_`, and finds the first old record that it leaves whole.
+// Makes room for a record at `next_`, and finds the first old record that stays intact.
 void EvaluationCache::reserve(size_t bytes) {
   if (next_ + bytes > capacity_) {
     lap_end_ = next_;
@@ -105,7 +105,7 @@ void EvaluationCache::insert(uint64_t key, const Value& value, std::span<const u
   std::memcpy(record, &header, sizeof(header));
   std::memcpy(record + sizeof(header), priors.data(), priors.size_bytes());
 
-  // The newer record of a bucket comes first, the older one goes second, the oldest is forgotten.
+  // A bucket has the newer record first, then the older one; the oldest is dropped.
   uint32_t* slots = bucket(key);
   slots[1] = slots[0];
   slots[0] = static_cast<uint32_t>(next_ / kAlign + 1);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The cache of network evaluations: a ring of variable-sized records, the oldest overwritten first.
+// The cache of network evaluations: a ring of variable-sized records that overwrites the oldest.
 //
 // A record is a 24-byte header (key, value, number of moves) and the packed priors of the legal moves in
-// generation order, padded to 8 bytes: about 96 bytes at 35 moves. An index of offsets, hashed by the key in
-// buckets of two, finds a record; whether it is still there shows its key. The header has room for what a
-// search has made of the value: rounded, with its visits to a power of two.
+// generation order, padded to 8 bytes: about 96 bytes at 35 moves. An index of offsets, hashed by key in
+// buckets of two, finds a record. The record's key shows if it is still valid. The header may also have the
+// rounded value of a search, with its visits rounded down to a power of two.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct Value {
   float m;
 };
 
-// What a search has found a position to be worth, for the side to move. visits: 0 if there was none.
+// The value of a position after a search, for the side to move. visits: 0 if there was none.
 struct SearchedValue {
   float q;
   float d;
@@ -30,34 +30,35 @@ struct SearchedValue {
 
 class EvaluationCache {
  public:
-  // Memory is taken from the system as the cache fills. 0 bytes: nothing is ever kept.
+  // The system allocates memory as the cache fills. bytes: 0 disables the cache.
   explicit EvaluationCache(size_t bytes);
 
-  // Asks the memory for what `find` will read first.
+  // Prefetches the memory that `find` reads first.
   void prefetch([[maybe_unused]] uint64_t key) const {
 #ifdef __GNUC__
     __builtin_prefetch(bucket(key));
 #endif
   }
 
-  // The packed priors (valid until the next insert) and the value of a position with `moves` legal moves, or
-  // an empty span if it is not cached.
+  // Returns the packed priors (valid until the next insert) and the value of a position with `moves` legal
+  // moves, or an empty span if it is not cached.
   std::span<const uint16_t> find(uint64_t key, size_t moves, Value& value) const;
 
   void insert(uint64_t key, const Value& value, std::span<const uint16_t> priors);
 
-  // Keeps the searched value of a position that is cached, unless there is one of more visits.
+  // Stores the searched value of a cached position, unless one with more visits is stored.
   void note_searched(uint64_t key, size_t moves, const SearchedValue& value);
-  // That value, q and d to 1 / 1022, visits rounded down to a power of two, 32768 at most.
+  // Returns that value, q and d with an error of at most 1 / 1022, visits rounded down to a power of two, at
+  // most 32768.
   SearchedValue searched(uint64_t key, size_t moves) const;
 
-  // Forgets all searched values. The evaluations stay.
+  // Discards all searched values, but not the evaluations.
   void forget_searched();
 
   void clear();
   size_t bytes() const { return capacity_; }
 
-  // How much of the ring has been written, in thousandths.
+  // Written part of the ring, in thousandths.
   int fill_permille() const;
 
  private:
@@ -65,8 +66,8 @@ class EvaluationCache {
     uint64_t key;
     Value value;
     uint32_t moves : 8;
-    uint32_t searched_power : 4;  // visits' logarithm; 0: not searched
-    uint32_t searched_q : 10;     // (q + 1) / 2 and d in thousand-and-twenty-thirds
+    uint32_t searched_power : 4;  // binary logarithm of visits; 0: not searched
+    uint32_t searched_q : 10;     // (q + 1) / 2 and d in units of 1 / 1023
     uint32_t searched_d : 10;
   };
   static_assert(sizeof(Header) == 24);
@@ -82,13 +83,13 @@ class EvaluationCache {
 
   size_t capacity_;  // bytes of the ring
   size_t next_ = 0;
-  // Records of the last lap that are not overwritten: from the first whole one up to where that lap ended.
+  // Records of the last lap that are not overwritten: from the first intact one to the end of that lap.
   size_t oldest_ = 0;
   size_t lap_end_ = 0;
   bool wrapped_ = false;
   size_t index_mask_;  // even: a bucket starts at an even slot
   std::unique_ptr<std::byte[]> ring_;
-  std::unique_ptr<uint32_t[]> index_;  // offset / 8 + 1 of a record, 0 for none
+  std::unique_ptr<uint32_t[]> index_;  // offset / 8 + 1 of a record; 0 for none
 };
 
 }  // namespace wavefront::tree

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The memory of the tree: what nodes take, how subtrees are given back, and what goes first when it is full.
+// The memory of the tree: allocation of nodes, freeing of subtrees, and pruning of a full tree.
 //
-// Nothing here stops the search for long. Detached subtrees wait in a list and are freed a little with each
-// batch. A full tree is pruned in the same way: a hand goes round it, depth first, a few nodes for each that
-// is wanted, and collapses what matters least. Collapsing a node forgets its moves and all that lies below;
-// its visits, its value and its bounds stay, and so do those of every node above. If the search comes back,
-// it evaluates the node again.
+// Nothing here stops the search for long. Detached subtrees wait in a list, and each batch frees some. A full
+// tree is pruned likewise: a hand goes around it, depth first, some nodes for each one needed, and collapses
+// the least important nodes. Collapsing a node discards its moves and everything below. Its visits, value and
+// bounds stay, as do those of the nodes above. If the search returns, it evaluates the node again.
 //
-// What matters least: nodes with few visits that the search has not come to for a long time. A node carries
-// the epoch of its last visit; an epoch lasts as long as an eighth of the memory is handed out. The hand
-// begins with leaves of one visit and collapses larger nodes as small ones become rare, so details go before
-// the skeleton of the tree. What is in flight or looked ahead to is never touched: no visit, batch or
-// reference of one that is in flight can meet a node that has gone.
+// The least important nodes have few visits, long ago. A node has the epoch of its last visit. An epoch is
+// the allocation of an eighth of the memory. The hand starts with leaves of one visit, and collapses larger
+// nodes as small ones become rare. So details go before the skeleton of the tree. Nodes in flight or looked
+// ahead to are never collapsed, so no visit or batch in flight refers to a freed node.
 
 #include <algorithm>
 
@@ -21,30 +19,30 @@ namespace wavefront::tree {
 namespace {
 
 constexpr uint64_t kEpochsPerTree = 8;
-constexpr uint32_t kEpochs = 32;  // stamps are counted modulo this
+constexpr uint32_t kEpochs = 32;  // epochs are stored modulo this
 
-// Room that a full tree keeps free, as a part of its memory: the hand goes on ahead of what is wanted.
+// Share of the memory that the hand keeps free in a full tree: 1 / 32.
 constexpr size_t kRoomShare = 32;
 
-// Nodes that the hand looks at, or that are freed, for each position gathered.
+// Nodes checked by the hand, or freed, per collected position.
 constexpr size_t kNodesPerPosition = 8;
 
-// And where memory is lacking all the same: at first, and at last.
+// The same if memory is still missing: first and last attempt.
 constexpr size_t kNodesAtOnce = 256, kMostNodesAtOnce = 2048;
 
-// The age in epochs from which on nodes are old.
+// Minimum age of old nodes, in epochs.
 constexpr uint32_t kOld = 2;
 
-// Pressure is the logarithm of the most visits that a node may have to be collapsed. As long as anything is
-// found, no node goes that has more than this part of the root's visits.
+// Pressure is the binary logarithm of the maximum visits of a node to collapse. While there are old nodes,
+// nodes with more than 1 / kSpared of the root's visits are spared.
 constexpr int kMostPressure = 31;
 constexpr uint32_t kSpared = 1024;
 
-// After so many nodes that are old pressure is set anew: higher where few of them could be collapsed, lower
-// where most could.
+// Old nodes between two changes of pressure: it rises if few of them could be collapsed, and falls if most
+// could.
 constexpr int kNodesPerSetting = 512;
 
-// Asks for memory that is read soon: the hand goes where nothing has been for long.
+// Prefetches memory: the hand visits nodes that are not in the CPU's caches.
 inline void prefetch([[maybe_unused]] const void* address) {
 #ifdef __GNUC__
   __builtin_prefetch(address);
@@ -53,9 +51,9 @@ inline void prefetch([[maybe_unused]] const void* address) {
 
 }  // namespace
 
-// kNone if there is no room, and little effort makes none. That befalls edge lists of rare length, whose
-// nodes then wait for theirs; it is better than pruning much until room for them is found. One such effort
-// for each batch is enough.
+// Returns kNone if there is no room after a limited effort. That affects edge lists of rare length, whose
+// nodes then wait. Pruning much until there is room for them would be worse. One such effort per batch is
+// enough.
 ArenaIndex Tree::allocate(int granules) {
   ArenaIndex index = arena_.allocate(granules);
   if (index != kNone || granules >= hopeless_granules_) return index;
@@ -90,7 +88,7 @@ void Tree::free_some(size_t nodes) {
   }
 }
 
-// Cuts off what lies below a node, and frees its lists.
+// Detaches the subtrees below a node, and frees its lists.
 void Tree::release_children(Node& parent) {
   if (parent.state != NodeState::kExpanded) return;
   for (int i = 0; i < parent.child_slots; ++i) {
@@ -100,7 +98,7 @@ void Tree::release_children(Node& parent) {
   if (parent.child_slots > 0) arena_.free(parent.children, child_granules(parent.child_slots));
 }
 
-// Before `positions` are gathered: frees some of what was detached, and in a full tree looks for more.
+// Called before `positions` are collected: frees some detached nodes, or prunes a full tree.
 void Tree::keep_room(size_t positions) {
   const auto capacity = static_cast<uint64_t>(arena_.capacity_bytes());
   epoch_ = static_cast<uint32_t>(arena_.handed_out_bytes() / (capacity / kEpochsPerTree)) % kEpochs;
@@ -113,14 +111,14 @@ void Tree::keep_room(size_t positions) {
   }
 }
 
-// Gives memory back where some is lacking. False if there is none to give.
+// Frees memory. Returns false if there is none to free.
 bool Tree::make_room(size_t nodes) {
   if (to_free_.empty()) return prune_some(nodes);
   free_some(nodes);
   return true;
 }
 
-// Looks at so many nodes and collapses those that matter least. False if nothing is left to collapse.
+// Checks `nodes` nodes, and collapses the least important ones. Returns false if none is left to collapse.
 bool Tree::prune_some(size_t nodes) {
   full_ = true;
   for (; nodes > 0; --nodes) {
@@ -147,7 +145,7 @@ bool Tree::prune_some(size_t nodes) {
   return true;
 }
 
-// Lets the hand begin at the top again. If it has found nothing, younger nodes must do, and at last any.
+// Restarts the hand at the top. If the last round found nothing, it accepts younger nodes, and finally any.
 bool Tree::begin_round() {
   if (collapsed_in_round_ > 0) {
     old_ = kOld;
@@ -187,7 +185,7 @@ void Tree::collapse(Node& old) {
   ++collapsed_in_round_;
 }
 
-// For another root, of whose tree nothing is known yet.
+// Resets the hand for another root.
 void Tree::reset_hand() {
   hand_.clear();
   pressure_ = 0;

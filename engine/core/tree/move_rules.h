@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Moves that a search does not look at, or the only ones that it looks at, down to some depth.
+// Rules that exclude moves from a search, or limit it to moves, down to a depth.
 #pragma once
 
 #include <memory>
@@ -13,25 +13,25 @@
 namespace wavefront::tree {
 
 struct MoveRule {
-  Color side;                      // whose moves
-  std::vector<std::string> moves;  // UCI text, castling in either spelling
-  int until_depth;                 // holds for moves that are made less than so many plies below the root
-  bool only;                       // these moves alone are searched; else all others
+  Color side;                      // that makes the moves
+  std::vector<std::string> moves;  // UCI text, castling in either notation
+  int until_depth;                 // applies to moves less than this many plies below the root
+  bool only;                       // true: search only these moves; false: all others
 
   bool operator==(const MoveRule&) const = default;
 };
 
-// The rules below the root, whose own moves Tree::set_root_moves chooses.
+// The rules below the root. Tree::set_root_moves limits the root's moves.
 class MoveRules {
  public:
   MoveRules() = default;
   explicit MoveRules(std::vector<MoveRule> rules);
 
-  // Whether a rule may hold for a move made so many plies below the root.
+  // Returns true if a rule may apply to a move `depth` plies below the root.
   bool reach(size_t depth) const { return depth < depth_; }
 
-  // Which edges of a node may be searched, one flag each, in memory that the next call overwrites. Null: all,
-  // as no rule holds there, or the rules leave none.
+  // Returns a flag per edge of a node that may be searched, in memory that the next call overwrites. Null:
+  // all, because no rule applies, or the rules leave none.
   const bool* allowed(const Arena& arena, const Node& node, const Position& position, size_t depth);
 
   bool operator==(const MoveRules& other) const { return rules_ == other.rules_; }
@@ -40,7 +40,7 @@ class MoveRules {
   bool allows(const Position& position, Move move, size_t depth) const;
 
   std::vector<MoveRule> rules_;
-  size_t depth_ = 0;  // the deepest that any reaches
+  size_t depth_ = 0;  // maximum depth of all rules
   std::unique_ptr<bool[]> allowed_;
 };
 

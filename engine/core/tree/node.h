@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The search tree's two record types, in the arena's granules.
+// The two record types of the search tree, in the arena's granules.
 //
 //   Node, 40 bytes: one visited position.
-//   +0  wl_sum      sum of W - L over its visits, from the view of the side that moved INTO the node
+//   +0  wl_sum      sum of W - L over its visits, for the side that moved INTO the node
 //   +8  d           mean of D over its visits
-//   +12 m           mean of the expected plies to the end of the game, counted from the node
-//   +16 visits      finished visits
-//   +20 in_flight   20 bits: visits on their way through the node
-//       ahead       12 bits: positions below that are looked ahead to
+//   +12 m           mean of the expected plies from the node to the end of the game
+//   +16 visits      completed visits
+//   +20 in_flight   20 bits: visits in flight through the node
+//       ahead       12 bits: look-ahead positions below
 //   +24 edges       legal moves and priors    +28 children    node of each edge, for a prefix of the edges
 //   +32 edge_count  +33 child_slots  +34 state and epoch  +35 bounds
-//   +36 own         16 bits: the network's W - L, from the view of the side to move; where values are derived
-//                   from the children (values.cc), what its first visit brought
-//   +38 spread      16 bits: variance of W - L over the visits, where the search asks for it
+//   +36 own         16 bits: the network's W - L for the side to move; if values are derived from the
+//                   children (values.cc), the value of its first visit
+//   +38 spread      16 bits: variance of W - L over the visits, if the search uses it
 //
 //   Edge, 4 bytes: a legal move and its prior, 16 bits each. Edges are sorted by prior, best first.
 //
-// All unvisited edges of a node have the same first-play urgency, so the best of them is the first, and the
-// visited ones are a prefix of the edges: children need slots for that prefix only. (Where a search is
-// limited to some root moves, the slots of those skipped hold kNone.) With 35 legal moves and the child
-// slots a visited node takes about 190 bytes.
+// All unvisited edges of a node have the same first-play urgency, so the best of them is the first one. The
+// visited ones are a prefix of the edges, and children only need slots for that prefix. (If a search is
+// limited to some root moves, the slots of skipped ones hold kNone.) With 35 legal moves and the child slots,
+// a visited node takes about 190 bytes.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +34,8 @@ namespace wavefront::tree {
 
 using namespace chess;
 
-// A prior in [0, 1] in 16 bits: 5 bits of exponent (2^-31 .. 1) and 11 bits of mantissa, rounded to nearest;
-// relative error at most 2^-12. The order of the bits is the order of the values.
+// Packs a prior in [0, 1] into 16 bits: 5 bits of exponent (2^-31 .. 1) and 11 bits of mantissa, rounded to
+// nearest. The relative error is at most 2^-12. The packed values have the order of the priors.
 inline uint16_t pack_prior(float prior) {
   constexpr int32_t kExponentOffset = 96 << 23;
   int32_t bits = std::bit_cast<int32_t>(prior) - kExponentOffset + (1 << 11);
@@ -48,7 +48,7 @@ inline float unpack_prior(uint16_t packed) {
 }
 
 struct Edge {
-  // The prior is the upper half, so that descending order of the words is descending order of the priors.
+  // The prior is the upper half, so that the order of the words is the order of the priors.
   uint32_t word;
 
   Edge() = default;
@@ -59,18 +59,17 @@ struct Edge {
 static_assert(sizeof(Edge) == 4);
 
 enum class NodeState : uint8_t {
-  kNew,       // no edges: never visited, or collapsed for their memory; the next visit expands it
-  kPending,   // its evaluation is in flight, and a visit waits for it
-  kAhead,     // looked ahead to: its evaluation is in flight, and no visit waits for it
+  kNew,       // no edges: never visited, or collapsed to free memory; the next visit expands it
+  kPending,   // its evaluation is in flight with a waiting visit
+  kAhead,     // look-ahead: its evaluation is in flight without a waiting visit
   kExpanded,  // has edges
-  kTerminal,  // the game is over here by the rules, or tablebases know how it ends
-  kTwoFold,   // counted as a draw because it repeats a position of the searched line; may be undone
+  kTerminal,  // the game is over by the rules, or tablebases know the result
+  kTwoFold,   // draw by repeating a position of the searched line; may be undone
 };
 
-// Proven limits of the game value, from the view of the side that moved into the node: -1 is a loss, 0 a draw
-// and 1 a win. by_tables: a proven win or loss that rests on tablebases, which do not say how far the mate
-// is. can_repeat: the side to move has a move that counts as a draw by repetition, where the search asks for
-// it (tree/values.cc).
+// Proven bounds of the game value for the side that moved into the node: -1 loss, 0 draw, 1 win. by_tables: a
+// win or loss proven by tablebases, which do not have the distance to mate. can_repeat: the side to move has
+// a draw by repetition, if the search uses it (tree/values.cc).
 struct Bounds {
   int8_t lower : 3;
   int8_t upper : 3;
@@ -89,8 +88,7 @@ struct Bounds {
 };
 static_assert(sizeof(Bounds) == 1);
 
-// Added to the length of wins and losses by tablebases where lengths are compared: more than any mate is
-// long.
+// Added to the length of tablebase wins and losses for comparisons: longer than any mate.
 inline constexpr float kBeyondMates = 16384.0f;
 
 struct Node {
@@ -102,7 +100,7 @@ struct Node {
   uint32_t ahead : 12;
   union {
     ArenaIndex edges;
-    uint32_t repeated_after;  // of a kTwoFold node, which has no edges: plies since the earlier occurrence
+    uint32_t repeated_after;  // of a kTwoFold node (no edges): plies since the earlier occurrence
   };
   ArenaIndex children;
   uint8_t edge_count;
@@ -113,7 +111,7 @@ struct Node {
   int16_t own;
   uint16_t spread;
 
-  // A node that was never visited.
+  // An unvisited node.
   static Node fresh() {
     Node node{};
     node.state = NodeState::kNew;
@@ -121,7 +119,7 @@ struct Node {
     return node;
   }
   float q() const { return static_cast<float>(wl_sum / visits); }
-  // To 1 / 65534.
+  // The error is at most 1 / 65534.
   float own_q() const { return static_cast<float>(own) / kOwnUnit; }
   void set_own_q(float q) { own = static_cast<int16_t>(std::lrint(std::clamp(q, -1.0f, 1.0f) * kOwnUnit)); }
   // Plies to the end of a proven win or loss, for comparisons.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// From a network's logits to the packed priors of the legal moves.
+// Conversion of a network's logits to packed priors of the legal moves.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace wavefront::tree {
 
-// e^x for x <= 0 with a relative error below 2e-7, in a form that compilers turn into vector code.
+// Returns e^x for x <= 0 with a relative error below 2e-7, in a form that compilers vectorise.
 // 2^t = 2^round(t) * p(t - round(t)) with the Taylor polynomial of 2^f on [-1/2, 1/2].
 inline float exp_nonpositive(float x) {
   constexpr float kLog2E = 1.44269504f;
@@ -28,7 +28,8 @@ inline float exp_nonpositive(float x) {
   return std::bit_cast<float>(std::bit_cast<int32_t>(p) + (static_cast<int32_t>(whole) << 23));
 }
 
-// Softmax of logits / temperature over the legal moves, packed. `priors` has the size of `logits`.
+// Computes packed priors: softmax of logits / temperature over the legal moves. priors: of the size of
+// `logits`.
 inline void softmax_priors(std::span<const float> logits, float temperature, std::span<uint16_t> priors) {
   float exps[256];
   size_t count = logits.size();
@@ -42,8 +43,7 @@ inline void softmax_priors(std::span<const float> logits, float temperature, std
   for (size_t i = 0; i < count; ++i) priors[i] = pack_prior(exps[i] * norm);
 }
 
-// Fills `edges` with the moves in descending order of their priors; equal priors keep no particular order
-// but the same one every time.
+// Fills `edges` with the moves in descending order of priors. Equal priors have a deterministic order.
 void sort_edges(std::span<const Move> moves, std::span<const uint16_t> priors, Edge* edges);
 
 }  // namespace wavefront::tree

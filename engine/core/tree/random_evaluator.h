@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// A network that costs next to nothing: evaluations made from a hash of the encoded position.
+// A very fast network: evaluations from a hash of the encoded position.
 //
-// Bit for bit what the evaluator's `random` backend answers (evaluator/backends/random.py specifies it), so
-// that a search gives the same tree inside one process and through the evaluator.
+// The results equal those of the evaluator's `random` backend bit for bit (evaluator/backends/random.py has
+// the specification). So a search builds the same tree in one process and with the evaluator.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 namespace wavefront::tree {
 
 struct Evaluations {
-  std::vector<float> logits;      // one for each policy index
-  std::vector<float> wdl;         // three for each position
-  std::vector<float> moves_left;  // one for each position
+  std::vector<float> logits;      // one per policy index
+  std::vector<float> wdl;         // three per position
+  std::vector<float> moves_left;  // one per position
 };
 
-// Evaluates what a batch would send, reusing the vectors' memory.
+// Evaluates a batch, reusing the vectors' memory.
 void evaluate_randomly(const Batch& batch, Evaluations& evaluations);
 
 }  // namespace wavefront::tree

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What the search has found: the root, its moves and their principal variations.
+// Reports of the search: the root, its moves and their principal variations.
 
 #include <algorithm>
 #include <cmath>
@@ -13,20 +13,21 @@
 namespace wavefront::tree {
 namespace {
 
-// Lifts a move among the chosen above all others, whose rank is 0: more than any Q and its doubt take away.
+// Added to the rank of moves with enough visits, above the others' rank of 0: larger than any deduction from
+// Q.
 constexpr double kAboveOthers = 1e3;
 
-// 1 for a proven win of the side that plays the move, -1 for a loss: such a move is ranked by that alone.
+// Returns 1 for a proven win of the side that plays the move, -1 for a loss; only that ranks such a move.
 int decided(const Node& child) {
   return child.bounds.lower == 1 ? 1 : child.bounds.upper == -1 ? -1 : 0;
 }
 
 }  // namespace
 
-// Visited edges from best to worst: quick wins first, lost moves last, else by visits, Q and prior. At the
-// root those with enough of the most visits come first, by Q: one good answer to a move may come late in a
-// search, and its visits then take long to fall behind. Q may be lowered by how uncertain it is: a confidence
-// bound, as KataGo chooses moves by (`useLcbForSelection`).
+// Returns visited edges from best to worst: quick wins first, lost moves last, others by visits, Q and prior.
+// At the root, moves with enough of the most visits come first, by Q: the search may find a refutation late,
+// and the move's visits then take long to fall behind. Q may be reduced by its uncertainty: a confidence
+// bound, as in KataGo's choice of moves (`useLcbForSelection`).
 std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_root) const {
   std::vector<RankedEdge> ranked;
   if (parent.state != NodeState::kExpanded) return ranked;
@@ -59,7 +60,7 @@ std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_roo
   return ranked;
 }
 
-// What the choice of the move takes off a move's Q: standard deviations of the mean of its values.
+// Returns the deduction from a move's Q in the choice: standard deviations of the mean of its values.
 float Tree::doubt_of_choice(const Node& child) const {
   if (params_.value_choice_deviations <= 0.0f) return 0.0f;
   return params_.value_choice_deviations * deviation_of(child, params_) /
@@ -76,8 +77,8 @@ Evaluation Tree::evaluation_of(const Node& child) const {
   return {child.wl_sum / child.visits, child.d, child.m + 1.0};
 }
 
-// Asked for with every batch, so the moves are put in order only when something is proven. With a choice of
-// root moves only these count, and the root's own bounds do not help.
+// Called for every batch, so it sorts the moves only if something is proven. If the root moves are limited,
+// only these count, and the root's own bounds do not apply.
 std::optional<Proof> Tree::root_proof() const {
   const Node& root = *node(root_);
   if (root.state == NodeState::kTerminal) return Proof{-root.bounds.lower, 0, false};
@@ -98,8 +99,8 @@ std::optional<Proof> Tree::root_proof() const {
   return std::nullopt;
 }
 
-// The network's evaluation of a position, for its side to move. A node keeps no more than the value, and that
-// only where the search uses it as it is.
+// Returns the network's evaluation of a position, for its side to move. A node only stores the value, and
+// only if the search uses it unchanged.
 std::optional<Evaluation> Tree::network_evaluation(const History& history, const Node& evaluated) const {
   if (evaluated.state != NodeState::kExpanded) return std::nullopt;
   Value own;
@@ -181,7 +182,7 @@ std::vector<Line> Tree::lines(int count) const {
   return found;
 }
 
-// As selection has it at the root: what moves without visits are taken to be worth.
+// Returns the assumed value of unvisited root moves, as in selection.
 float Tree::root_first_play_urgency() const {
   const Node& root = *node(root_);
   if (root.state != NodeState::kExpanded) return 0.0f;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The root: the position that is searched, found again in what earlier searches have left.
+// The root: finding a new position in the tree of earlier searches.
 //
-// What is kept begins at the top: the root, or a position shortly before it. While the opponent thinks about
-// a move that is expected, the position before it stays with its other moves, so that the search of whichever
-// is played goes on. A search below the top does not change the nodes above its root; they learn of it when
-// the root goes up again.
+// The kept tree begins at the top: the root, or a position shortly before it. During pondering on an expected
+// move, the position before it stays with its other moves. So the search continues with any move played. A
+// search below the top does not change the nodes above its root. They are updated when the root moves up
+// again.
 //
-// A game that starts from a position of the tree, as programs for analysis send them, is searched on there.
-// It has no history, but the tree may have counted one. Repetitions of positions above the new root are
-// undone where a visit meets them, as after any move. A third repetition, though, has proven draws that would
-// be none without the earlier ones: where the tree has seen any, it starts afresh. Evaluations stay, although
-// the network may have seen positions before the root.
+// If a game starts at a position of the tree, as analysis programs send it, its search continues there. It
+// has no history, but the tree may have used one. Visits undo repetitions of positions above the new root, as
+// after any move. But draws proven by a threefold repetition may not exist without the earlier positions. A
+// tree with any is cleared. Evaluations stay, although the network's input may have had positions before the
+// root.
 
 #include <algorithm>
 #include <bit>
@@ -23,15 +23,15 @@
 namespace wavefront::tree {
 namespace {
 
-// How far below the top a game's start is looked for.
+// Maximum plies below the top at which a game's start is searched.
 constexpr int kPliesToStart = 4;
 
 bool same_start(const Game& a, const Game& b) {
   return a.chess960 == b.chess960 && to_fen(a.start, a.chess960) == to_fen(b.start, b.chess960);
 }
 
-// Whether so many plies might lead from one position to another: each empties and fills two squares, one more
-// if it takes en passant, and castling, once for each side, four.
+// Returns true if `plies` plies might lead from one position to another: each changes two squares, en passant
+// three, and castling, once for each side, four.
 bool may_lead_to(const Position& from, const Position& to, int plies) {
   Bitboard differing = from.pieces(kWhite) ^ to.pieces(kWhite);
   differing |= from.pieces(kBlack) ^ to.pieces(kBlack);
@@ -68,8 +68,9 @@ uint32_t Tree::set_position(const Game& game, int keep_before) {
   return node(root_)->visits;
 }
 
-// Goes from the top of what is kept to the position of a game, and cuts everything else off but for the other
-// moves of the last `keep` positions before it. False if there is no way.
+// Moves the root from the top of the kept tree to the position of a game. Detaches everything else, except
+// the other moves of the last `keep` positions before it. Returns false if the tree does not have the
+// position.
 bool Tree::follow(const Game& game, size_t keep) {
   if (!game_) return false;
   const Position top = game_->history.at(static_cast<int>(above_.size()));
@@ -89,7 +90,7 @@ bool Tree::follow(const Game& game, size_t keep) {
   return descend_to(way, 0) && descend_to(moves, keep);
 }
 
-// Makes the top the root, and tells it and the nodes on the way what has been found below.
+// Makes the top the root, and updates it and the nodes on the way with the results below.
 void Tree::climb() {
   while (!above_.empty()) {
     const Above step = above_.back();
@@ -102,8 +103,8 @@ void Tree::climb() {
   }
 }
 
-// Follows moves down the tree. The last `keep` positions passed stay above the root, of the others everything
-// else is detached. False if a move leaves the tree.
+// Moves the root down the tree. The last `keep` positions passed stay above it, the others are detached.
+// Returns false if a move leaves the tree.
 bool Tree::descend_to(std::span<const Move> moves, size_t keep) {
   for (size_t i = 0; i < moves.size(); ++i) {
     const bool kept = moves.size() - i <= keep;
@@ -121,8 +122,7 @@ bool Tree::descend_to(std::span<const Move> moves, size_t keep) {
   return true;
 }
 
-// Where the node of a move is kept; null if the tree has no place for it. make: with a node, if there is
-// none.
+// Returns the slot of a move's node; null if the tree has none. make: create a missing slot and node.
 ArenaIndex* Tree::slot_of(Node& parent, Move move, bool make) {
   if (parent.state != NodeState::kExpanded) return nullptr;
   const Edge* edges = arena_.at<Edge>(parent.edges);
@@ -136,8 +136,8 @@ ArenaIndex* Tree::slot_of(Node& parent, Move move, bool make) {
   return &slot;
 }
 
-// The moves from a node's position to another one, last first. False if it is not in the tree within so many
-// plies.
+// Finds the moves from a node's position to another one, last first. Returns false if it is not in the tree
+// within `plies` plies.
 bool Tree::find_position(const Position& wanted, const Position& position, ArenaIndex index, int plies,
                          std::vector<Move>& way) const {
   if (position.rule50() == wanted.rule50() && position.same_by_rules(wanted)) return true;
@@ -157,8 +157,8 @@ bool Tree::find_position(const Position& wanted, const Position& position, Arena
   return false;
 }
 
-// The game may go on where the search saw it end (draws that nobody claimed): search there all the same. And
-// without moves a root's visits cannot tell which is best.
+// Resets a root without edges: the game may continue after a draw that was not claimed, and visits without
+// moves are useless for a choice.
 void Tree::forget_bare_root() {
   Node& root = *node(root_);
   if (root.state != NodeState::kExpanded) root = Node::fresh();

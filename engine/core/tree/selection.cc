@@ -24,7 +24,7 @@ struct Candidates {
   void set_score(int i) { score[i] = utility[i] + exploration[i] / started[i]; }
 };
 
-// Visits that edge `best` takes until its score falls to that of the runner-up.
+// Returns the visits of edge `best` until its score falls to that of the runner-up.
 uint32_t visits_until_overtaken(const Candidates& candidates, int best, float runner_up, uint32_t most) {
   float lead = runner_up - candidates.utility[best];
   if (!(lead > 0.0f)) return most;  // its utility alone keeps it ahead
@@ -33,7 +33,7 @@ uint32_t visits_until_overtaken(const Candidates& candidates, int best, float ru
   return std::max(1u, static_cast<uint32_t>(std::max(0.0f, needed)) + 1u);
 }
 
-// Exploration factor of a node with this many visits.
+// Returns the exploration factor of a node with N visits.
 float cpuct(const SearchParams& params, bool is_root, uint32_t visits) {
   float init = is_root ? params.cpuct_at_root : params.cpuct;
   float base = is_root ? params.cpuct_base_at_root : params.cpuct_base;
@@ -71,7 +71,7 @@ float moves_left_utility(const SearchParams& params, float q, float parent_q, fl
 
 namespace {
 
-// What the edges without a child have in common.
+// Common data of the edges without a child.
 struct Unvisited {
   const Edge* edges;
   int edge_count;
@@ -92,7 +92,7 @@ Unvisited gather_visited(const Arena& arena, const Node& node, const SearchParam
   const ArenaIndex* children = node.child_slots == 0 ? nullptr : arena.at<ArenaIndex>(node.children);
   const float* priors = context.priors.empty() ? nullptr : context.priors.data();
   const float scale = exploration_scale(params, context.is_root, node);
-  // The root right after a move was played can be expanded yet have no visit of its own.
+  // After a move was played, the new root may be expanded but have no visits.
   const float parent_q = node.visits == 0 ? 0.0f : -node.q() + context.draw_score * node.d;
   const float parent_m = node.m;
   const bool moves_left_matters =
@@ -128,7 +128,7 @@ Unvisited gather_visited(const Arena& arena, const Node& node, const SearchParam
   return {edges, node.edge_count, node.child_slots, allowed, priors, scale, urgency};
 }
 
-// Adds the first edge without a slot to the candidates, past those that are not searched.
+// Adds the first searched edge without a slot to the candidates.
 void add_next_unvisited(const Unvisited& unvisited, Candidates& candidates) {
   while (candidates.count < unvisited.edge_count) {
     const int i = candidates.count++;
@@ -142,7 +142,7 @@ void add_next_unvisited(const Unvisited& unvisited, Candidates& candidates) {
   }
 }
 
-// Gives the visits to the candidates as PUCT would one by one.
+// Distributes the visits to the candidates as PUCT would one by one.
 void hand_out(const Unvisited& unvisited, uint32_t visits, Candidates& candidates) {
   for (uint32_t left = visits; left > 0;) {
     int best = 0;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Tablebases in the search: the ends of lines, and the root's moves.
+// Tablebases in the search: at leaves, and for the root's moves.
 //
-// A leaf right after a capture or pawn move has the tables' value for certain, as the 50-move clock stands at
-// 0 there; elsewhere it would depend on the clock. Where the tables know the root itself, only moves are
-// searched that keep its value. With DTZ tables these also make progress, so that nothing is looked up in the
-// tree any more: all lines would be won, and the network finds the way to mate better than a choice among
-// equals.
+// A leaf right after a capture or pawn move has the tables' exact value, because the 50-move clock is 0
+// there. Elsewhere the value depends on the clock. If the tables know the root, only moves that keep its
+// value are searched. With DTZ tables these also make progress, so leaves are not probed any more: all lines
+// would be won, and the network finds a mate better than a choice among equal values.
 
 #include <algorithm>
 #include <utility>
@@ -24,7 +23,7 @@ bool all_or_one_of(const std::vector<Move>& moves, Move move) {
 
 }  // namespace
 
-// Asks the tables about the root's moves, once for each root.
+// Probes the tables for the root's moves, once per root.
 void Tree::rank_root_moves() {
   root_ranking_.reset();
   if (params_.tablebases) {
@@ -63,7 +62,7 @@ std::vector<std::string> Tree::root_moves() const {
   return names;
 }
 
-// The current position's value for the side to move, if it is known for certain.
+// Returns the current position's value for the side to move, if the tables have it exactly.
 std::optional<int> Tree::value_of_leaf_by_tables() {
   const Position& position = history_.current();
   if (!params_.tablebases || position.rule50() != 0 || path_.size() == 1) return std::nullopt;
@@ -74,7 +73,7 @@ std::optional<int> Tree::value_of_leaf_by_tables() {
   return syzygy::game_value(*wdl, params_.syzygy_50_move_rule);
 }
 
-// What a root move is worth by the tables, unless its mate has been found.
+// Returns a root move's value by the tables, unless a mate was found.
 std::optional<TableValue> Tree::value_by_tables(Move move, const Line& line) const {
   if (line.proof && line.proof->by_tables) {
     return TableValue{line.proof->value, static_cast<int>(line.moves.size())};
@@ -86,8 +85,8 @@ std::optional<TableValue> Tree::value_by_tables(Move move, const Line& line) con
   return std::nullopt;
 }
 
-// Lines of the moves that the search leaves out by the tables, best first: of each its first move and what
-// the tables say of it. Up to `count` lines in all.
+// Adds lines of the moves that the tables exclude from the search, best first: the move and its tablebase
+// value. Up to `count` lines in all.
 void Tree::add_lines_left_out(std::vector<Line>& lines, int count) const {
   if (!root_ranking_) return;
   std::vector<syzygy::RankedMove> left_out;
@@ -96,7 +95,7 @@ void Tree::add_lines_left_out(std::vector<Line>& lines, int count) const {
       left_out.push_back(ranked);
     }
   }
-  // Of equals the shorter win and the longer loss comes first.
+  // Among equal moves, shorter wins and longer losses come first.
   const auto worth = [](const syzygy::RankedMove& each) {
     return std::pair(each.rank, -each.value * each.plies);
   };

@@ -125,7 +125,8 @@ void Tree::update_root_edges() {
   }
 }
 
-// From the tree's policy temperature to the root's: priors to the power of their ratio. Their order stays.
+// Converts priors from the tree's policy temperature to the root's: to the power of the ratio, which keeps
+// their order.
 void Tree::update_root_priors() {
   const Node& root = *node(root_);
   root_priors_.clear();
@@ -157,8 +158,8 @@ void Tree::add_root_noise(float epsilon, float alpha, uint64_t seed) {
   mix_root_noise();
 }
 
-// The edges stay sorted by prior, so they and the children's slots change places. Visited edges need not be a
-// prefix afterwards: the slots in between hold kNone.
+// Edges stay sorted by prior, so edges and child slots are reordered. Afterwards visited edges need not be a
+// prefix: the slots in between hold kNone.
 void Tree::mix_root_noise() {
   Node& root = *node(root_);
   if (!root_noise_ || root.state != NodeState::kExpanded) return;
@@ -171,7 +172,7 @@ void Tree::mix_root_noise() {
   std::vector<double> draws(root.edge_count);
   double sum = 0.0;
   for (double& draw : draws) sum += draw = gamma(generator);
-  if (!(sum > 0.0)) return;  // every draw underflowed: alpha is next to nothing
+  if (!(sum > 0.0)) return;  // all draws underflowed, because alpha is tiny
 
   Edge* edges = arena_.at<Edge>(root.edges);
   std::vector<std::pair<Edge, ArenaIndex>> mixed;
@@ -186,7 +187,7 @@ void Tree::mix_root_noise() {
   for (int i = 0; i < root.edge_count; ++i) {
     if (mixed[i].second != kNone) slots = i + 1;
   }
-  if (!grow_children(root, slots)) return;  // no memory: better without noise than without children
+  if (!grow_children(root, slots)) return;  // no memory: keep the children instead of the noise
   edges_before_noise_.assign(edges, edges + root.edge_count);
   for (int i = 0; i < root.edge_count; ++i) {
     edges[i] = mixed[i].first;

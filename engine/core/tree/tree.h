@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The search tree: gathers leaves into batches, takes evaluations back, answers what it has found.
+// The search tree: collects leaves into batches, applies evaluations, reports results.
 //
-// One thread searches (set_position, collect, apply, cancel); any thread may ask (root_info, lines ...).
-// Every public function takes the tree's lock. Several batches may be in flight at once; the position can
-// change only when none is.
+// One thread searches (set_position, collect, apply, cancel); any thread may read (root_info, lines ...).
+// Every public function takes the tree's lock. Several batches may be in flight at once. The position can
+// only change while none is.
 #pragma once
 
 #include <array>
@@ -30,14 +30,14 @@ namespace wavefront::tree {
 
 struct CollectResult {
   int evaluations = 0;            // positions in the batch
-  uint32_t visits_done = 0;       // visits finished on the spot: cache hits, game ends, proven positions
+  uint32_t visits_done = 0;       // visits completed at once: cache hits, game ends, proven positions
   uint32_t cache_hits = 0;        // of these, evaluations found in the cache
-  uint32_t promoted = 0;          // visits that wait for what a batch in flight looks ahead to
-  uint32_t collision_visits = 0;  // visits that met positions in flight and were not used
-  bool full = false;              // the tree's memory is used up; what matters least has been pruned
+  uint32_t promoted = 0;          // visits that wait for look-ahead positions of a batch in flight
+  uint32_t collision_visits = 0;  // unused visits that met positions in flight
+  bool full = false;              // the memory is used up; the least important nodes were pruned
 };
 
-// What the search knows of a move or a position. q, w, d, l are for the side to move at the root.
+// The evaluation of a move or position. q, w, d, l are for the side to move at the root.
 struct Evaluation {
   double q = 0, d = 0, m = 0;
   double win() const { return (1 - d + q) / 2; }
@@ -45,15 +45,15 @@ struct Evaluation {
 };
 
 // Proven game value for the side to move at the root and, for wins and losses, plies to the mate. by_tables:
-// it rests on tablebases, and nobody knows how far the mate is.
+// proven by tablebases, so the distance to mate is unknown.
 struct Proof {
   int value;
   int plies;
   bool by_tables;
 };
 
-// Game value, for the side to move at the root, that tablebases give a move. plies: to the next capture or
-// pawn move, where they know the root; to the position that they know, where they do not; 0 if unknown.
+// Tablebase value of a move, for the side to move at the root. plies: to the next capture or pawn move if the
+// tables know the root, otherwise to the position that they know; 0 if unknown.
 struct TableValue {
   int value;
   int plies;
@@ -64,12 +64,12 @@ struct ChildInfo {
   uint32_t visits = 0;
   uint32_t in_flight = 0;
   float prior = 0;
-  float raw_prior = 0;  // before noise was mixed in
+  float raw_prior = 0;  // before noise
   Evaluation evaluation;
-  std::optional<float> own_q;  // the network's value, for the side to move at the root, where it is known
-  float deviation = 0;         // standard deviation of its values, where the search keeps it
+  std::optional<float> own_q;  // the network's value for the side to move at the root, if known
+  float deviation = 0;         // standard deviation of its values, if recorded
   float exploration = 0;       // PUCT's U
-  // Q with the value of a draw, without visits the first-play urgency; and PUCT's score of the move.
+  // Q including the value of a draw, without visits the first-play urgency; and PUCT's score.
   float value = 0;
   float score = 0;
   Bounds bounds = Bounds::unknown();  // for the side to move at the root
@@ -78,33 +78,33 @@ struct ChildInfo {
 
 struct Line {
   std::vector<std::string> moves;
-  std::vector<uint32_t> move_visits;  // of each move, as its node counts them
+  std::vector<uint32_t> move_visits;  // of each move's node
   uint32_t visits = 0;
   float prior = 0;
   Evaluation evaluation;
-  std::optional<float> doubt;  // what the choice of the move takes off Q; none without visits or deviations
+  std::optional<float> doubt;  // deduction from Q in the choice of the move, if there is one
   std::optional<Proof> proof;
   std::optional<TableValue> by_tables;  // unless a mate is proven
 };
 
 struct RootInfo {
-  uint32_t visits = 0;    // of the root, those kept from earlier searches included
+  uint32_t visits = 0;    // of the root, including those kept from earlier searches
   uint64_t playouts = 0;  // visits since the position was set
-  double mean_depth = 0;  // plies from the root to the leaves of all visits; of those kept, an estimate
+  double mean_depth = 0;  // plies from the root to the leaves of all visits; estimated for kept ones
   uint32_t max_depth = 0;
   uint64_t evaluations = 0;  // positions sent to the evaluator since the position was set
   uint64_t cache_hits = 0;
   uint64_t tablebase_hits = 0;
   Evaluation evaluation;
-  // The network's evaluation. If it is no longer cached, d and m are NaN, or nothing of it is known.
+  // The network's evaluation. If it is no longer cached, it is unknown, or only d and m are NaN.
   std::optional<Evaluation> own_evaluation;
-  double q_deviation = 0;  // standard deviation of the values that the playouts brought back
+  double q_deviation = 0;  // standard deviation of the playouts' values
   std::optional<Proof> proof;
   uint64_t memory_bytes = 0;  // of the tree
-  int hashfull = 0;           // tree memory in use, in thousandths of what is allowed
+  int hashfull = 0;           // tree memory in use, in thousandths of the limit
   int batches_in_flight = 0;
-  uint32_t promoted = 0;  // visits in flight that wait for what a batch looks ahead to
-  bool full = false;      // memory is used up: since the position was set some of the tree has been pruned
+  uint32_t promoted = 0;  // visits in flight that wait for look-ahead positions
+  bool full = false;      // memory is used up: some of the tree was pruned since the position was set
 };
 
 class Tree {
@@ -115,67 +115,65 @@ class Tree {
 
   const SearchParams& params() const { return params_; }
 
-  // Settings may change between searches. A change of what cached or stored evaluations depend on (input
-  // format, policy temperature, history fill ...) clears the cache and the tree.
+  // Changes settings between searches. Changes that affect cached or stored evaluations (input format, policy
+  // temperature, history fill ...) clear the cache and the tree.
   void set_params(const SearchParams& params);
 
-  // Makes a game's current position the root. If it follows from the root so far by moves of the tree, that
-  // part is kept; so it is if the game starts from a position that the tree has, some plies below. Of the
-  // last `keep_before` positions before the current one the other moves are kept as well: if the game turns
-  // out to have gone there, they are still known. Returns the visits kept. Throws std::logic_error while a
-  // batch is in flight, std::invalid_argument for a position in which the king could be taken or for a
-  // negative number.
+  // Makes a game's current position the root, and returns the number of visits kept. A subtree is kept if
+  // moves of the tree lead from the old root to the position, or the game starts some plies below the root.
+  // keep_before: number of previous positions whose other moves are kept, too, in case one of them is played.
+  // Throws std::logic_error while a batch is in flight, std::invalid_argument for a position in which the
+  // king could be taken, or a negative number.
   uint32_t set_position(const Game& game, int keep_before = 0);
 
-  // Limits the search to these root moves; none: all. Throws std::invalid_argument for an illegal one.
+  // Limits the search to these root moves; empty: all. Throws std::invalid_argument for an illegal one.
   void set_root_moves(const std::vector<std::string>& moves);
-  // The root moves that the search chooses from: of those that it is limited to, or of all, the best ones by
-  // the tablebases where these know the position.
+  // Returns the root moves to search: those that the search is limited to, or all. If the tablebases know the
+  // position, only the best of them.
   std::vector<std::string> root_moves() const;
 
-  // Limits the moves searched below the root. A change forgets the tree. Throws std::logic_error for a change
+  // Limits the moves searched below the root. A change clears the tree. Throws std::logic_error for a change
   // while a batch is in flight.
   void set_move_rules(MoveRules rules);
 
-  // Mixes noise into the root's priors, once as long as the position stays the root: P becomes (1 - epsilon)
-  // P + epsilon * noise with noise drawn from a symmetric Dirichlet distribution (AlphaZero's exploration at
-  // the root). If the root is not evaluated yet, as soon as it is. Throws std::invalid_argument unless 0 <=
-  // epsilon <= 1 and alpha > 0.
+  // Mixes noise into the root's priors, once per root, after its evaluation: P becomes (1 - epsilon) P +
+  // epsilon * noise, with noise from a symmetric Dirichlet distribution (AlphaZero's exploration at the
+  // root). Throws std::invalid_argument unless 0 <= epsilon <= 1 and 0 < alpha < 1e6.
   void add_root_noise(float epsilon, float alpha, uint64_t seed);
 
-  // Forgets the tree; the evaluation cache stays.
+  // Clears the tree, but not the evaluation cache.
   void clear();
   void clear_cache();
 
-  // Walks the tree until `target` leaves wait in the batch, `max_visits` visits are done or in flight, or
-  // nothing more can be gathered sensibly before an answer comes. The batch must be empty (new, applied or
-  // cancelled). Then up to `ahead` more positions join the batch, no more than there are visits left: those
-  // that the search is likely to want next. They are evaluated into the cache and get no visit now.
+  // Walks the tree until `target` leaves wait in the batch, or `max_visits` visits are done or in flight. It
+  // ends earlier if more positions are useless before an answer. The batch must be empty (new, applied or
+  // cancelled). Then adds up to `ahead` positions that the search will probably need next, within the visits
+  // left. Their evaluations go to the cache without a visit.
   CollectResult collect(Batch& batch, int target, uint64_t max_visits, int ahead = 0);
 
-  // Takes the evaluations of a collected batch and empties it. logits: one for each policy index sent; wdl:
-  // three for each position; moves_left: one for each. Throws std::invalid_argument, and changes nothing, if
-  // sizes are wrong or a value is not finite.
+  // Applies the evaluations of a collected batch and empties it. logits: one per policy index. wdl: three per
+  // position. moves_left: one per position. Throws std::invalid_argument, and changes nothing, for wrong
+  // sizes or non-finite values.
   void apply(Batch& batch, std::span<const float> logits, std::span<const float> wdl,
              std::span<const float> moves_left);
 
-  // Takes a batch back as if it had not been collected, and empties it.
+  // Undoes the collection of a batch, and empties it.
   void cancel(Batch& batch);
 
-  // Takes the visits of a batch back, but keeps its positions: `apply` puts their evaluations into the cache
-  // and does nothing else. Until then the batch is no longer in flight, so the position may change.
+  // Undoes the visits of a batch, but keeps its positions: `apply` then only adds their evaluations to the
+  // cache. The batch no longer counts as in flight, so the position may change.
   void abandon(Batch& batch);
 
   RootInfo root_info() const;
-  // The best `count` moves with their principal variations, best first. Those without visits come by their
-  // priors, valued at the first-play urgency. Moves that tablebases leave out of the search come last.
+  // Returns the best `count` moves with their principal variations, best first. Moves without visits are
+  // sorted by prior, with the first-play urgency as value. Moves that tablebases exclude come last.
   std::vector<Line> lines(int count) const;
-  // Every searched root move, best first. own_values: with the network's own values, or the result where the
-  // game ends.
+  // Returns every searched root move, best first. own_values: include the network's own values, or the
+  // results of finished games.
   std::vector<ChildInfo> children(bool own_values = false) const;
 
  private:
-  friend struct TreeInvariants;  // the checks of tests/engine/core/tree/fuzz.cc
+  friend struct TreeInvariants;  // checks in tests/engine/core/tree/fuzz.cc
 
   enum class Expansion { kQueued, kCached, kTerminal, kKnown };
 
@@ -283,35 +281,34 @@ class Tree {
   mutable std::mutex mutex_;
   Arena arena_;
   EvaluationCache cache_;
-  uint64_t cache_generation_ = 0;  // grows when what was evaluated before must not enter the cache any more
+  uint64_t cache_generation_ = 0;  // incremented when earlier batches must no longer enter the cache
   std::optional<Game> game_;
   History history_;
   ArenaIndex root_ = kNone;
-  // A node above the root that is kept (root.cc), and what its child on the way to the root was when the root
-  // went there.
+  // A kept node above the root (root.cc), and a copy of its child on the way, made when the root moved down.
   struct Above {
     ArenaIndex node;
     Node child_before;
   };
   std::vector<Above> above_;          // from the top down
-  bool third_repetitions_ = false;    // seen since the tree was empty
-  std::vector<Move> root_moves_;      // that somebody has limited the search to; empty: all
-  std::vector<Move> searched_moves_;  // of these, those that the tablebases leave; empty: all
+  bool third_repetitions_ = false;    // occurred since the tree was empty
+  std::vector<Move> root_moves_;      // limit set by the caller; empty: all
+  std::vector<Move> searched_moves_;  // those of them that the tablebases leave; empty: all
   std::optional<syzygy::RootRanking> root_ranking_;
   std::unique_ptr<bool[]> allowed_edges_;  // by root edge; null: all
-  std::vector<float> root_priors_;         // by root edge; empty: those of the edges
+  std::vector<float> root_priors_;         // by root edge; empty: the edges' own
   MoveRules move_rules_;
   struct RootNoise {
     float epsilon;
     float alpha;
     uint64_t seed;
   };
-  std::optional<RootNoise> root_noise_;   // still to be mixed in
-  std::vector<Edge> edges_before_noise_;  // the root's; empty if it has none
-  std::vector<ArenaIndex> to_free_;       // detached subtrees, freed little by little
+  std::optional<RootNoise> root_noise_;   // not mixed in yet
+  std::vector<Edge> edges_before_noise_;  // of the root; empty without noise
+  std::vector<ArenaIndex> to_free_;       // detached subtrees, freed gradually
 
-  // The hand that prunes a full tree: its way down from the top, with the next slot of each node's children,
-  // and how hard it looks (memory.cc).
+  // The hand that prunes a full tree: its path from the top, with the next child slot of each node, and its
+  // pressure (memory.cc).
   struct HandStep {
     ArenaIndex node;
     int slot;
@@ -319,11 +316,11 @@ class Tree {
   std::vector<HandStep> hand_;
   int pressure_ = 0;
   uint32_t old_ = 0;
-  int looked_at_ = 0, collapsed_ = 0;  // since pressure was last set
+  int looked_at_ = 0, collapsed_ = 0;  // since the last change of pressure
   uint64_t collapsed_in_round_ = 1;
   uint32_t epoch_ = 0;
-  bool out_of_memory_ = false;                  // not even pruning helped
-  int hopeless_granules_ = Arena::kMaxRun + 1;  // runs of so many or more were looked for in vain
+  bool out_of_memory_ = false;                  // even after pruning
+  int hopeless_granules_ = Arena::kMaxRun + 1;  // runs of at least this size were not found
 
   int batches_in_flight_ = 0;
   uint32_t promoted_ = 0;  // see RootInfo
@@ -331,7 +328,7 @@ class Tree {
 
   // of the current position's search
   uint32_t kept_visits_ = 0;
-  double kept_depth_ = 0;  // mean, of the visits kept
+  double kept_depth_ = 0;  // mean of the kept visits
   uint64_t playouts_ = 0;
   uint64_t depth_sum_ = 0;
   double value_sum_ = 0;

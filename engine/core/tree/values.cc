@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Values that are more than the mean of a node's visits.
+// Values that differ from the mean of a node's visits.
 //
-// A search may limit a node's value to what is proven of it: a player who can have a draw has at least that,
-// and does not play on for less. Its value is then the limit, not the mean of what the visits brought.
+// A search may limit a node's value by its proven bounds: a player who can force a draw has at least a draw.
+// The value is then the limit, not the mean of the visits.
 //
-// And it may prune noise: visits that looked at moves of little prior and found them bad say little of a
-// position in which they will not be played. In the order of the priors each move is held against those
-// before it. Where it has more visits than twice its prior's share of theirs and less value than their mean,
-// the more visits are taken for exploration and count the less the worse they are. KataGo does so with its
-// `useNoisePruning` (github.com/lightvector/KataGo).
+// It may also prune noise: visits to bad moves with low prior hardly matter for a position in which these
+// will not be played. In the order of priors, each move is compared with those before it. If it has more
+// visits than twice its prior's share of theirs, and less value than their mean, its excess visits count as
+// exploration. They count less the worse the move is. KataGo's `useNoisePruning` does the same
+// (github.com/lightvector/KataGo).
 //
-// Such a value follows from the children, not from the sum of what has come up, so it is derived anew at the
-// nodes of a path. What it differs by from the sum is what goes on to the nodes above. A limit holds at once.
-// Noise may wait: to look at all moves of all nodes for each visit would take as long as the rest of the
-// search, so a node is looked at as its visits grow by a sixteenth to an eighth, and those between count in
-// full till then.
+// Such a value follows from the children, not from the sum of backed-up values. So the nodes of a path
+// recompute it and pass the difference upwards. Limits apply at once. Noise may wait: checking all moves of
+// all nodes for each visit would take as long as the rest of the search. So a node is checked when its visits
+// have grown by a sixteenth to an eighth, and visits count in full until then.
 
 #include <algorithm>
 #include <bit>
@@ -26,10 +25,10 @@
 namespace wavefront::tree {
 namespace {
 
-// A move may have so many times its prior's share of the visits before any are taken for exploration.
+// Multiple of its prior's share of the visits above which a move's visits count as exploration.
 constexpr double kLeniency = 2.0;
 
-// Noise is looked at when one of so many leading bits of a node's visits changes.
+// Noise is checked when one of this many leading bits of a node's visits changes.
 constexpr int kBitsLookedAt = 4;
 
 }  // namespace
@@ -46,7 +45,7 @@ bool Tree::has_known_draw(const Node& parent) const {
   return false;
 }
 
-// Whether a node is to be evaluated again after the last `added` of its visits.
+// Returns true if a node's value must be recomputed after `added` more visits.
 bool Tree::is_due(const Node& visited, uint32_t added) const {
   if (has_known_draw(visited)) return true;
   const uint32_t before = visited.visits - added;
@@ -54,8 +53,8 @@ bool Tree::is_due(const Node& visited, uint32_t added) const {
   return before >> unit != visited.visits >> unit;
 }
 
-// Gives a node that is not proven the value that follows from its children, after its visits or theirs have
-// changed. Returns what its sum has changed by.
+// Recomputes the value of an unproven node from its children, after changes of its visits or theirs. Returns
+// the change of its sum.
 double Tree::adjust(Node& parent) const {
   if (!has_known_draw(parent) && params_.noise_pruning_scale <= 0.0f) return 0.0;
   return derive_value(parent);
@@ -73,8 +72,8 @@ double Tree::derive_value(Node& parent) const {
   return parent.wl_sum - before;
 }
 
-// From the view of the side that moved into the node. Nothing where some of its visits are not its
-// children's, as after those have been pruned for their memory.
+// Returns the value for the side that moved into the node; nothing if some of its visits are not its
+// children's, as after pruning.
 std::optional<double> Tree::value_by_children(const Node& parent) const {
   const double scale = params_.noise_pruning_scale;
   const Edge* edges = arena_.at<Edge>(parent.edges);
@@ -100,8 +99,8 @@ std::optional<double> Tree::value_by_children(const Node& parent) const {
   return -(parent.own_q() + sum) / (1.0 + weights);
 }
 
-// The spread around a node's value from the children's, after most of its visits may have been taken. Of many
-// visits 16 bits do not tell what the few left had. Nothing is done where some visits are not the children's.
+// Recomputes a node's spread from its children, after most of its visits may have been removed: the 16 bits
+// for many visits are too coarse for the few left. Does nothing if some visits are not its children's.
 void Tree::derive_spread(Node& parent) const {
   if (parent.state != NodeState::kExpanded || parent.visits == 0) return;
   uint32_t others = parent.visits;
@@ -121,8 +120,7 @@ void Tree::derive_spread(Node& parent) const {
   set_variance(parent, (squares - 2 * q * sum) / parent.visits + q * q);
 }
 
-// When a child may not be a draw by repetition any more: looks whether the side to move still has one, and
-// what the node is worth then.
+// Updates can_repeat and the node's value after a child may no longer be a draw by repetition.
 void Tree::note_repetitions(Node& parent) const {
   parent.bounds.can_repeat = 0;
   for (int i = 0; params_.known_draws == KnownDraws::kRepetition && i < parent.child_slots; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Network values bent to how strongly the two sides play, after lc0's model of win, draw and loss.
+// Adjustment of network values to the strength of both sides, with lc0's model of win, draw and loss.
 #pragma once
 
 #include "chess/square.h"
@@ -10,10 +10,9 @@ namespace wavefront::tree {
 
 using namespace chess;
 
-// The value for a side to move, as the search uses it. Win and loss are taken for the tails beyond 1 and -1
-// of a logistic distribution with the centre mu and the scale s; the result has the scale ratio * s and the
-// centre mu + s^2 * shift, where shift counts for White. Values too near to a certain result stay as they
-// are.
+// Returns the adjusted value for the side to move. Win and loss are the tails beyond 1 and -1 of a logistic
+// distribution with centre mu and scale s. The result has scale ratio * s and centre mu + s^2 * shift, where
+// shift is for White. Values too close to a certain result are unchanged.
 Value rescaled(Value value, Color side, const SearchParams& params);
 
 }  // namespace wavefront::tree

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One pipeline over several evaluators: work goes where it is answered soonest."""
+"""Balancing of a pool's requests over several evaluators: each goes to the one that answers it first."""

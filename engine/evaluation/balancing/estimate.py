@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long an evaluator will take for a request, by its curve and by what it took for the last ones."""
+"""The expected latency of a request, from the evaluator's speed curve and its recent latencies."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from protocol.messages import best_rate
 
 UNMEASURED = ((1, 2.0), (64, 10.0))
-"""Stands for the curve of an evaluator that tells none, or one that cannot be."""
+"""Assumed curve (positions, ms) if an evaluator reports none or an impossible one."""
 
 SHARE = 1 / 8
-"""What the last request counts among those before."""
+"""Weight of the last request in the mean."""
 
 FORGET_SECONDS = 2.0
-"""The time in which what was learned of a slow evaluator loses half of its weight while nobody asks it."""
+"""Half-life of the excess slowness of an evaluator that gets no requests."""
 
 LOWEST, HIGHEST = 0.05, 1000.0
 
 
 class SpeedEstimate:
-    """An evaluator's speed at one network, as a client of it sees it.
+    """An evaluator's speed at one network, as measured by a client.
 
-    What others ask of it shows in how much longer it takes than its curve says: in `slowness`, a factor.
+    `slowness` is the factor by which requests take longer than the curve predicts, because of other clients.
     """
 
     def __init__(self, curve: Sequence[tuple[int, float]]) -> None:
@@ -32,19 +32,18 @@ class SpeedEstimate:
 
     @property
     def rate(self) -> float:
-        """Positions per second that the curve promises."""
+        """Positions per second according to the curve."""
         return best_rate(self._curve)
 
     def slowness(self, now: float) -> float:
-        """How many times as long it takes as its curve says. now: in seconds of a clock that never goes
-        back."""
+        """Return the ratio of actual to predicted latency. now: seconds of a monotonic clock."""
         if self._slowness <= 1:
             return self._slowness
         idle = max(0.0, now - self._learned_at)
         return float(1 + (self._slowness - 1) * 0.5 ** (idle / FORGET_SECONDS))
 
     def curve_ms(self, positions: int) -> float:
-        """What the curve says of so many positions at a time."""
+        """Return the time of a request with N positions according to the curve."""
         for size, milliseconds in self._curve:
             if size >= positions:
                 return milliseconds
@@ -52,21 +51,21 @@ class SpeedEstimate:
         return milliseconds * positions / size
 
     def expected_ms(self, positions: int, before_ms: float) -> float:
-        """What the curve says of a request that is sent now. before_ms: what those in flight take of the
-        device."""
+        """Return the latency of a new request according to the curve. before_ms: device time of those in
+        flight."""
         return before_ms + self.curve_ms(positions)
 
     def share_ms(self, positions: int) -> float:
-        """What so many positions take of a device that is busy."""
+        """Return the device time of N positions on a busy device."""
         return 1000 * positions / self.rate
 
     def learn(self, expected_ms: float, took_ms: float, now: float) -> None:
-        """Take in what a request took, from when it was sent, and what was expected of it then."""
+        """Record the latency of a request, and the one expected when it was sent."""
         known = self.slowness(now)
         self._slowness = min(HIGHEST, max(LOWEST, known + SHARE * (took_ms / max(1e-3, expected_ms) - known)))
         self._learned_at = now
 
     def refused(self, now: float) -> None:
-        """Take in that it has more to do than it takes: others are better off with what there is."""
+        """Record a refusal for overload, which makes other evaluators preferable."""
         self._slowness = min(HIGHEST, 2 * max(1.0, self.slowness(now)))
         self._learned_at = now

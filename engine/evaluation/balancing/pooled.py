@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evaluators for many searches: their batches travel together, in few requests.
+"""Evaluators shared by many searches, whose batches are joined into few requests.
 
-A request costs both processes some 150 µs of processor time, however few positions it carries, and on a CPU
-backend that time is the network's. So what the searches have collected in one round of the pool goes into
-requests of the size that the evaluator recommends, or larger where there are many positions.
+A request costs both processes about 150 µs of CPU time, however few positions it has. On a CPU backend the
+network loses that time. So the pool joins the batches of one round into requests of the recommended size, or
+larger if there are many.
 
-Each search submits its batches to a PooledPipeline of its own. PooledEvaluator.flush puts them together and
-sends them, PooledEvaluator.receive takes the answers apart; both return the searches (S, whatever the owner
-of the evaluator calls a search) that can go on.
+Each search submits its batches to its own PooledPipeline. PooledEvaluator.flush joins and sends them, and
+PooledEvaluator.receive splits the answers. Both return the searches that can continue. S is the type of a
+search, which the owner of the evaluator chooses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ S = TypeVar("S")
 
 
 class Sender(Protocol[S]):
-    """Sends batches through a PooledEvaluator. Attributes and methods: as of PooledPipeline."""
+    """A sender of batches through a PooledEvaluator. Attributes and methods: see PooledPipeline."""
 
     search: S
     network: NetworkKey
@@ -57,10 +57,10 @@ class Sender(Protocol[S]):
 
 
 class PooledPipeline(SpareBatches, Generic[S]):
-    """The batches of one search among those of others: the Pipeline of a pool's searches.
+    """The Pipeline of one search in a pool.
 
-    search: whose batches these are. failure: why the evaluator will not evaluate what it sent; it is over
-    then, or with a NetworkChangedError has to start over.
+    search: the owner of the batches. failure: why the evaluator rejected them. The search then ends, or
+    restarts after a NetworkChangedError.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class PooledPipeline(SpareBatches, Generic[S]):
         identity: str,
         capacity: int,
     ) -> None:
-        """identity: of the network whose evaluations the tree holds."""
+        """identity: of the network that evaluated the tree."""
         super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
@@ -106,19 +106,19 @@ class PooledPipeline(SpareBatches, Generic[S]):
         return None
 
     def abandon(self) -> None:
-        # The arrays may still be on their way out, so these batches are not filled again.
+        # The arrays may still be in transmission, so these batches are not reused.
         for batch in self._on_their_way:
             self._tree.abandon(batch)
         self._abandoned += self._on_their_way
         self._on_their_way.clear()
 
     def waits_for(self, batch: Batch) -> bool:
-        """Whether a batch is still wanted."""
+        """Return True if the search still waits for a batch."""
         return batch in self._on_their_way
 
     def apply(self, batch: Batch, evaluation: EvaluationBatch) -> bool:
-        """Take the evaluations of a batch; False if the search does not wait for it any more. They then go
-        to the cache, for the next one."""
+        """Apply the evaluations of a batch; return False if the search no longer waits for it. Then they go
+        to the cache, for the next search."""
         if batch in self._abandoned:
             self._abandoned.remove(batch)
             cache_evaluation(self._tree, batch, evaluation)
@@ -136,7 +136,7 @@ class PooledPipeline(SpareBatches, Generic[S]):
 
 @dataclass(slots=True, eq=False)
 class _Part(Generic[S]):
-    """A batch of a search in a request, or on its way into one."""
+    """A search's batch that is in a request, or waits for one."""
 
     pipeline: Sender[S]
     batch: Batch | PositionBatch
@@ -149,7 +149,7 @@ class _Part(Generic[S]):
 
 @dataclass(slots=True, eq=False)
 class _JointRequest(Generic[S]):
-    """Batches of several searches in one request. shapes: positions and moves of each."""
+    """A request with the batches of several searches. shapes: positions and moves of each."""
 
     network: NetworkKey
     parts: Sequence[_Part[S]]
@@ -157,8 +157,7 @@ class _JointRequest(Generic[S]):
     size: int
 
     def hand_out(self, evaluation: EvaluationBatch) -> set[S]:
-        """Give each search its part of an answer, those that no longer want it left out; returns the
-        others."""
+        """Apply an answer's parts to the searches that still wait for them, and return these searches."""
         served: set[S] = set()
         for part, own in zip(self.parts, evaluation.split(self.shapes), strict=True):
             if part.pipeline.apply(part.batch, own):
@@ -167,20 +166,19 @@ class _JointRequest(Generic[S]):
 
 
 class PooledEvaluator(Generic[S]):
-    """The evaluators at the addresses of some settings, or one that is started, and the batches of the
-    searches that use them. Used by the pool's thread alone, but for `links`, `connections` and `close`.
+    """The evaluators of a pool, given by address or embedded, and the batches of the searches that use them.
 
-    Each request goes to the evaluator that will probably answer it first; what one that is lost owes goes to
-    the others.
+    Each request goes to the evaluator with the earliest expected answer. If one is lost, its unanswered
+    requests go to the others. Only the pool's thread may use it, except `links`, `connections` and `close`.
 
-    first_sent (monotonic seconds), evaluations, device_batches: what came back so far; a request counts as
-    the share that it had in its device batch. searches: how many were finished, counted by the pool.
+    first_sent: monotonic seconds. evaluations: positions answered. device_batches: device batches answered,
+    where a request counts as its share of one. searches: finished ones, counted by the pool.
     """
 
     def __init__(
         self, settings: EvaluatorSettings, log: Callable[[str], None], priority: Priority, interrupt: int
     ) -> None:
-        """interrupt: a file descriptor; `receive` returns when it becomes readable."""
+        """interrupt: file descriptor; `receive` returns when it becomes readable."""
         self.log = log
         self.first_sent: float | None = None
         self.evaluations = 0
@@ -190,7 +188,7 @@ class PooledEvaluator(Generic[S]):
         self._added = 0
         self._agreement = agreement = Agreement()
         each = [settings]
-        with suppress(SettingsError):  # The link has more to say about it.
+        with suppress(SettingsError):  # The link reports the error.
             each = [replace(settings, address=address) for address in settings.addresses] or each
         self.upstreams: tuple[Upstream[_JointRequest[S]], ...] = tuple(
             Upstream(one, log, priority, interrupt, self._send_again, agreement, alone=len(each) == 1)
@@ -199,30 +197,30 @@ class PooledEvaluator(Generic[S]):
 
     @property
     def links(self) -> list[EvaluatorLink]:
-        """One for each evaluator."""
+        """The link to each evaluator."""
         return [upstream.link for upstream in self.upstreams]
 
     @property
     def awaited(self) -> bool:
-        """Whether an answer is on its way."""
+        """True if a request is unanswered."""
         return any(upstream.awaited for upstream in self.upstreams)
 
     @property
     def awaited_clients(self) -> list[EvaluatorClient]:
-        """The connections by which answers are on their way."""
+        """The connections with unanswered requests."""
         return [
             upstream.client for upstream in self.upstreams if upstream.awaited and upstream.client is not None
         ]
 
     @property
     def stranded(self) -> bool:
-        """Whether batches wait for an evaluator to come up."""
+        """True if batches wait for an evaluator to become available."""
         return all(upstream.client is None for upstream in self.upstreams) and any(self._unsent.values())
 
     def connections(self, timeout: float) -> list[EvaluatorClient]:
-        """The connections to the evaluators that are there, once one is; none if that takes longer than
-        `timeout` seconds. Waits a little for the others. Any thread. Raises NoEvaluatorError if there is no
-        hope of one."""
+        """Return the connections to available evaluators; empty if none is available in `timeout` seconds.
+
+        Waits for each evaluator. Thread-safe. Raises NoEvaluatorError if all have failed."""
         clients: list[EvaluatorClient] = []
         errors: list[NoEvaluatorError] = []
         for link in self.links:
@@ -237,15 +235,14 @@ class PooledEvaluator(Generic[S]):
         return clients
 
     def close(self) -> None:
-        """Disconnect, and end the evaluator if it was started."""
+        """Disconnect, and stop an embedded evaluator."""
         for link in self.links:
             link.close()
 
     def offers(self, key: NetworkKey) -> list[Offer[_JointRequest[S]]]:
-        """The evaluators that serve the network of that name, which is loaded if need be; none while there is
-        no evaluator.
+        """Return the evaluators that serve a network, loaded if necessary; empty while there is none.
 
-        Raises NoEvaluatorError if there is none to hope for, or none that can serve the network.
+        Raises NoEvaluatorError if all have failed, or none can serve the network.
         """
         offers = self._offered(key)
         if not offers and any(upstream.has_moved(key) for upstream in self.upstreams):
@@ -266,25 +263,25 @@ class PooledEvaluator(Generic[S]):
         ]
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
-        """All networks of the first evaluator that is there, as they are now; None while there is none."""
+        """Return the current networks of the first available evaluator; None while there is none."""
         return next(
             (found for upstream in self.upstreams if (found := upstream.networks()) is not None), None
         )
 
     def add(self, pipeline: Sender[S], batch: Batch | PositionBatch) -> None:
-        """Have a batch sent with the next `flush`. It must stay as it is until it is answered."""
+        """Queue a batch for the next `flush`. The caller must not change it until it is answered."""
         self._unsent.setdefault(pipeline.network, []).append(_Part(pipeline, batch, len(batch)))
         self._added += len(batch)
 
     @property
     def has_request(self) -> bool:
-        """Whether a request's worth of positions has been added since the last `flush`."""
+        """True if enough positions for a request were added since the last `flush`."""
         return self._added >= WORTH_SENDING
 
     def flush(self) -> set[S]:
-        """Send what the searches have collected, unless the evaluator is at work and more may join it.
+        """Send the queued batches, unless the evaluators are busy and more batches may join them.
 
-        Returns those whose batches cannot be sent; their pipelines have a `failure`.
+        Returns the searches whose batches cannot be sent; their pipelines have a `failure`.
         """
         self._added = 0
         failed: set[S] = set()
@@ -302,8 +299,8 @@ class PooledEvaluator(Generic[S]):
         return failed
 
     def _send(self, offers: list[Offer[_JointRequest[S]]], key: NetworkKey) -> set[S]:
-        """Send what waits for a network in requests of a good size, the last one only if it is not better to
-        wait for more."""
+        """Send the batches that wait for a network in requests of a good size. The last one may wait for
+        more."""
         parts = [part for part in self._unsent[key] if part.wanted]
         stale = [part for part in parts if part.pipeline.identity != offers[0].network.identity]
         failed = _fail(stale, NetworkChangedError("the evaluator has another network now"))
@@ -327,8 +324,8 @@ class PooledEvaluator(Generic[S]):
         return failed
 
     def receive(self, timeout_ms: float | None) -> set[S]:
-        """Hand out the answers that are there; returns whose they were. Waits for the first one (None: as
-        long as it takes) if there is one evaluator; for several, `protocol.client.wait_for_any` does."""
+        """Apply all answers received, and return their searches. With one evaluator, wait for the first
+        answer (None: indefinitely); with several, the caller waits in `protocol.client.wait_for_any`."""
         served: set[S] = set()
         for upstream in self.upstreams:
             if upstream.awaited:
@@ -359,7 +356,7 @@ class PooledEvaluator(Generic[S]):
 
 
 def _together(errors: Sequence[NoEvaluatorError]) -> NoEvaluatorError:
-    """Why none of several evaluators can be had."""
+    """Return the error that no evaluator is available."""
     if len(errors) == 1:
         return errors[0]
     refused = all(isinstance(error, EvaluatorRefusalError) for error in errors)
@@ -367,7 +364,7 @@ def _together(errors: Sequence[NoEvaluatorError]) -> NoEvaluatorError:
 
 
 def _joined(key: NetworkKey, parts: Sequence[_Part[S]], most: int) -> tuple[_JointRequest[S], PositionBatch]:
-    """The first parts, at least one, and as many more as make at most `most` positions, as one request."""
+    """Join the first parts, at least one and at most `most` positions, to one request."""
     size, end = parts[0].size, 1
     while end < len(parts) and size + parts[end].size <= most:
         size, end = size + parts[end].size, end + 1
@@ -378,7 +375,7 @@ def _joined(key: NetworkKey, parts: Sequence[_Part[S]], most: int) -> tuple[_Joi
 
 
 def _fail(parts: Sequence[_Part[S]], error: PipelineError | NoEvaluatorError | NetworkChangedError) -> set[S]:
-    """End the searches that still want these parts; returns them."""
+    """Record the error in the searches that still wait for these parts, and return them."""
     pipelines = {part.pipeline for part in parts if part.wanted}
     for pipeline in pipelines:
         pipeline.failure = error

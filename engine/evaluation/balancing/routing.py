@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of several evaluators gets the next request of a pool, and how large that is."""
+"""The choice of the evaluator for a pool's next request, and the size of that request."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
 
 ENOUGH_REQUESTS = 3
-"""With so many full requests on their way, two at work and one waiting, more positions wait here until they
-fill another one. Full is what the evaluator recommends, or a quarter of all positions if that is more."""
+"""Full requests in flight, two computing and one queued, beyond which positions wait until they fill another
+one. A full request has the recommended batch, or a quarter of all positions if that is more."""
 
 WORTH_SENDING = 128
-"""Positions for which a request is worth its cost while another one is in flight. Several processes on one
-fast evaluator have few positions each. Sent as they are ready, they would give its one I/O thread more to do
-with requests than the device has with positions."""
+"""Positions from which on a request is worth its cost while another one is in flight. Several processes on
+one fast evaluator have few positions each. If they sent these at once, the evaluator's one I/O thread would
+become the bottleneck."""
 
 LEAST_SHARED = 16
-"""Where several evaluators share what there is, none is sent less than so many positions for that reason."""
+"""Minimum positions of a request after they are divided among several evaluators."""
 
 R = TypeVar("R", bound=PooledRequest)
 
 
 @dataclass(slots=True, eq=False)
 class Offer(Generic[R]):
-    """An evaluator that serves a network. network: as it describes it. max_batch: positions of its largest
+    """An evaluator that serves a network. network: its description. max_batch: positions of its largest
     request."""
 
     upstream: Upstream[R]
@@ -40,10 +40,10 @@ class Offer(Generic[R]):
 
 
 def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first: int) -> tuple[Offer[R], int]:
-    """The evaluator that would answer the next request first, and how many positions make a full one there.
+    """Return the evaluator that would answer the next request first, and its size of a full request.
 
-    waiting: positions that wait. first: of these in one piece. Full is what the evaluator recommends, or a
-    quarter of its share of all positions if that is more; but where they are few, its share of these.
+    waiting: queued positions. first: size of the first batch. A full request has the recommended batch, or a
+    quarter of the evaluator's share of all positions if larger. It has at most that share.
     """
     total = waiting + sum(offer.upstream.in_flight(key) for offer in offers)
     if len(offers) == 1:
@@ -62,15 +62,15 @@ def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first:
 
 
 def _full(offer: Offer[R], total: int) -> int:
-    """Positions of a full request, of so many."""
+    """Return the size of a full request if there are `total` positions."""
     quarter = total // (ENOUGH_REQUESTS + 1)
     return max(1, min(max(offer.network.recommended_batch, quarter), offer.max_batch))
 
 
 def had_better_wait(waiting: int, in_flight: int, full: int) -> bool:
-    """Whether positions, less than a full request, had better wait for more while others are in flight.
+    """Return True if positions for less than a full request should wait for more.
 
-    Half of all there are never wait: the other half keeps the device busy meanwhile.
+    Half of all positions never wait; the other half keeps the device busy meanwhile.
     """
     if in_flight >= ENOUGH_REQUESTS * full:
         return True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One evaluator of those that a pool's requests are shared out among."""
+"""One of the evaluators that share a pool's requests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo, Priority
 
 RETRY_SECONDS = 2.0
-"""Time between two attempts to reach an evaluator that was given up, while others do its work."""
+"""Time between two attempts to reach a failed evaluator while others do its work."""
 
 
 class PooledRequest(Protocol):
-    """What a upstream has to know of a request. network: which one it is for. size: positions."""
+    """A request, as far as an upstream needs it. network: the one it is for. size: positions."""
 
     @property
     def network(self) -> NetworkKey: ...
@@ -41,8 +41,8 @@ R = TypeVar("R", bound=PooledRequest)
 
 @dataclass(slots=True)
 class _Served:
-    """A network at an evaluator: how it is called there, how fast it is, or why it is not to be used. moved:
-    the evaluator has announced it in the place of the one that all evaluators had."""
+    """A network at an evaluator. info: its description there. unfit: why it must not be used. moved: the
+    evaluator replaced the common network by it."""
 
     info: NetworkInfo
     speed: SpeedEstimate
@@ -52,7 +52,7 @@ class _Served:
 
 @dataclass(slots=True)
 class _Sent:
-    """A request in flight. sent_at: monotonic seconds. expected_ms: by the curve. share_ms: of the device."""
+    """A request in flight. sent_at: monotonic seconds. expected_ms: by the curve. share_ms: device time."""
 
     sent_at: float
     expected_ms: float
@@ -61,15 +61,14 @@ class _Sent:
 
 @dataclass(slots=True)
 class Agreement:
-    """The networks that the evaluators of a pool have agreed on: for each name in the options the first one
-    that was found, which the others must have as well, until none has it any more."""
+    """The networks that all evaluators of a pool must serve: the first one found for each name in the
+    options, until no evaluator has it any more."""
 
     networks: dict[NetworkKey, NetworkInfo] = field(default_factory=dict)
 
 
 class Upstream(Generic[R]):
-    """A link to one evaluator and the requests that it has been sent. Belongs to the pool's thread, but for
-    `link`."""
+    """A link to one evaluator and its requests in flight. Other threads may only use `link`."""
 
     def __init__(
         self,
@@ -82,10 +81,10 @@ class Upstream(Generic[R]):
         *,
         alone: bool,
     ) -> None:
-        """interrupt: a file descriptor; `receive` returns when it becomes readable. send_again: as of
-        Requests. alone: there is no other upstream, so that what fails here fails altogether."""
+        """interrupt: file descriptor; `receive` returns when it becomes readable. send_again: see Requests.
+        alone: there is no other upstream, so a failure here fails the searches."""
         self.failure: NoEvaluatorError | None = None
-        """Why it was given up, until it is connected again."""
+        """Why the link gave up; None once it is connected again."""
         self._log = log if alone else self._log_once
         self._log_always = log
         self._said = ""
@@ -103,20 +102,19 @@ class Upstream(Generic[R]):
 
     @property
     def client(self) -> EvaluatorClient | None:
-        """The connection that requests go through, None if there is none."""
+        """The connection for requests; None if there is none."""
         return self._requests.client
 
     @property
     def awaited(self) -> bool:
-        """Whether an answer is on its way."""
+        """True if a request is unanswered."""
         return bool(self._requests.sent)
 
     def network(self, key: NetworkKey) -> NetworkInfo | None:
-        """The network of that name, loaded if need be; None while there is no evaluator, or it is to be left
-        out.
+        """Return the network of that name, loaded if necessary; None if the evaluator cannot be used now.
 
-        Raises NoEvaluatorError, if there is no other upstream, where there is none to hope for, or it cannot
-        serve the network.
+        If there is no other upstream, raises NoEvaluatorError after the last failure, or if it cannot serve
+        the network.
         """
         client = self._connect()
         if client is None:
@@ -136,7 +134,7 @@ class Upstream(Generic[R]):
         return None if served.unfit else served.info
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
-        """All networks of the evaluator as they are now; None while there is none."""
+        """Return the evaluator's current networks; None while there is no connection."""
         try:
             client = self._connect()
             if client is not None:
@@ -147,30 +145,30 @@ class Upstream(Generic[R]):
         return None
 
     def has_moved(self, key: NetworkKey) -> bool:
-        """Whether the evaluator is left out because it has announced another network."""
+        """Return True if the evaluator is excluded because it has announced another network."""
         return self.client is not None and key in self._served and self._served[key].moved
 
     def look_again(self, key: NetworkKey) -> None:
-        """Forget why the evaluator's network is not used."""
+        """Reset the exclusion of the evaluator's network."""
         self._served.pop(key, None)
         self.failure = None
 
     def in_flight(self, key: NetworkKey) -> int:
-        """Positions that it has been sent for a network."""
+        """Return the positions in flight for a network."""
         return sum(request.size for request in self._requests.sent if request.network == key)
 
     def rate(self, key: NetworkKey) -> float:
-        """Positions per second of a network, as far as others leave them to us."""
+        """Return a network's positions per second, less the capacity that other clients use."""
         speed = self._served[key].speed
         return speed.rate / speed.slowness(monotonic())
 
     def finish_ms(self, key: NetworkKey, positions: int) -> float:
-        """When a request that is sent now will be answered, in milliseconds from now."""
+        """Return the expected latency in milliseconds of a request sent now."""
         return self._expected_ms(key, positions) * self._served[key].speed.slowness(monotonic())
 
     def send(self, batch: PositionBatch, request: R) -> bool:
-        """Send a request; False if the evaluator is lost. It is answered by `receive`, or sent again. Raises
-        PipelineError if it is refused."""
+        """Send a request; return False if the evaluator is lost. `receive` returns the answer, unless the
+        request is sent again. Raises PipelineError if it is refused."""
         served = self._served[request.network]
         sent = _Sent(
             monotonic(),
@@ -183,7 +181,7 @@ class Upstream(Generic[R]):
         return True
 
     def receive(self, timeout_ms: float | None) -> tuple[R | None, Completed] | None:
-        """The next answer, as of Requests."""
+        """Return the next answer; see Requests."""
         answer = self._requests.receive(timeout_ms)
         if answer is None:
             return None
@@ -215,8 +213,8 @@ class Upstream(Generic[R]):
             self.failure = None
             self._notices = client.notices
             client.interrupt_by(self._interrupt)
-        if client is not None and not client.in_flight:  # Else `receive` takes what comes.
-            with suppress(EvaluatorLost):  # The next sender finds that out.
+        if client is not None and not client.in_flight:  # Otherwise `receive` reads them.
+            with suppress(EvaluatorLost):  # The next sender gets the error.
                 client.take_notices()
         if client is not None and client.notices != self._notices:
             self._notices = client.notices
@@ -224,7 +222,7 @@ class Upstream(Generic[R]):
         return client
 
     def _follow(self, client: EvaluatorClient) -> None:
-        """Go by the networks that the evaluator has announced."""
+        """Adopt the networks that the evaluator has announced."""
         self.failure = None
         told: set[str] = set()
         for key, served in list(self._served.items()):
@@ -246,7 +244,7 @@ class Upstream(Generic[R]):
             self._log(text)
 
     def _give_up(self, error: NoEvaluatorError) -> None:
-        """Note that the link has given up; it is to try again in a while, unless the evaluator refuses."""
+        """Record that the link gave up, and let it retry after a while, unless the evaluator refuses."""
         now = monotonic()
         if self.failure is None:
             self._retry_at = now + RETRY_SECONDS
@@ -258,13 +256,13 @@ class Upstream(Generic[R]):
         self.failure = error
 
     def _look_up(self, client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
-        """What the evaluator calls a network. Raises EvaluatorError."""
+        """Return the evaluator's description of a network. Raises EvaluatorError."""
         agreed = self._agreement.networks.get(key)
         if agreed is not None:
             return equal_network(client, key, agreed)
         own = key == self.link.settings.network
         network = client.network if own else served_network(client, key)
-        if not self._alone:  # One that has been started anew may serve another one, and there is no other.
+        if not self._alone:  # A single evaluator may serve another network after a restart.
             self._agreement.networks[key] = network
         return network
 
@@ -277,10 +275,10 @@ class Upstream(Generic[R]):
         return _Served(client.network, SpeedEstimate(()), unfit=text)
 
     def _prepare(self, client: EvaluatorClient) -> None:
-        """Have a new connection's evaluator load what the others serve, in the link's thread: the pool does
-        not wait for that."""
+        """Let a new connection's evaluator load the common networks. Runs in the link's thread, so that the
+        pool does not wait."""
         for key, agreed in list(self._agreement.networks.items()):
-            with suppress(EvaluatorError):  # Callers that ask for it get the error.
+            with suppress(EvaluatorError):  # Callers that request the network get the error.
                 equal_network(client, key, agreed)
 
     def _expected_ms(self, key: NetworkKey, positions: int) -> float:
@@ -292,7 +290,7 @@ class Upstream(Generic[R]):
         self._send_again(request)
 
     def _log_once(self, text: str) -> None:
-        """Tell what was not told last: an evaluator that is not there is tried again and again."""
+        """Log a text unless it is the last one: an unavailable evaluator is retried repeatedly."""
         if text != self._said:
             self._said = text
             self._log_always(text)

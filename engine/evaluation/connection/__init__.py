@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The connection to an evaluator: started or configured, watched, and replaced."""
+"""The connection to an evaluator: start or connect, monitor, reconnect and fail over."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The evaluators whose addresses the user gave: which of them is used, by what health checks say of them."""
+"""Evaluators at addresses given by the user, chosen by health checks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
 
 FIRST_LOOK_SECONDS = 1.0
-"""How long a preferred evaluator may take to say how it is before another one is taken."""
+"""Longest wait for the health of a preferred evaluator before another one is used."""
 
 
 class ConfiguredEvaluators:
-    """One address, or several that stand in for each other. May be used from any thread.
+    """Evaluators at one address, or at several for failover. Thread-safe.
 
-    Those of several must serve the network of the one that was connected first, by its content.
+    All must serve the network that the first connected one serves, by its content.
     """
 
     def __init__(
@@ -36,8 +36,7 @@ class ConfiguredEvaluators:
         log: Callable[[str], None],
         on_news: Callable[[], None],
     ) -> None:
-        """addresses: those of the settings. on_news: called after each look at one of several, from another
-        thread."""
+        """addresses: those of the settings. on_news: called from another thread after each health check."""
         self._addresses = addresses
         self._settings = settings
         self._log = log
@@ -49,7 +48,7 @@ class ConfiguredEvaluators:
         self._health = HealthCheck(addresses, self._saw, keys=settings.keys) if len(addresses) > 1 else None
 
     def connect(self) -> tuple[EvaluatorClient, str]:
-        """Connect to the best one; returns its address, too. Raises as `connecting.connect`."""
+        """Connect to the best evaluator. Return the connection and the address. Raises as `connect`."""
         if self._health is None:
             return connect(self._addresses[0], self._settings), self._addresses[0]
         self._health.start()
@@ -60,11 +59,11 @@ class ConfiguredEvaluators:
             try:
                 return self.connect_to(standing.address), standing.address
             except NoEvaluatorError:
-                continue  # It is in the standing.
+                continue  # The standing records the error.
         raise self._nobody()
 
     def connect_to(self, address: str) -> EvaluatorClient:
-        """Connect to one of several. Raises as `connect`; why is remembered."""
+        """Connect to one of several evaluators, and record a failure. Raises as `connect`."""
         try:
             client = connect(address, self._settings, self._network)
             self._check_size(client)
@@ -82,12 +81,12 @@ class ConfiguredEvaluators:
         with self._looked:
             self._network = self._network or client.network
             self._failover.used(address, time.monotonic())
-            # A search that goes on elsewhere sends what it has collected as it is.
+            # After a failover, a search sends its collected batches unchanged.
             self._max_batch = client.max_batch = min(client.max_batch, self._max_batch or client.max_batch)
         return client
 
     def follow(self, network: NetworkInfo) -> None:
-        """Have another network decide which evaluators can be used: the one in use serves it now."""
+        """Require another network of all evaluators, because the one in use serves it now."""
         with self._looked:
             if self._network is not None:
                 self._network = network
@@ -95,8 +94,8 @@ class ConfiguredEvaluators:
                     standing.unfit = ""
 
     def left(self, address: str, reason: str = "") -> None:
-        """Note that an evaluator is left; reason: if it is lost, and not to be used until it has been seen to
-        be ready. Addresses that were not given are ignored."""
+        """Record that an evaluator is no longer used. reason: it is lost, and must be seen ready before it is
+        used again. Unknown addresses are ignored."""
         if self._health is None or address not in self._failover.standings:
             return
         if reason:
@@ -106,25 +105,24 @@ class ConfiguredEvaluators:
                 self._failover.left(address, time.monotonic())
 
     def has_usable(self) -> bool:
-        """Whether one of several can be used."""
+        """Return True if one of several evaluators is usable."""
         with self._looked:
             return bool(self._failover.usable(time.monotonic()))
 
     def has_alternative(self) -> bool:
-        """Whether there is one to go to that has not failed a short time ago."""
+        """Return True if a usable evaluator has not failed recently."""
         now = time.monotonic()
         with self._looked:
             return any(standing.trusted(now) for standing in self._failover.usable(now))
 
     def better_than(self, address: str) -> str | None:
-        """The address of the evaluator to go to from the one at this address, None to stay. "": an evaluator
-        of the engine's own."""
+        """Return the address of a better evaluator, or None. address: the current one; "" if embedded."""
         with self._looked:
             better = self._failover.better_than(address, time.monotonic())
         return None if better is None else better.address
 
     def why(self, address: str) -> str:
-        """Why those that are preferred to this one are not used; empty if there is none."""
+        """Return why the evaluators preferred to this one are not used; empty if there are none."""
         with self._looked:
             preferred = list(
                 takewhile(lambda each: each.address != address, self._failover.standings.values())
@@ -132,12 +130,12 @@ class ConfiguredEvaluators:
             return ", as " + "; ".join(map(_why_not, preferred)) if preferred and address else ""
 
     def close(self) -> None:
-        """Look at them no more."""
+        """Stop the health checks."""
         if self._health is not None:
             self._health.close()
 
     def _check_size(self, client: EvaluatorClient) -> None:
-        """Close a connection that does not take what the others' requests have, and raise
+        """Close a connection whose largest request is smaller than the others', and raise
         EvaluatorRefusalError."""
         if client.max_batch < self._max_batch:
             client.close()
@@ -157,7 +155,7 @@ class ConfiguredEvaluators:
         self._on_news()
 
     def _looked_enough(self) -> bool:
-        """Whether the best one is known: all that are preferred to it have been looked at."""
+        """Return True if the best evaluator is known, because all preferred ones were checked."""
         for standing in self._failover.standings.values():
             if standing.state == UNKNOWN:
                 return False
@@ -166,7 +164,7 @@ class ConfiguredEvaluators:
         return True
 
     def _nobody(self) -> NoEvaluatorError:
-        """Why none of several can be used, as an error."""
+        """Return the error that no evaluator is usable."""
         with self._looked:
             standings = list(self._failover.standings.values())
         reasons = "; ".join(_why_not(standing) for standing in standings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A connection to an evaluator that runs, with the network that the options ask for."""
+"""Connecting to a running evaluator, and selecting the network of the options."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
 
 HELLO_SECONDS = 30.0
-"""How long an evaluator may take to welcome the engine."""
+"""Timeout of the handshake."""
 
 
 def connect(address: str, settings: EvaluatorSettings, same_as: NetworkInfo | None = None) -> EvaluatorClient:
-    """Connect to an evaluator that runs, and have it load the network if one is asked for.
+    """Connect to a running evaluator, and let it load the network of the options, if any.
 
-    same_as: the network must be equal to this one, whatever it is called there. Raises
-    EvaluatorDrainingError, EvaluatorRefusalError with the reason for which it cannot be used, and
-    NoEvaluatorError if nobody answers.
+    same_as: required network, whatever its name there. Raises EvaluatorDrainingError, EvaluatorRefusalError
+    with the reason, and NoEvaluatorError if there is no answer.
     """
     from protocol.client import EvaluatorClient
     from protocol.errors import Draining, EvaluatorError, RemoteError
@@ -61,9 +60,9 @@ def _choose_network(client: EvaluatorClient, key: NetworkKey, same_as: NetworkIn
 
 
 def equal_network(client: EvaluatorClient, key: NetworkKey, wanted: NetworkInfo) -> NetworkInfo:
-    """The network of an evaluator that is equal to another evaluator's, loaded if the options name a file.
+    """Return an evaluator's network that equals another evaluator's, loaded if the options name a file.
 
-    Raises EvaluatorError, also if there is none: what comes from several evaluators would not go together.
+    Raises EvaluatorError, also if there is none: results of different networks must not be mixed.
     """
     from protocol.errors import UnknownNetwork
 
@@ -87,7 +86,7 @@ def _shown(network: NetworkInfo) -> str:
 
 
 def described(network: NetworkInfo, max_batch: int) -> str:
-    """What computes a network, for the user. max_batch: most positions in one request."""
+    """Return a text for the user: network, backend, device. max_batch: maximum positions per request."""
     return (
         f"network {_shown(network)}, backend {network.backend}, device {network.device}, "
         f"batch {network.recommended_batch} (at most {max_batch})"
@@ -95,7 +94,7 @@ def described(network: NetworkInfo, max_batch: int) -> str:
 
 
 def changed_network(before: NetworkInfo, now: NetworkInfo) -> str:
-    """The message that an evaluator has another network now, for the user."""
+    """Return the message for the user that the evaluator's network has changed."""
     return (
         f"the evaluator's network is now {_shown(now)}, it was {_shown(before)}: the tree and all cached "
         "evaluations are discarded"
@@ -103,9 +102,9 @@ def changed_network(before: NetworkInfo, now: NetworkInfo) -> str:
 
 
 def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
-    """The network that options name so, loaded unless the evaluator serves one of that name or hash.
+    """Return the network that the options name, loaded unless it is served under that name or hash.
 
-    Raises EvaluatorError, also if those that it serves use other heads than the options ask for.
+    Raises EvaluatorError, also if the served ones use other heads than the options request.
     """
     from engine.evaluation.connection.loading import load_network
     from protocol.errors import UnknownNetwork
@@ -127,7 +126,7 @@ def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
 
 
 def is_shipped(weights: str) -> bool:
-    """Whether these are no file but a network that comes with the evaluator: of a name without dot or folder,
-    or its choice ("")."""
+    """Return True if this names an included network (no dot, no folder), or leaves the choice to the
+    evaluator ("")."""
     path = expanded(weights)
     return not weights or (path.name == weights and not path.suffix and not path.exists())

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of several evaluators is used, by what is seen of each: the rules, without connections or clocks.
+"""The rules for choosing one of several evaluators by its health, without connections or clocks.
 
-The addresses are in the order in which the user prefers them.
+The addresses are in the user's order of preference.
 
-- Among those that can be used, one that is ready comes before one that is degraded, one that may be trusted
-  before one that was left a short time ago, and then the order decides.
-- One that is degraded is left as soon as another one is ready and may be trusted.
-- A preferred one is gone back to when it has been ready for RETURN_SECONDS without a break: what starts, or
-  starts again and again, is let alone meanwhile.
-- One that was left because it was lost, refused or degraded is trusted when it has been ready for that long
-  since, and for twice as long each time that it is left again, MOST_SECONDS at most. So one that comes and
-  goes is tried ever more rarely. Having been used for STEADY_SECONDS it begins anew.
+- Usable evaluators are sorted: ready before degraded, trusted before recently failed, then by preference.
+- The engine leaves a degraded evaluator as soon as another one is ready and trusted.
+- It returns to a preferred one after that was ready for RETURN_SECONDS without a break. So it avoids
+  evaluators that start, or restart repeatedly.
+- An evaluator that was lost, refused or degraded is trusted after it has been ready for RETURN_SECONDS. Each
+  further failure doubles that time, up to MOST_SECONDS. So an unstable one is tried ever more rarely. After
+  STEADY_SECONDS of use the time is reset.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MOST_SECONDS = 320.0
 STEADY_SECONDS = 600.0
 
 UNKNOWN, UNREACHABLE = "", "unreachable"
-"""States besides those that evaluators name: nothing is known yet, and nobody answers."""
+"""States besides those that evaluators report: not checked yet, and no answer."""
 
 READY, DEGRADED = "ready", "degraded"
 _RANKS = {READY: 0, DEGRADED: 1}
@@ -32,12 +31,11 @@ _UNUSABLE = 2
 
 @dataclass(slots=True)
 class Standing:
-    """What is known of one evaluator.
+    """The known state of one evaluator.
 
-    state: as it says, or one of the above. reason: why it is not ready. since: when the state began, in
-    seconds of a clock that never goes back. networks: the identities of those that it serves. unfit: why it
-    is no choice with these, whatever its state. times_left: how often it was left, since it was steady.
-    used_since: when it was gone to last.
+    state: reported, or one of the above. reason: why it is not ready. since: start of the state, in seconds
+    of a monotonic clock. networks: identities of its networks. unfit: why these rule it out, whatever its
+    state. times_left: failures since it was steady. used_since: start of its last use.
     """
 
     address: str
@@ -58,7 +56,7 @@ class Standing:
         return self.rank < _UNUSABLE and not self.unfit
 
     def trusted(self, now: float) -> bool:
-        """Whether it was never left, or has been ready for long enough since."""
+        """Return True if it never failed, or has been ready for long enough since."""
         if not self.times_left:
             return True
         wanted = min(MOST_SECONDS, RETURN_SECONDS * 2 ** min(self.times_left - 1, 16))
@@ -66,7 +64,7 @@ class Standing:
 
 
 class Failover:
-    """The evaluators and what is known of them. `now` is in seconds of a clock that never goes back."""
+    """The evaluators and their states. `now` is in seconds of a monotonic clock."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.standings = {address: Standing(address) for address in addresses}
@@ -74,7 +72,7 @@ class Failover:
     def saw(
         self, address: str, state: str, reason: str, now: float, networks: frozenset[str] = frozenset()
     ) -> None:
-        """Note an evaluator's state. networks: the identities of those that it serves."""
+        """Record an evaluator's state. networks: identities of its networks."""
         standing = self.standings[address]
         if state != standing.state:
             standing.state, standing.since = state, now
@@ -83,29 +81,28 @@ class Failover:
             standing.networks, standing.unfit = networks, ""
 
     def used(self, address: str, now: float) -> None:
-        """Note that an evaluator is used from now on."""
+        """Record that an evaluator is used from now on."""
         self.standings[address].used_since = now
 
     def left(self, address: str, now: float) -> None:
-        """Note that an evaluator is used no more because it was lost, refused or degraded. That it has been
-        ready counts from now on."""
+        """Record that an evaluator was lost, refused or degraded. Its time in the ready state restarts."""
         standing = self.standings[address]
         steady = standing.used_since and now - standing.used_since >= STEADY_SECONDS
         standing.times_left = 1 if steady else standing.times_left + 1
         standing.since = now
 
     def usable(self, now: float) -> list[Standing]:
-        """Those that can be used, best first."""
+        """Return the usable evaluators, best first."""
         standings = [standing for standing in self.standings.values() if standing.usable]
         return sorted(standings, key=lambda standing: (standing.rank, not standing.trusted(now)))
 
     def better_than(self, address: str, now: float) -> Standing | None:
-        """The evaluator to go to from the one at this address, None to stay. An address that is not among
-        these is that of an evaluator of the engine's own: any other is better."""
+        """Return an evaluator to prefer to the one at this address, or None. An unknown address is that of an
+        embedded evaluator: all others are better."""
         here = self.standings.get(address)
         for standing in self.standings.values():
             if standing is here:
-                # Those that follow are preferred only while this one is not what it should be.
+                # The following ones are better only while this one is not ready.
                 if here.rank == 0:
                     return None
                 continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Looks at several evaluators again and again: whether each is there, and in which state."""
+"""Periodic health checks of several evaluators."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from protocol.messages import StatusReply
 
 LOOK_SECONDS = 0.4
-"""Time between two looks at an evaluator: one that is degraded is left within a second. A look costs it some
-0.6 ms of processor time."""
+"""Interval of health checks: the engine leaves a degraded evaluator within a second. A check costs the
+evaluator about 0.6 ms of CPU time."""
 
 ANSWER_SECONDS = 5.0
-"""How long an evaluator may take to say how it is; that the machine is gone is noticed before."""
+"""Timeout of a health check. A lost machine is detected earlier."""
 
 OnLook = Callable[[str, str, str, frozenset[str]], None]
-"""Told the address, the state, the reason for it, and the identities of the networks that are served."""
+"""Called with the address, the state, its reason, and the identities of the served networks."""
 
 
 class HealthCheck:
-    """A thread and a connection for each address, so that one that does not answer holds up no other."""
+    """Check each address with its own thread and connection, so that a silent one does not delay others."""
 
     def __init__(self, addresses: Sequence[str], on_look: OnLook, *, keys: str = "") -> None:
-        """on_look: called from the threads after each look. keys: the folder that keys are kept in."""
+        """on_look: called from the threads after each check. keys: folder of the keys."""
         self._keys = keys
         self._on_look = on_look
         self._ended = threading.Event()
@@ -39,13 +39,13 @@ class HealthCheck:
         ]
 
     def start(self) -> None:
-        """Begin to look. Idempotent."""
+        """Start the checks. Idempotent."""
         for thread in self._threads:
             if thread.ident is None and not self._ended.is_set():
                 thread.start()
 
     def close(self) -> None:
-        """Look no more. Does not wait for a look in flight."""
+        """Stop the checks, without waiting for a running one."""
         self._ended.set()
 
     def _watch(self, address: str) -> None:
@@ -79,7 +79,7 @@ class HealthCheck:
 
 
 def state_of(status: StatusReply) -> str:
-    """The state that decides about an evaluator: `failed` where it is degraded and no network runs."""
+    """Return the state that failover uses: `failed` if the evaluator is degraded and no network runs."""
     if status.draining:
         return "draining"
     if not status.ready:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds or starts the evaluator, and gets it back when it is lost."""
+"""The link to the evaluator: connect or start it in the background, and reconnect when it is lost."""
 
 from __future__ import annotations
 
@@ -37,39 +37,37 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
 
 FALLBACK_SECONDS = 3.0
-"""How long a given evaluator may be out of reach before one is started in its place, if that is allowed."""
+"""Time without a given evaluator after which an embedded one replaces it, if that is allowed."""
 
 RECONNECT_SECONDS = 10.0
-"""How long a given evaluator that was connected may be out of reach before it is given up."""
+"""Time without a given evaluator, after a connection, after which it is given up."""
 
 RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
-"""Waits before each new attempt; the last one repeats."""
+"""Waits before successive attempts; the last one repeats."""
 
 STEADY_SECONDS = 10.0
-"""An evaluator that refuses work after having served for this long is asked again at once; one that refuses
-earlier after longer and longer waits."""
+"""Time of service after which a refusal of work is retried at once; earlier ones after increasing waits."""
 
 MAX_FAILED_STARTS = 3
-"""Starts in a row that may fail without a reason given before the engine stops trying."""
+"""Maximum consecutive starts that fail without a reason."""
 
 MAX_KILLED_STARTS = 10
-"""The same for those that are killed: by a person, or the system, which may have memory again before long."""
+"""Maximum consecutive starts that are killed, by a person or a system that may soon have memory again."""
 
 MAX_CRASHED_STARTS = 6
-"""The same for those that crash: each may have found another device that crashes."""
+"""Maximum consecutive starts that crash: each may have found another device that crashes."""
 
 MAX_IDLE_RESTARTS = 3
-"""Evaluators that may die in a row without anybody having asked for one: then one is started when it is."""
+"""Maximum restarts in a row while none is used. After that an evaluator is started on demand."""
 
 
 class EvaluatorLink:
-    """A connection to the evaluator that is made, and made again when lost, in the background.
+    """A connection to the evaluator, established and restored in the background.
 
-    `start` returns at once; `wait` and `client` give the connection when there is one. The client belongs to
-    the thread that uses it; one thread at a time may. `log` is called from several threads. An embedded
-    evaluator is watched: if its process ends, another is started at once, whether or not it is in use. Where
-    several addresses are given their evaluators are watched, too, and the connection may become one to
-    another of them while it is in use (failover.py has the rules): `client` is then another.
+    `start` returns at once; `wait` and `client` return the connection. One thread at a time may use the
+    client. `log` is called from several threads. If the process of an embedded evaluator ends, another one is
+    started at once, even if it is not in use. With several addresses, health checks may move a connection in
+    use to another evaluator (rules: failover.py). `client` then changes.
     """
 
     def __init__(
@@ -80,8 +78,8 @@ class EvaluatorLink:
         fallback: bool = False,
         prepare: Callable[[EvaluatorClient], None] = lambda client: None,
     ) -> None:
-        """fallback: where no given evaluator can be had one is started in their place. prepare: called in the
-        background with each new connection, before it can be used."""
+        """fallback: start an embedded evaluator if no given one is available. prepare: called in the
+        background with each new connection before its use."""
         self.settings = settings
         self._log = log
         self._fallback = fallback
@@ -92,33 +90,33 @@ class EvaluatorLink:
         self._keepalive: Keepalive | None = None
         self._thread: threading.Thread | None = None
         self._process: EvaluatorProcess | None = None
-        # Connections to evaluators that died; they belong to the user's thread.
+        # Connections that were replaced. The user's thread owns them.
         self._retired: list[EvaluatorClient] = []
         self._idle_restarts = 0
         self._was_connected = False
         self._connected_at = 0.0
         self._refusals = 0
-        """In a row, of an evaluator that had welcomed the engine."""
+        """Consecutive refusals after a successful handshake."""
         self._drained = False
-        """The last connection's evaluator had said that it is about to end."""
+        """The last connection's evaluator had announced its shutdown."""
         self._address: str | None = None
-        """Of the given evaluator that is used, or was last; "" for one of the engine's own."""
+        """Address of the current or last given evaluator; "" for an embedded one."""
         self._next: tuple[EvaluatorClient, str] | None = None
-        """A better evaluator with another network, for the next search, and its address."""
+        """A better evaluator with another network and its address, for the next search."""
         self._network: NetworkInfo | None = None
-        """The one that `network_of` returned last."""
+        """The last result of `network_of`."""
         self._closed = False
         self._crashes: str | None = None
-        """A temporary folder for records of crashes, "" if none is needed, None until that is known."""
+        """Temporary folder for crash records; "" if none is needed; None until that is known."""
         addresses: tuple[str, ...] = ()
         try:
             addresses = settings.addresses
-        except SettingsError as error:  # Options are checked before; the environment is not.
+        except SettingsError as error:  # Unlike options, the environment was not checked before.
             self._error = EvaluatorRefusalError(f"WAVEFRONT_EVALUATOR: {error}")
         self._given = ConfiguredEvaluators(addresses, settings, log, self._reconsider)
 
     def adopt(self, settings: EvaluatorSettings) -> bool:
-        """Adopt settings that the evaluator in use fulfils. Returns False if they need another one."""
+        """Adopt settings that the current evaluator fulfils. Return False if they need another one."""
         mine, client, process = self.settings, self._client, self._process
         if settings.address and not self._fallback:  # no evaluator is started
             settings = replace(settings, backend=mine.backend, threads=mine.threads)
@@ -136,30 +134,30 @@ class EvaluatorLink:
 
     @property
     def client(self) -> EvaluatorClient | None:
-        """The connection, None while there is none."""
-        return self._client  # Without the lock: asked for with each batch.
+        """The connection; None while there is none."""
+        return self._client  # Without the lock: this is read for each batch.
 
     @property
     def was_connected(self) -> bool:
-        """Whether there has been a connection."""
+        """True if there has been a connection."""
         with self._condition:
             return self._was_connected
 
     @property
     def error(self) -> NoEvaluatorError | None:
-        """Why the last attempt to connect was the last one; None while attempts go on or succeeded."""
+        """Why the link gave up connecting; None while it retries or is connected."""
         with self._condition:
             return self._error
 
     @property
     def pid(self) -> int | None:
-        """Process id of the embedded evaluator, None if none runs."""
+        """Process id of the embedded evaluator; None if none runs."""
         process = self._process
         return process.pid if process is not None else None
 
     def start(self) -> None:
-        """Begin to connect unless that is done or running. An earlier failure is tried anew, a refusal is
-        not: `wait` raises it again. To be called between searches: it may be another network's evaluator."""
+        """Start connecting, unless connected or connecting. Earlier failures are retried, but refusals are
+        not: `wait` raises them again. Call it between searches, because the network may change."""
         with self._condition:
             if self._next is not None and not self._closed:
                 (client, address), self._next = self._next, None
@@ -177,9 +175,9 @@ class EvaluatorLink:
             self._thread.start()
 
     def wait(self, timeout: float | None = None) -> EvaluatorClient | None:
-        """The connection, waiting up to `timeout` seconds for it; None when the time is over.
+        """Return the connection, or None after `timeout` seconds (default: no timeout).
 
-        Raises NoEvaluatorError when there is no hope of one.
+        Raises NoEvaluatorError if the link has given up.
         """
         with self._condition:
             self._idle_restarts = 0
@@ -189,12 +187,12 @@ class EvaluatorLink:
             return self._client
 
     def lost(self, client: EvaluatorClient, reason: str, *, refused: bool = False) -> None:
-        """Tell that `client` has failed: it is closed and a new connection is made in the background.
+        """Close the failed `client` and reconnect in the background.
 
-        refused: the evaluator is there and does not serve, because it is about to end or its devices failed.
+        refused: the evaluator answers but does not serve, because it shuts down or its devices failed.
         """
         with self._condition:
-            if client is not self._client:  # Its process was seen to end, and another is being started.
+            if client is not self._client:  # Its process has ended, and another one is starting.
                 return
             self._client = None
             steady = time.monotonic() - self._connected_at >= STEADY_SECONDS
@@ -207,9 +205,9 @@ class EvaluatorLink:
         self._begin()
 
     def network_of(self, client: EvaluatorClient) -> NetworkInfo:
-        """The network that `client` means now, notices that wait included. One that is not the network of the
-        call before is logged: the caller discards its values of that one."""
-        with suppress(EvaluatorLost):  # The next sender finds that out.
+        """Return the current network of `client`, after reading pending notices. A change since the last call
+        is logged; the caller must discard the old network's values."""
+        with suppress(EvaluatorLost):  # The next sender gets the error.
             client.take_notices()
         before, self._network = self._network, client.network
         if before is not None and before.identity != self._network.identity:
@@ -218,8 +216,8 @@ class EvaluatorLink:
         return self._network
 
     def look_after(self, client: EvaluatorClient) -> None:
-        """Tell that `client` owes answers and none has come. An evaluator of the engine's own that does not
-        even say that it is there is ended, and so replaced. Raises EvaluatorLost."""
+        """Check a `client` that owes answers, and kill an embedded evaluator that does not answer keepalives,
+        which replaces it. Raises EvaluatorLost."""
         process, keepalive = self._process, self._keepalive
         if client is not self._client or self._address or process is None or keepalive is None:
             return
@@ -228,23 +226,21 @@ class EvaluatorLink:
             self.end_silent(client)
 
     def end_silent(self, client: EvaluatorClient) -> None:
-        """End an evaluator of the engine's own that `client` is connected to and that does not even say that
-        it is there, and so replace it."""
+        """Kill the embedded evaluator of `client` because it does not answer, which replaces it."""
         process = self._process
         if client is self._client and not self._address and process is not None:
             self._log("the evaluator has been silent for a while and does not answer: it is ended")
             process.kill()
 
     def close_retired(self) -> None:
-        """Free the connections to evaluators that died. For the thread that uses the client, once it uses
-        none of them any more."""
+        """Close the replaced connections. The client's thread calls this when it no longer uses them."""
         with self._condition:
             retired, self._retired = self._retired, []
         for client in retired:
             client.close()
 
     def close(self) -> None:
-        """Disconnect and end the embedded evaluator. Idempotent; waits until its process is gone."""
+        """Disconnect, stop the embedded evaluator and wait for its process to exit. Idempotent."""
         with self._condition:
             self._closed = True
             client, self._client = self._client, None
@@ -278,7 +274,7 @@ class EvaluatorLink:
                 self._log("starting an evaluator of its own instead")
                 embedded = True
             else:
-                # It would welcome the engine and refuse again, as fast as messages go to and fro.
+                # Otherwise handshakes and refusals would alternate without a pause.
                 self._pause(self._refusals - 1, self._given.has_alternative)
         while not self._closed:
             try:
@@ -303,7 +299,7 @@ class EvaluatorLink:
                 waited = time.monotonic() - began
                 patience = FALLBACK_SECONDS if self._fallback else RECONNECT_SECONDS * self._was_connected
                 if self._fallback and (self._drained or isinstance(failure, EvaluatorDrainingError)):
-                    patience = 0.0  # It will not be back before it has ended, if at all.
+                    patience = 0.0  # It cannot return before it has shut down, if at all.
                 hopeless = (
                     failed_starts >= MAX_FAILED_STARTS
                     or killed_starts >= MAX_KILLED_STARTS
@@ -330,7 +326,7 @@ class EvaluatorLink:
             self._condition.notify_all()
 
     def _take(self, client: EvaluatorClient, address: str) -> None:
-        """Have a connection used from now on. address: of a given evaluator, "" for the engine's own."""
+        """Make a connection the current one. address: of a given evaluator; "" for an embedded one."""
         known, why = self._address, self._given.why(address)
         if address and address != known and (why or known is not None):
             self._log(f"using the evaluator at {address}{why}")
@@ -345,21 +341,21 @@ class EvaluatorLink:
         self._connected_at = time.monotonic()
 
     def _take_next(self) -> None:
-        """Have the evaluator that the next search was to use used now: the present one is gone."""
+        """Use the evaluator intended for the next search now, because the current one is lost."""
         if self._next is not None:
             (client, address), self._next = self._next, None
             self._take(client, address)
 
     def _pause(self, attempt: int, enough: Callable[[], bool] = lambda: False) -> None:
-        """Wait before the next attempt, or until there is enough of whatever it is, or the link is closed."""
+        """Wait before the next attempt. enough: ends the wait when it returns True, as `close` does."""
         seconds = RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]
         with self._condition:
             self._condition.wait_for(lambda: self._closed or enough(), seconds)
 
     def _reconsider(self) -> None:
-        """Go to a better evaluator, if there is one: called after each look at one of several."""
+        """Move to a better evaluator, if there is one. Called after each health check."""
         with self._condition:
-            self._condition.notify_all()  # A pause may be over.
+            self._condition.notify_all()  # This may end a pause.
             if self._closed or self._client is None or self._thread is not None or self._next is not None:
                 return
             better = self._given.better_than(self._address or "")
@@ -371,9 +367,9 @@ class EvaluatorLink:
             self._thread.start()
 
     def _change_to(self, address: str) -> None:
-        """Connect to a better one of several while the present one is used."""
+        """Connect to a better evaluator while the current one is in use."""
         client: EvaluatorClient | None = None
-        with suppress(NoEvaluatorError):  # It is not better, then, and has been noted not to be.
+        with suppress(NoEvaluatorError):  # The failure was recorded, so it no longer counts as better.
             client = self._given.connect_to(address)
         with self._condition:
             self._thread = None
@@ -381,17 +377,17 @@ class EvaluatorLink:
                 pass
             elif self._closed:
                 client.close()
-            elif self._client is None:  # It was lost meanwhile.
+            elif self._client is None:  # The current one was lost meanwhile.
                 self._take(client, address)
             elif self._client.network.identity == client.network.identity:
                 self._replace(client, address)
-            else:  # A search must not be answered by two networks.
+            else:  # A search must not use two networks.
                 self._next = client, address
             self._condition.notify_all()
         self._begin()
 
     def _replace(self, client: EvaluatorClient, address: str) -> None:
-        """Have another connection used, and leave the present one to its user, who owns it."""
+        """Make another connection the current one. The old one remains with its user, who owns it."""
         assert self._client is not None
         self._retired.append(self._client)
         if self._address:
@@ -412,7 +408,7 @@ class EvaluatorLink:
         if closed:
             self._end_process()
             raise NoEvaluatorError("the engine is closing")
-        # The import takes as long as the evaluator's own start: do both at once.
+        # The import takes as long as the evaluator's start: do both concurrently.
         from protocol.client import EvaluatorClient
         from protocol.errors import EvaluatorError
 
@@ -423,7 +419,7 @@ class EvaluatorLink:
             raise NoEvaluatorError(f"the evaluator that was started does not answer: {error}") from None
 
     def _ended(self, process: EvaluatorProcess, status: int) -> None:
-        """The embedded evaluator's process has ended: start another, unless that was meant or is hopeless."""
+        """Restart the embedded evaluator after its process ended, unless it was stopped or keeps failing."""
         with self._condition:
             if self._closed or process is not self._process or self._client is None:
                 return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Networks loaded into an evaluator that may serve others, too."""
+"""Loading of a network into an evaluator that may serve others, too."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from protocol.errors import EvaluatorError, NotAllowed
 from protocol.messages import NetworkInfo
 
 LOAD_SECONDS = 600.0
-"""How long an evaluator may take to load a further network."""
+"""Timeout for loading a network."""
 
 FIND_SECONDS = 5.0
-"""How long it may take to find out whether the evaluator is the one at this user's own socket."""
+"""Timeout for checking whether the evaluator is the one at this user's ipc socket."""
 
 
 def load_network(client: EvaluatorClient, path: str, policy_head: str, value_head: str) -> NetworkInfo:
-    """Have the client's evaluator load a network file. Raises EvaluatorError.
+    """Let the client's evaluator load a network file, and return the network. Raises EvaluatorError.
 
-    Plain tcp gives no right to that. If the evaluator is this user's own, its ipc socket does.
+    Plain tcp connections have no right to that. If this user owns the evaluator, its ipc socket has.
     """
     try:
         return client.load(path, policy_head=policy_head, value_head=value_head, timeout=LOAD_SECONDS)
@@ -33,8 +33,7 @@ def load_network(client: EvaluatorClient, path: str, policy_head: str, value_hea
 
 
 def _at_own_socket(client: EvaluatorClient) -> EvaluatorClient | None:
-    """Another connection to the same run of the evaluator, by this user's ipc socket; None if that one is
-    another's."""
+    """Return another connection to the same evaluator process, through this user's ipc socket, or None."""
     for address in default_addresses():
         if not (client.instance and address.startswith("ipc://")):
             continue

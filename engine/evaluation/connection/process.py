@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The evaluator that the engine starts: its command line, its start and its end.
+"""The process of an embedded evaluator: command line, start and end.
 
-The engine never imports the evaluator: it starts it as a program that ends with the engine (when its standard
-input closes, which the operating system sees to even if the engine is killed).
+The engine starts the evaluator as a program and never imports it. The program ends when its standard input
+closes, which happens even if the engine is killed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
 
 NetworkKey = tuple[str, str, str]
-"""Weights, policy head and value head, as the options name them."""
+"""Weights, policy head and value head, as given in the options."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorSettings:
-    """The options that decide which evaluator is used: when they change, another is needed.
+    """The options that determine the evaluator. A change needs another one.
 
-    address: one, or several with commas between; empty for an evaluator that is started.
+    address: one, or several separated by commas; empty for an embedded evaluator.
     """
 
     address: str
@@ -66,16 +66,16 @@ class EvaluatorSettings:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses, the preferred one first. Raises SettingsError for what the environment has wrong."""
+        """The addresses in order of preference. Raises SettingsError for an error in the environment."""
         return parse_addresses(self.address)
 
     @property
     def compress(self) -> bool | None:
-        """Whether batches are compressed; None: where they go to another machine."""
+        """True if batches are compressed; None: only to other machines."""
         return {"on": True, "off": False}.get(self.compression)
 
     def with_choices(self, network: NetworkInfo, threads: int) -> EvaluatorSettings:
-        """Return the settings with what an evaluator has chosen where they leave it the choice."""
+        """Return the settings with the evaluator's choices filled in where they are open."""
         return replace(
             self,
             threads=self.threads or threads,
@@ -86,14 +86,14 @@ class EvaluatorSettings:
 
     @property
     def network(self) -> NetworkKey:
-        """Which of the evaluator's networks is meant."""
+        """Key of the requested network."""
         return self.weights, self.policy_head, self.value_head
 
 
 def crash_folder() -> str | None:
-    """Make and return a temporary folder for the evaluator's records of crashes, if it has no cache folder.
+    """Create and return a temporary folder for the evaluator's crash records.
 
-    None if the evaluator can write its cache folder, or no folder can be made.
+    None if the evaluator can write to its cache folder, or no folder can be created.
     """
     import tempfile
 
@@ -111,7 +111,7 @@ def crash_folder() -> str | None:
 
 
 def evaluator_command(settings: EvaluatorSettings) -> list[str]:
-    """The command line of an embedded evaluator."""
+    """Return the command line of an embedded evaluator."""
     command = child_command("evaluator", "serve", "--embedded", "--log-level", "warning")
     for flag, value in (
         ("--network", settings.weights),
@@ -126,13 +126,13 @@ def evaluator_command(settings: EvaluatorSettings) -> list[str]:
 
 
 class EvaluatorProcess:
-    """An embedded evaluator. Constructing it starts the process; `close` ends it.
+    """An embedded evaluator. The constructor starts the process; `close` stops it.
 
     Raises EvaluatorRefusalError if the process cannot be started.
     """
 
     def __init__(self, command: list[str], crashes: str | None = None) -> None:
-        """crashes: the folder for records of crashes; None for the evaluator's cache folder."""
+        """crashes: folder for crash records (default: the evaluator's cache folder)."""
         environment = dict(os.environ)
         if crashes is not None:
             environment[CRASHES_VARIABLE] = crashes
@@ -151,11 +151,11 @@ class EvaluatorProcess:
             raise EvaluatorRefusalError(f"cannot start the evaluator: {error}") from None
         self._bound = False
         self.threads = 0
-        """Those of its CPU backend; 0 until it is ready."""
+        """Threads of its CPU backend; 0 until it is ready."""
 
     @property
     def pid(self) -> int | None:
-        """Process id, None once the process has ended."""
+        """Process id; None once the process has ended."""
         return self._process.pid if self._process.poll() is None else None
 
     def await_ready(
@@ -163,13 +163,12 @@ class EvaluatorProcess:
         log: Callable[[str], None] = lambda text: None,
         on_end: Callable[[int], None] = lambda status: None,
     ) -> str:
-        """Wait until the evaluator serves its network; returns its address. on_end: called with the exit
-        status when the process ends after that, from another thread.
+        """Wait until the evaluator serves its network, and return its address.
 
-        It prints JSON lines: the address it is bound to, what it is doing (which goes to `log`), and that it
-        is ready; what it does later goes to `log`, too, from another thread. Raises EvaluatorRefusalError
-        with the reason it gave, EvaluatorKilledError if it was killed, EvaluatorCrashedError if it crashed,
-        NoEvaluatorError if it ended otherwise without a reason.
+        It prints JSON lines: its bound address, its progress, and that it is ready. log: receives progress,
+        later from another thread. on_end: called from another thread with the exit status when the process
+        ends after that. Raises EvaluatorRefusalError with the evaluator's reason, EvaluatorKilledError,
+        EvaluatorCrashedError, or NoEvaluatorError if it ended without a reason.
         """
         assert self._process.stdout is not None
         address = ""
@@ -207,14 +206,14 @@ class EvaluatorProcess:
         )
 
     def kill(self) -> None:
-        """End it by force, at once: of one that does nothing any more. `close` is still to be called."""
+        """Kill a hung process. The caller must still call `close`."""
         self._process.kill()
 
     def close(self) -> int:
-        """Close the evaluator's standard input, at which it ends; returns the exit status once it is gone.
+        """Close the evaluator's standard input, wait for its exit, and return the exit status.
 
-        One that does not listen yet has nothing to clean up and is terminated; so is one that has not ended
-        after 2 s, and killed after 2 s more.
+        A process that does not listen yet has nothing to clean up and is terminated at once. Others are
+        terminated after 2 s and killed after another 2 s.
         """
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
@@ -229,7 +228,7 @@ class EvaluatorProcess:
         return self._process.wait()
 
     def _watch(self, log: Callable[[str], None], on_end: Callable[[int], None]) -> None:
-        """Read what the process prints, which must not fill the pipe, until it ends."""
+        """Read the process's output until it ends, because a full pipe would block it."""
         assert self._process.stdout is not None
         with contextlib.suppress(OSError, ValueError), self._process.stdout:
             for line in self._process.stdout:

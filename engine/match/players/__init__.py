@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who plays in a match: networks of ours, and other UCI engines."""
+"""The players of a match: this engine with a network, and other UCI engines."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The players of a match, as many of each as there are games at once; they are kept from game to game."""
+"""The cache of a match's players: one of each per concurrent game, reused for all games."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from engine.pool.pool import SearchPool
 
 START_ATTEMPTS = 3
-"""Times a program that ran before is started again before the match is given up."""
+"""Maximum restarts of a program that ran before; then the match fails."""
 
 CACHES_MB = 512
-"""Megabytes of evaluation cache for all of this engine's players together, unless their options say more."""
+"""Megabytes of evaluation cache for all players of this engine together, if the options have the default."""
 
 TREES_SHARE = 0.5
-"""Share of the free memory that all trees together may take, unless the options say more."""
+"""Maximum share of the free memory for all trees, if the options have the default."""
 
 
 class PlayerCache:
-    """Hands out players and takes them back. Belongs to the event loop."""
+    """Lease players. Only the event loop may use it."""
 
     def __init__(self, config: MatchConfig, pool: SearchPool | None, concurrency: int) -> None:
         self._config = config
@@ -40,7 +40,7 @@ class PlayerCache:
         self._players = [_with_memory(player, trees) for player in config.players]
 
     async def check(self) -> None:
-        """Start one of each, so that what is wrong shows before the first game. Raises PlayerError."""
+        """Start one of each, to detect errors before the first game. Raises PlayerError."""
         for index in range(len(self._players)):
             player = await self._taken(index, attempts=1)
             if isinstance(player, EnginePlayer):
@@ -56,15 +56,15 @@ class PlayerCache:
             self.give_back(index, player)
 
     async def take(self, index: int) -> Player:
-        """A player that is ready, started if need be. Raises PlayerError if it does not start."""
+        """Return a ready player, started if necessary. Raises PlayerError if it does not start."""
         return await self._taken(index, START_ATTEMPTS)
 
     def give_back(self, index: int, player: Player) -> None:
-        """The player is free again, dead or alive."""
+        """Return a player, dead or alive."""
         self._idle[index].append(player)
 
     async def close(self) -> None:
-        """End all players. Idempotent."""
+        """Stop all players. Idempotent."""
         players, self._all = self._all, []
         self._idle = [[] for _ in self._idle]
         await asyncio.gather(*(player.close() for player in players))
@@ -97,10 +97,10 @@ class PlayerCache:
 
 
 def suggested_concurrency(config: MatchConfig, pool: SearchPool | None) -> int:
-    """Games at once: as many as keep this engine's evaluator at its best batch, or, where programs play
-    that compute on the processor themselves, as many as it has cores for. Waits for the evaluator.
+    """Return the best number of concurrent games: enough for the evaluator's best batch, but with programs at
+    most as many as there are CPU cores for.
 
-    Raises PlayerError if there is none.
+    Waits for the evaluator. Raises PlayerError if there is none.
     """
     from engine.evaluation.errors import NoEvaluatorError
 
@@ -126,7 +126,7 @@ def _threads(player: PlayerConfig) -> int:
 
 
 def _with_memory(player: PlayerConfig, trees: int) -> PlayerConfig:
-    """The player with a share of the memory, where its options leave that open."""
+    """Return the player with a share of the memory, if its options have the default."""
     if player.is_program:
         return player
     options, default = player.options, Options()

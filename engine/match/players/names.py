@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names for players that were given none: the network or the program, and what tells them apart."""
+"""Names for unnamed players: the network or the program, and the distinguishing options."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from engine.match.config import PlayerConfig
 
 MAX_DISTINCTION = 40
-"""Most characters of limits and options in a name that was not given; beyond that a number says more."""
+"""Maximum characters of limits and options in a generated name; a longer one gets a number instead."""
 
 UNTOLD = ("weights", "evaluator", "threads", "log_file")
-"""Options that names leave out: their values are long, or do not change how the player plays."""
+"""Options excluded from names: their values are long or do not affect the play."""
 
 
 def named(players: Sequence[PlayerConfig]) -> tuple[PlayerConfig, ...]:
-    """The players, each with a name of its own. Raises ValueError if two were given the same one."""
+    """Return the players with unique names. Raises ValueError if two given names are equal."""
     given = [player.name for player in players if player.name]
     for name in given:
         if given.count(name) > 1:
@@ -41,7 +41,7 @@ def named(players: Sequence[PlayerConfig]) -> tuple[PlayerConfig, ...]:
 
 
 def _distinction(player: PlayerConfig, alike: Sequence[PlayerConfig]) -> str:
-    """The limits and options in which players of the same base name differ; "" if they are too long."""
+    """Return the limits and options that distinguish players of the same base name; "" if too long."""
     traits = [_traits(other) for other in alike]
     differing = {
         key for trait in traits for key in trait if any(other.get(key) != trait[key] for other in traits)
@@ -51,8 +51,8 @@ def _distinction(player: PlayerConfig, alike: Sequence[PlayerConfig]) -> str:
 
 
 def _traits(player: PlayerConfig) -> dict[str, str]:
-    """The limits and the options of a player in words, by key. Options at their default are included, since
-    another player may have set them."""
+    """Return a player's limits and options as texts by key. Defaults are included, because another player may
+    have set them."""
     options: Mapping[str, object] = player.uci_options if player.is_program else asdict(player.options)
     return {"": str(player.time)} | {
         key: f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"

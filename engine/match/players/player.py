@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What plays: the interface of a player, and this engine behind it.
+"""The interface of a player, and its implementation by this engine.
 
-The players of a match that are this engine share one `SearchPool`: one process, one evaluator, batches merged
-over all games.
+All players of this engine in a match share one `SearchPool`: one process, one evaluator, and batches with the
+positions of all games.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from engine.search.report import Report
 
 INTERRUPT_SECONDS = 5.0
-"""How long a player may take to answer `stop` before it counts as stalled."""
+"""Timeout for the answer to `stop`, after which a player counts as stalled."""
 
 
 class PlayerError(Exception):
-    """A player that cannot play at all: a program that does not start, an evaluator that is gone for good.
-    Nobody loses a game by it; the match cannot go on. The message says why."""
+    """A player cannot play at all: a program does not start, or an evaluator is lost permanently. The match
+    ends, and no player loses a game by it. The message gives the reason."""
 
 
 class ForfeitError(Exception):
-    """A player fails in a game, which it loses for `reason`. The message says more."""
+    """A player fails in a game, and loses it for `reason`. The message gives details."""
 
     def __init__(self, reason: Reason, message: str = "") -> None:
         super().__init__(message)
@@ -48,8 +48,8 @@ class ForfeitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What a player answers. move: UCI notation, None if it names none. network: of this engine: which
-    network was asked for, and the identity of the one that evaluated. The rest as in MoveRecord."""
+    """A player's answer. move: UCI notation, or None. network: the requested network and the identity of the
+    one that evaluated, for this engine. Other fields: see MoveRecord."""
 
     move: str | None
     seconds: float
@@ -63,10 +63,10 @@ class Thought:
 
 
 class Position:
-    """A game in progress: the board, which is the referee, and the same game for those who play it."""
+    """A running game: the board, which is the referee, and its representations for the players."""
 
     def __init__(self, board: chess.Board) -> None:
-        """board: with the moves of the opening on its stack."""
+        """board: has the opening's moves on its stack."""
         self.board = board
         root = board.root()
         self.start_fen = root.fen()
@@ -77,11 +77,11 @@ class Position:
             words += ["moves", root.uci(move)] if number == 0 else [root.uci(move)]
             root.push(move)
         self.uci_line = " ".join(words)
-        """The position as UCI tells it to programs."""
+        """The UCI `position` command for programs."""
 
     @property
     def core(self) -> Game:
-        """The game as the search takes it."""
+        """The game for the search."""
         if self._core is None:
             self._core = Game(self.start_fen, self.board.chess960)
             for move in self.board.move_stack:
@@ -89,7 +89,7 @@ class Position:
         return self._core
 
     def push(self, move: chess.Move) -> str:
-        """Play a legal move; returns it in UCI notation, castling as the game's mode writes it."""
+        """Play a legal move, and return it in UCI notation, with castling in the game's notation."""
         uci = self.board.uci(move)
         self.uci_line += f" {uci}" if self.board.move_stack else f" moves {uci}"
         if self._core is not None:
@@ -110,28 +110,28 @@ class Clocks:
 
 
 class Player(Protocol):
-    """One side of one game at a time. Belongs to the event loop."""
+    """One side of one game at a time. Only the event loop may use it."""
 
     config: PlayerConfig
 
     @property
     def alive(self) -> bool:
-        """False before `start` and after a fault: it must be started (again)."""
+        """False before `start` and after a failure: it must be (re)started."""
         ...
 
     async def start(self) -> None:
-        """Make it ready, again if it was before. Raises PlayerError."""
+        """Start or restart it. Raises PlayerError."""
         ...
 
     async def new_game(self) -> None:
-        """The next position is of another game. Raises ForfeitError."""
+        """Prepare for a position of another game. Raises ForfeitError."""
         ...
 
     async def think(self, position: Position, clocks: Clocks, *, patience_seconds: float | None) -> Thought:
-        """Choose a move. patience_seconds: how long to wait for it, from the moment it was asked for.
+        """Choose a move.
 
-        Raises ForfeitError: TIME or STALL if there is no move by then, DISCONNECT if there never will be.
-        Raises PlayerError.
+        patience_seconds: timeout from the request. Raises ForfeitError: TIME or STALL after the timeout,
+        DISCONNECT if the player is gone. Raises PlayerError.
         """
         ...
 
@@ -143,12 +143,12 @@ class Player(Protocol):
         ...
 
     async def close(self) -> None:
-        """End it. Idempotent."""
+        """Stop it. Idempotent."""
         ...
 
 
 class EnginePlayer:
-    """This engine, as one player of a search pool."""
+    """This engine as a player of a search pool."""
 
     def __init__(self, config: PlayerConfig, pool: SearchPool) -> None:
         self.config = config
@@ -157,13 +157,12 @@ class EnginePlayer:
         self.alive = True
 
     async def start(self) -> None:
-        # A search that does not end keeps its tree: another one takes its place.
+        # A hung search keeps its tree, so the player gets another one.
         self._player = self._pool.player(self.config.options)
         self.alive = True
 
     async def check(self) -> None:
-        """Search a little, to see that there is an evaluator and that it serves the network. Raises
-        PlayerError."""
+        """Search one node to verify that the evaluator serves the network. Raises PlayerError."""
         future = self._player.search(Game(None, self.config.options.chess960), Limits(nodes=1))
         try:
             await asyncio.shield(asyncio.wrap_future(future))
@@ -184,7 +183,7 @@ class EnginePlayer:
         started = perf_counter()
         limits = search_limits(self.config, position.board.turn, clocks)
         future = self._player.search(position.core, limits, clock_started=started, book=True)
-        # Taken in the pool's thread: the event loop may be late, which is no fault of the player.
+        # Measured in the pool's thread, because delays of the event loop are not the player's.
         future.add_done_callback(note_time)
         answer = asyncio.wrap_future(future)
         answer.add_done_callback(retrieve)
@@ -226,13 +225,13 @@ class EnginePlayer:
 
 
 def retrieve(future: asyncio.Future[Any]) -> None:
-    """Look at how a future ended: asyncio prints errors of futures that nobody waits for any more."""
+    """Retrieve a future's exception, because asyncio prints unretrieved ones."""
     if not future.cancelled():
         future.exception()
 
 
 def search_limits(config: PlayerConfig, turn: chess.Color, clocks: Clocks) -> Limits:
-    """The limits of this engine's next search."""
+    """Return the limits of this engine's next search."""
     time = config.time
     clock = None
     own = clocks.of(turn)

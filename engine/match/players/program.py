@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A UCI engine that runs as a program, as a player."""
+"""A player that is a UCI engine in another process."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from engine.match.players.uci_client import ProgramGoneError, UciClient, UciErro
 from engine.match.timecontrol import GameClock
 
 START_SECONDS = 60.0
-"""Until `readyok` after the options: some engines load large files here."""
+"""Timeout for `readyok` after the options, when some engines load large files."""
 
 NEW_GAME_SECONDS = 60.0
-"""From `ucinewgame` to `readyok`. This time is not the player's."""
+"""Timeout from `ucinewgame` to `readyok`. This time is not on the player's clock."""
 
 QUIT_SECONDS = 2.0
-"""From `quit` to the end of the process, before it is killed."""
+"""Time from `quit` until the process is killed."""
 
 
 class ProgramPlayer:
-    """A program that speaks UCI. chess960: the option is set, if it has one. preferred: options that
-    are set where it has them and the configuration does not name them."""
+    """A UCI program. chess960: set UCI_Chess960 if supported. preferred: options to set if supported and not
+    configured."""
 
     def __init__(
         self, config: PlayerConfig, *, chess960: bool = False, preferred: Mapping[str, UciValue] | None = None
@@ -59,7 +59,7 @@ class ProgramPlayer:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the program, None if it does not run."""
+        """Process id of the program; None if it does not run."""
         return self._client.pid if self._client is not None else None
 
     async def start(self) -> None:
@@ -113,7 +113,7 @@ class ProgramPlayer:
             raise ForfeitError(Reason.DISCONNECT, self._last_words(str(error))) from None
 
     def supports(self, option: str) -> bool:
-        """Whether the program has an option of this UCI name, in any case."""
+        """Return True if the program has an option with this UCI name, in any case."""
         return self._client is not None and option.lower() in self._client.options
 
     async def think(self, position: Position, clocks: Clocks, *, patience_seconds: float | None) -> Thought:
@@ -195,7 +195,7 @@ class ProgramPlayer:
 
 
 def go_line(config: PlayerConfig, turn: chess.Color, clocks: Clocks) -> str:
-    """The `go` of the player whose turn it is, with its limits and the clocks."""
+    """Return the `go` command for the side to move, with its limits and the clocks."""
     time = config.time
     words = ["go"]
     own = clocks.of(turn)

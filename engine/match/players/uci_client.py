@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A UCI program on the other end of two pipes: starting it, its options, one search at a time.
+"""A client of a UCI program over pipes: start, options, and one search at a time.
 
-Made for games, where a program is asked for a move thousands of times: a search is one write, and of what
-comes back only `bestmove` and the last line with a score are read. (python-chess, which parses every line and
-copies the board for every move, took two thirds of the runner's time.)
+It is optimised for games with thousands of moves. A search is one write, and only `bestmove` and the last
+line with a score are parsed. (python-chess, which parses every line and copies the board for every move, took
+two thirds of the runner's time.)
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from protocol.host.printing import printable
 from protocol.host.processes import group_of_its_own, how_it_ended, kill_group
 
 MAX_PENDING_BYTES = 1 << 20
-"""What is kept of a search's output while it goes on; older lines are of no interest."""
+"""Limit of a running search's output that is kept; older lines are discarded."""
 
 LAST_WORDS_SECONDS = 0.2
-"""How long standard error is still read when the program has ended."""
+"""Time to read standard error after the program's end."""
 
 CLOSED_SECONDS = 1.0
-"""How long the program has to end once it has closed standard output; then it counts as gone."""
+"""Time from the close of standard output until the program counts as gone."""
 
 
 class UciError(Exception):
-    """The program does not do what UCI asks for. The message says what."""
+    """The program violates the UCI protocol. The message gives details."""
 
 
 class ProgramGoneError(UciError):
-    """The program has ended, or closed its output."""
+    """The program has ended or closed its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class UciOption:
-    """An option that a program offers. low, high: of a spin; choices: of a combo."""
+    """An option of a program. low, high: of a spin. choices: of a combo."""
 
     name: str
     kind: str
@@ -47,7 +47,7 @@ class UciOption:
     choices: tuple[str, ...] = ()
 
     def text(self, value: str | int | bool | None) -> str:
-        """The value as `setoption` takes it. Raises UciError, saying what would be right."""
+        """Return the value for `setoption`. Raises UciError with the valid values."""
         if self.kind == "check":
             if str(value).lower() not in ("true", "false"):
                 raise UciError(f"{self.name} is true or false, not {value!r}")
@@ -68,8 +68,8 @@ class UciOption:
 
 @dataclass(frozen=True, slots=True)
 class UciAnswer:
-    """The end of a search. move: as the program wrote it, None if it named none. The rest is from its last
-    line with a score, which is the mover's; None where it did not say."""
+    """The result of a search. move: as the program wrote it, or None. The other fields are from its last line
+    with a score, for the mover; None if missing."""
 
     move: str | None
     score_cp: int | None = None
@@ -81,10 +81,10 @@ class UciAnswer:
 
 
 class UciClient(asyncio.SubprocessProtocol):
-    """A running program. Belongs to the event loop that started it.
+    """A running program. Only the event loop that started it may use it.
 
-    Attributes: options (by name in lower case), last_words (the last lines of standard error), went_at and
-    answered_at (perf_counter seconds of the last search's `go` and `bestmove`).
+    options: by name in lower case. last_words: last lines of standard error. went_at, answered_at:
+    perf_counter seconds of the last search's `go` and `bestmove`.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class UciClient(asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(cls, command: Sequence[str], directory: str | None = None) -> UciClient:
-        """Start a program. Raises OSError if that is not possible."""
+        """Start a program. Raises OSError if that fails."""
         loop = asyncio.get_running_loop()
         _, client = await loop.subprocess_exec(cls, *command, cwd=directory, **group_of_its_own())
         return client
@@ -117,11 +117,11 @@ class UciClient(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int | None:
-        """Process id, None if it has ended."""
+        """Process id; None if it has ended."""
         return None if self._gone or self._transport is None else self._transport.get_pid()
 
     async def initialise(self) -> None:
-        """Wait for `uciok` and learn the options. Raises ProgramGoneError."""
+        """Wait for `uciok` and read the options. Raises ProgramGoneError."""
         self.learn((await self.ask("uci\n", b"uciok")).decode("utf-8", "replace").splitlines())
 
     def learn(self, lines: Sequence[str]) -> None:
@@ -132,7 +132,7 @@ class UciClient(asyncio.SubprocessProtocol):
                 self.options[option.name.lower()] = option
 
     def configure(self, values: Mapping[str, str | int | bool | None]) -> None:
-        """Set options. Raises UciError for one that it does not have, or a value that it does not take."""
+        """Set options. Raises UciError for an unknown option or an invalid value."""
         for name, value in values.items():
             option = self.options.get(name.lower())
             if option is None:
@@ -144,25 +144,25 @@ class UciClient(asyncio.SubprocessProtocol):
                 self._write(f"setoption name {option.name} value {option.text(value)}\n")
 
     async def ping(self) -> None:
-        """Wait until it has done all it was told. Raises ProgramGoneError."""
+        """Wait until it has handled all commands. Raises ProgramGoneError."""
         await self.ask("isready\n", b"readyok")
 
     async def new_game(self) -> None:
-        """Tell it that the next position is of another game, and wait until it is ready for it, and before
-        that for the end of a search that nobody waited for. Raises ProgramGoneError."""
+        """Send `ucinewgame` and wait until it is ready. A search that was not awaited is stopped before.
+        Raises ProgramGoneError."""
         if self._searching:
             await self.stop()
         await self.ask("ucinewgame\nisready\n", b"readyok")
 
     async def search(self, position: str, go: str) -> UciAnswer:
-        """Ask for a move: the `position` and `go` lines without their ends. After a cancellation `stop` must
-        be called, or `new_game`. Raises ProgramGoneError."""
+        """Request a move. position, go: UCI commands without line ends. After a cancellation, `stop` or
+        `new_game` must be called. Raises ProgramGoneError."""
         return parse_answer(await self.search_output(position, go))
 
     async def search_output(self, position: str, go: str) -> bytes:
-        """As `search`; returns all that the program said, up to and with its `bestmove`."""
+        """Same as `search`, but return the program's whole output, up to and including `bestmove`."""
         self._searching = True
-        del self._pending[: self._pending.rfind(b"\n") + 1]  # Whatever it said without being asked.
+        del self._pending[: self._pending.rfind(b"\n") + 1]  # Discard unrequested output.
         self.went_at = perf_counter()
         lines = await self.ask(f"{position}\n{go}\n", b"bestmove")
         self._searching = False
@@ -182,25 +182,25 @@ class UciClient(asyncio.SubprocessProtocol):
         return parse_answer(lines)
 
     async def stop(self) -> None:
-        """End a search whose answer was not awaited, and wait for it. Raises ProgramGoneError."""
+        """Stop a search whose answer was not awaited, and wait for it. Raises ProgramGoneError."""
         await self.ask("stop\n", b"bestmove")
         self._searching = False
 
     def quit(self) -> None:
-        """Tell it to end."""
+        """Send `quit`."""
         with contextlib.suppress(UciError):
             self._write("quit\n")
 
     async def ended(self) -> None:
-        """Wait until it has ended."""
+        """Wait until it counts as ended."""
         await self._ended.wait()
 
     async def exited(self) -> None:
-        """Wait until the operating system says so."""
+        """Wait until its process has exited."""
         await self._exited.wait()
 
     def kill(self) -> None:
-        """End it at once, and what it has started. Idempotent."""
+        """Kill it and its child processes. Idempotent."""
         self._note_end()
         transport, self._transport = self._transport, None
         if transport is None:
@@ -208,8 +208,8 @@ class UciClient(asyncio.SubprocessProtocol):
         if transport.get_returncode() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill_group(transport.get_pid())
-        # Closing the transport would wait for the process behind the back of asyncio, which warns of it; it
-        # closes by itself when the process has ended.
+        # Do not close the transport: that would wait for the process, and asyncio warns about it. It closes
+        # by itself at the end of the process.
         for descriptor in range(3):
             pipe = transport.get_pipe_transport(descriptor)
             if pipe is not None:
@@ -223,7 +223,7 @@ class UciClient(asyncio.SubprocessProtocol):
         self._input.write(text.encode())
 
     async def ask(self, text: str, answer: bytes) -> bytes:
-        """Write, and wait for a line that begins with `answer`; returns all lines up to and with it. Raises
+        """Write, wait for a line that begins with `answer`, and return all lines up to it, inclusive. Raises
         ProgramGoneError."""
         if self._gone:
             raise ProgramGoneError(self._ending)
@@ -237,7 +237,7 @@ class UciClient(asyncio.SubprocessProtocol):
             self._waiter = None
 
     def _take_lines(self) -> None:
-        """Give the waiter the lines up to the one it waits for, if that is there."""
+        """Pass the lines up to the awaited one to the waiter, if it has arrived."""
         waiter, pending, awaited = self._waiter, self._pending, self._awaited
         if waiter is None or waiter.done():
             return
@@ -303,7 +303,7 @@ class UciClient(asyncio.SubprocessProtocol):
 
 
 def parse_option(line: str) -> UciOption | None:
-    """The option that a line offers; None if it offers none."""
+    """Return the option in a line; None if it has none."""
     words = line.split()
     if len(words) < 2 or words[0] != "option":
         return None
@@ -331,7 +331,7 @@ def parse_option(line: str) -> UciOption | None:
 
 
 def parse_answer(lines: bytes) -> UciAnswer:
-    """What the lines of a search say, the last of which is its `bestmove`."""
+    """Return the result in the lines of a search. The last line is `bestmove`."""
     *_, last = lines.rstrip(b"\r\n").rsplit(b"\n", 1)
     words = _printable(last).split()
     move = words[1] if len(words) > 1 and words[1] not in ("(none)", "NULL") else None
@@ -345,7 +345,7 @@ def parse_answer(lines: bytes) -> UciAnswer:
         if not line.startswith(b"info ") or (b" multipv " in line and b" multipv 1 " not in line):
             continue
         if b" lowerbound" in line or b" upperbound" in line:
-            # The search has only shown that the score is better, or worse, than that.
+            # Only a bound of the score: prefer an earlier exact one.
             bound = bound or line
             continue
         return _with_info(move, ponder, line)
@@ -373,12 +373,12 @@ def _with_info(move: str | None, ponder: str | None, line: bytes) -> UciAnswer:
 
 
 def _printable(line: bytes) -> str:
-    """A line for people's eyes: a program's control characters are not for their terminals and files."""
+    """Return a line without control characters, for terminals and files."""
     return printable(line.decode("utf-8", "replace").replace("\t", " ").rstrip())
 
 
 def _whole(text: str) -> int | None:
-    """A number that a program may have written; None for anything else, or beyond 64 bits."""
+    """Return the number in a program's output; None if it is invalid or exceeds 64 bits."""
     try:
         value = int(text)
     except ValueError:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the games of a match say: scores, Elo with error bars, SPRT."""
+"""Statistics of a match's games: scores, Elo with error bars, SPRT."""

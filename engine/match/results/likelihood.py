@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Maximum likelihood of a distribution of scores under a constraint: the core of the SPRT and of intervals.
 
-A sample is a histogram: `counts` of results over a few `scores` (0, ½, 1 for games; 0, ¼ … 1 for pairs).
-Its unconstrained maximum likelihood is the histogram itself. The distribution that is likeliest among those
-with a given mean, or a given ratio of mean to standard deviation, has a closed form with one unknown
-number.
+A sample is a histogram: `counts` of results over a few `scores` (0, ½, 1 for games; 0, ¼ … 1 for pairs). Its
+unconstrained maximum likelihood distribution is the histogram itself. Under a given mean, or a given ratio of
+mean to standard deviation, that distribution has a closed form with one unknown number.
 
 Source: M. Van den Bergh, "The Generalized Maximum Likelihood Ratio for the Expectation Value of a
 Distribution" and "Comments on Normalized Elo" (section 4.1).
 
-All functions take any number of histograms at once: arrays of shape [..., k] give results of shape [..., k].
+All functions are vectorised: arrays of shape [..., k] give results of shape [..., k].
 """
 
 from __future__ import annotations
@@ -22,32 +21,32 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 UNSEEN = 1e-3
-"""Stands for a count of zero: a result that was not seen yet is not impossible."""
+"""Replacement for a count of zero, because an unobserved result is not impossible."""
 
 NEWTON_STEPS = 60
-"""Bound on the steps to the unknown number; about six are needed."""
+"""Maximum steps to the unknown number; about six are needed."""
 
 T_VALUE_STEPS = 60
-"""Bound on the rounds of the fixed point iteration in `likeliest_with_t_value`; about six are needed, but for
-hypotheses far from the results."""
+"""Maximum fixed-point iterations in `likeliest_with_t_value`; about six are needed, more for hypotheses far
+from the results."""
 
 BISECTIONS = 50
-"""Steps to a distribution with a given t-value."""
+"""Bisection steps to a distribution with a given t-value."""
 
 
 def regularised(counts: Floats) -> Floats:
-    """The counts, with zeros replaced by `UNSEEN`."""
+    """Return the counts with zeros replaced by `UNSEEN`."""
     return np.where(counts > 0, counts, UNSEEN)
 
 
 def likeliest_with_mean(frequencies: Floats, scores: Floats, mean: float) -> Floats:
-    """The distribution of mean `mean` under which `frequencies` (positive, sum 1) are likeliest.
+    """Return the distribution with mean `mean` under which `frequencies` (positive, sum 1) are likeliest.
 
-    It is p_i = f_i / (1 + θ (a_i - mean)) with the θ that makes its mean right. scores broadcasts against
-    frequencies and lies on both sides of the mean.
+    It is p_i = f_i / (1 + θ (a_i - mean)), with the θ that gives it this mean. scores: a_i, broadcast against
+    frequencies; on both sides of the mean.
     """
     distance = np.broadcast_to(scores - mean, frequencies.shape)
-    # All p_i are positive for θ between these; the excess below falls with θ from +inf to -inf.
+    # All p_i are positive for θ between these. The excess decreases with θ from +inf to -inf.
     low = -1.0 / distance.max(axis=-1, keepdims=True)
     high = -1.0 / distance.min(axis=-1, keepdims=True)
     theta = np.zeros_like(low)
@@ -68,10 +67,10 @@ def likeliest_with_mean(frequencies: Floats, scores: Floats, mean: float) -> Flo
 
 
 def likeliest_with_t_value(frequencies: Floats, scores: Floats, reference: float, t_value: float) -> Floats:
-    """The distribution with (mean - reference) / standard deviation = t_value under which `frequencies` are
-    likeliest.
+    """Return the likeliest distribution with (mean - reference) / standard deviation = t_value.
 
-    The constraint is made linear around the last distribution found, until it stays. scores: of shape [k].
+    The constraint is linearised around the last distribution until that converges. frequencies: see
+    `likeliest_with_mean`. scores: of shape [k].
     """
     first = _distribution_with_t_value(tuple(scores.tolist()), reference, t_value)
     found = np.broadcast_to(first, frequencies.shape)
@@ -87,9 +86,8 @@ def likeliest_with_t_value(frequencies: Floats, scores: Floats, reference: float
 
 @cache
 def _distribution_with_t_value(scores: tuple[float, ...], reference: float, t_value: float) -> Floats:
-    """Some distribution [k] with (mean - reference) / standard deviation = t_value: of those that are as even
-    as their mean allows. Around one that is far from the constraint there may be no solution of the linear
-    one."""
+    """Return a distribution [k] with (mean - reference) / standard deviation = t_value, as uniform as its
+    mean allows. It is the start, because far from the constraint the linear one may have no solution."""
     bins = np.array(scores)
     even = np.full(len(scores), 1.0 / len(scores))
     low, high = min(scores), max(scores)

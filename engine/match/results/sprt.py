@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The sequential probability ratio test: ends a match as soon as its results decide between two hypotheses.
+"""The sequential probability ratio test, which ends a match once its results decide between two hypotheses.
 
-H0: the first player is elo0 stronger; H1: it is elo1 stronger. After every finished pair the log likelihood
-ratio (LLR) of H1 to H0 is compared with two bounds; the probability of a wrong decision is at most alpha
-when H0 is true and beta when H1 is (A. Wald 1945). The hypotheses fix only the strength; the rest of the
-distribution of results is taken as likely as it can be under each (generalised SPRT, M. Van den Bergh).
+H0: the first player is elo0 stronger. H1: it is elo1 stronger. After every finished pair the log likelihood
+ratio (LLR) of H1 to H0 is compared with two bounds. The probability of a wrong decision is at most alpha if
+H0 is true, and beta if H1 is (A. Wald 1945). The hypotheses only fix the strength. The rest of the
+distribution has maximum likelihood under each (generalised SPRT, M. Van den Bergh).
 
-elo0 and elo1 are Elo of the expected score ("logistic"), or normalised Elo ("normalised"), with which a test
-takes as many games with drawish openings as with sharp ones.
+elo0 and elo1 are Elo of the expected score ("logistic"), or normalised Elo ("normalised"). With the latter, a
+test needs as many games with drawish openings as with sharp ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Decision = Literal["continue", "H0", "H1"]
 
 @dataclass(frozen=True, slots=True)
 class Sprt:
-    """A test. elo0 < elo1; alpha and beta: probabilities of the two wrong decisions, each between 0 and ½."""
+    """A test. elo0 < elo1. alpha, beta: probabilities of the two wrong decisions, each between 0 and ½."""
 
     elo0: float = setting(0.0, low=-1000, high=1000)
     elo1: float = setting(5.0, low=-1000, high=1000)
@@ -51,30 +51,30 @@ class Sprt:
 
     @property
     def lower(self) -> float:
-        """At or below this LLR, H0 is accepted."""
+        """LLR at or below which H0 is accepted."""
         return log(self.beta / (1 - self.alpha))
 
     @property
     def upper(self) -> float:
-        """At or above this LLR, H1 is accepted."""
+        """LLR at or above which H1 is accepted."""
         return log((1 - self.beta) / self.alpha)
 
     def decide(self, llr: float) -> Decision:
-        """What an LLR says."""
+        """Return the decision for an LLR."""
         if llr >= self.upper:
             return "H1"
         return "H0" if llr <= self.lower else "continue"
 
     def llr(self, tally: Tally) -> float:
-        """The LLR of the results, from pairs where there are any; 0 without results."""
+        """Return the LLR of the results, from pairs if there are any; 0 without results."""
         sample = tally.sample()
         return float(self.llr_of_counts(sample.counts)) if sample.size else 0.0
 
     def llr_of_counts(self, counts: ArrayLike) -> Floats:
-        """The LLR of histograms of shape [..., 5] (pairs by points 0, ½, 1, 1½, 2) or [..., 3] (games lost,
-        drawn, won), of shape [...].
+        """Return the LLR, of shape [...], of histograms.
 
-        Raises ValueError for any other shape.
+        counts: of shape [..., 5] (pairs by points 0, ½, 1, 1½, 2) or [..., 3] (games lost, drawn, won).
+        Raises ValueError for other shapes.
         """
         histogram = regularised(np.asarray(counts, dtype=np.float64))
         by_size = {len(PAIR_SCORES): (PAIR_SCORES, 2), len(GAME_SCORES): (GAME_SCORES, 1)}
@@ -87,7 +87,7 @@ class Sprt:
             null = likeliest_with_mean(frequencies, scores, score_of_elo(self.elo0))
             alternative = likeliest_with_mean(frequencies, scores, score_of_elo(self.elo1))
         else:
-            # The deviation of a pair's mean score is that of a game over √2.
+            # The standard deviation of a pair's mean score is that of a game divided by √2.
             t0, t1 = (sqrt(games) * elo / NORMALISED_ELO for elo in (self.elo0, self.elo1))
             null = likeliest_with_t_value(frequencies, scores, 0.5, t0)
             alternative = likeliest_with_t_value(frequencies, scores, 0.5, t1)

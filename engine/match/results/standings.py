@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The results of a match so far: who has how many points against whom."""
+"""The standings of a match: results per player and per pairing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.match.schedule import Schedule
 
 @dataclass(slots=True)
 class PlayerTotals:
-    """One player's games by colour, and what it lost by a fault."""
+    """One player's games by colour, and its losses by failures."""
 
     as_white: Tally = field(default_factory=Tally)
     as_black: Tally = field(default_factory=Tally)
@@ -22,7 +22,7 @@ class PlayerTotals:
 
 
 class Standings:
-    """Counts games, each once, in any order."""
+    """Count games, each once, in any order."""
 
     def __init__(self, schedule: Schedule, sprt: Sprt | None = None) -> None:
         self.schedule = schedule
@@ -36,16 +36,16 @@ class Standings:
 
     @property
     def games(self) -> int:
-        """How many games were counted."""
+        """Number of counted games."""
         return len(self._numbers)
 
     @property
     def finished(self) -> bool:
-        """Whether all games of the schedule were counted."""
+        """True if all games of the schedule were counted."""
         return self.games >= len(self.schedule)
 
     def __contains__(self, number: int) -> bool:
-        """Whether the game of this number was counted."""
+        """Return True if the game with this number was counted."""
         return number in self._numbers
 
     def add(self, game: GameOutcome) -> None:
@@ -70,36 +70,35 @@ class Standings:
             self._decision = self._decide()
 
     def tally(self, first: int, second: int) -> Tally:
-        """The first player's results against the second. Raises KeyError if the two do not meet."""
+        """Return the first player's results against the second. Raises KeyError if they do not meet."""
         if first > second:
             return self._tallies[second, first].reversed()
         return self._tallies[first, second]
 
     def total(self, player: int) -> Tally:
-        """A player's results against everybody."""
+        """Return a player's results against all opponents."""
         return combined(self.tally(player, other) for other in self.opponents(player))
 
     def opponents(self, player: int) -> list[int]:
-        """Whom a player meets."""
+        """Return the opponents of a player."""
         return [b if a == player else a for a, b in self._tallies if player in (a, b)]
 
     def llr(self) -> float:
-        """The log likelihood ratio of the SPRT; 0 without one."""
+        """Return the log likelihood ratio of the SPRT; 0 without one."""
         return self.sprt.llr(self.tally(0, 1)) if self.sprt is not None else 0.0
 
     @property
     def decision(self) -> Decision:
-        """What the SPRT has decided. Games counted after that do not undo it."""
+        """The decision of the SPRT. Later games do not change it."""
         return self._decision
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing more to play."""
+        """True if no more games are needed."""
         return self.finished or self.decision != "continue"
 
     def _decide(self) -> Decision:
-        # With colours reversed the test waits for the first whole pair: single games would count in another
-        # way.
+        # With pairs, wait for the first complete one: single games have another statistical model.
         if self.sprt is None or (self.schedule.pairs and not self.tally(0, 1).finished_pairs):
             return "continue"
         return self.sprt.decide(self.llr())

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What results say about strength: Elo, normalised Elo, error bars, likelihood of superiority.
+"""Estimates of strength: Elo, normalised Elo, error bars, likelihood of superiority.
 
-Two games with the same opening and colours reversed are one sample, not two: the opening makes their results
-depend on each other. Where games were played in pairs the numbers come from the pairs (the "pentanomial"
-model), else from the single games. Intervals are for 95 %.
+Two games with the same opening and reversed colours are one sample, because the opening makes their results
+dependent. If games were played in pairs, the estimates use the pairs (the "pentanomial" model), otherwise the
+single games. Intervals are for 95 %.
 
 Elo is -400 log10(1/score - 1). Normalised Elo is (score - ½) / (standard deviation of one game) · 800 / ln
-10, which draws and balanced openings leave alone (M. Van den Bergh, "Comments on Normalized Elo").
+10. Draws and the balance of openings do not affect it (M. Van den Bergh, "Comments on Normalized Elo").
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ GAME_SCORES = (0.0, 0.5, 1.0)
 PAIR_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 Z95 = 1.959963984540054
-"""The normal distribution has 95 % within this many standard deviations."""
+"""Half-width in standard deviations of the central 95 % of the normal distribution."""
 
 NORMALISED_ELO = 800 / log(10)
-"""Normalised Elo of one standard deviation: the slope of Elo at a score of one half, times 1."""
+"""Normalised Elo per standard deviation: the slope of Elo at a score of one half."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Results from one player's view.
+    """Results from one player's point of view.
 
-    pairs: finished pairs by their points: 0, ½, 1, 1½, 2. The games in them are part of wins, draws, losses.
+    pairs: finished pairs by points: 0, ½, 1, 1½, 2. Their games are included in wins, draws, losses.
     """
 
     wins: int = 0
@@ -56,7 +56,7 @@ class Tally:
 
     @property
     def draw_ratio(self) -> float:
-        """Drawn games per game; nan without games."""
+        """Share of drawn games; nan without games."""
         return self.draws / self.games if self.games else nan
 
     @property
@@ -64,7 +64,7 @@ class Tally:
         return sum(self.pairs)
 
     def with_game(self, points: float) -> Tally:
-        """The tally with one more game: 0, ½ or 1 point."""
+        """Return the tally with another game. points: 0, ½ or 1."""
         return Tally(
             self.wins + (points == 1),
             self.draws + (points == 0.5),
@@ -73,14 +73,14 @@ class Tally:
         )
 
     def with_pair(self, points: float) -> Tally:
-        """The tally with a pair finished, whose games it has already: 0 to 2 points."""
+        """Return the tally with another pair, whose games are already counted. points: 0 to 2."""
         pairs = list(self.pairs)
         pairs[round(points * 2)] += 1
         a, b, c, d, e = pairs
         return Tally(self.wins, self.draws, self.losses, (a, b, c, d, e))
 
     def reversed(self) -> Tally:
-        """The other player's view."""
+        """Return the tally from the other player's point of view."""
         e, d, c, b, a = self.pairs
         return Tally(self.losses, self.draws, self.wins, (a, b, c, d, e))
 
@@ -91,7 +91,7 @@ class Tally:
         )
 
     def sample(self) -> Sample:
-        """The results as independent samples: the finished pairs, or the games if no pair is finished."""
+        """Return the results as independent samples: the finished pairs, or the games without any."""
         if self.finished_pairs:
             return Sample(self.pairs, PAIR_SCORES, 2)
         return Sample((self.losses, self.draws, self.wins), GAME_SCORES, 1)
@@ -121,8 +121,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with the interval that holds it in 95 % of all matches. Infinite where all results are
-    equal."""
+    """A value with its 95 % confidence interval. Infinite if all results are equal."""
 
     value: float
     low: float
@@ -130,7 +129,7 @@ class Estimate:
 
     @property
     def error(self) -> float:
-        """Half the interval: the number after ±."""
+        """Half of the interval: the number after ±."""
         return (self.high - self.low) / 2
 
     def __str__(self) -> str:
@@ -147,7 +146,7 @@ UNKNOWN = Estimate(nan, nan, nan)
 
 
 def elo_of_score(score: float) -> float:
-    """The Elo difference of an expected score; infinite at 0 and 1."""
+    """Return the Elo difference of an expected score; infinite at 0 and 1."""
     if score <= 0:
         return -inf
     if score >= 1:
@@ -156,12 +155,12 @@ def elo_of_score(score: float) -> float:
 
 
 def score_of_elo(elo: float) -> float:
-    """The expected score of an Elo difference."""
+    """Return the expected score of an Elo difference."""
     return float(1 / (1 + 10 ** (-elo / 400)))
 
 
 def elo(tally: Tally) -> Estimate:
-    """The Elo difference to the opponents; UNKNOWN without games."""
+    """Return the Elo difference to the opponents; UNKNOWN without games."""
     sample = tally.sample()
     if not sample.size:
         return UNKNOWN
@@ -170,11 +169,11 @@ def elo(tally: Tally) -> Estimate:
 
 
 def normalised_elo(tally: Tally) -> Estimate:
-    """The normalised Elo difference to the opponents; UNKNOWN without games."""
+    """Return the normalised Elo difference to the opponents; UNKNOWN without games."""
     sample = tally.sample()
     if not sample.size:
         return UNKNOWN
-    # The deviation of one game is √games times that of the mean of a sample's games.
+    # The standard deviation of one game is √games times that of a sample's mean.
     deviation = sqrt(sample.games * sample.variance)
     excess = sample.mean - 0.5
     if deviation == 0:
@@ -186,25 +185,24 @@ def normalised_elo(tally: Tally) -> Estimate:
 
 
 def likelihood_of_superiority(tally: Tally) -> float:
-    """The probability that the player is stronger than the opponents, after these results; nan without
-    games."""
+    """Return the probability that the player is stronger than its opponents; nan without games."""
     sample = tally.sample()
     if not sample.size:
         return nan
     excess = sample.mean - 0.5
     if sample.variance == 0:
-        # Results without any spread have no standard error; a uniform prior gives the probability (Laplace).
+        # Equal results have no standard error; a uniform prior gives the probability (Laplace).
         doubt = 0.5 ** (sample.size + 1)
         return 0.5 if excess == 0 else (1 - doubt if excess > 0 else doubt)
     return (1 + erf(excess / sqrt(2 * sample.variance / sample.size))) / 2
 
 
 def score_interval(sample: Sample) -> tuple[float, float]:
-    """The 95 % interval of the mean score.
+    """Return the 95 % interval of the mean score.
 
-    Normal, mean ± 1.96 standard errors. Where that leaves 0 to 1 or has no width (few results, or all the
-    same) the bounds are those of the likelihood ratio instead (empirical likelihood, A. Owen 1988), with
-    results that were not seen allowed: ten wins of ten then say "a score above 0.82", not "certainly 1".
+    It is mean ± 1.96 standard errors. If that exceeds 0 to 1 or has no width (few or equal results), the
+    bounds come from the likelihood ratio (empirical likelihood, A. Owen 1988), with unobserved results
+    possible. So ten wins of ten mean "a score above 0.82", not "certainly 1".
     """
     mean = sample.mean
     margin = Z95 * sqrt(sample.variance / sample.size)
@@ -215,7 +213,7 @@ def score_interval(sample: Sample) -> tuple[float, float]:
 
 
 def _likelihood_bound(sample: Sample, end: float) -> float:
-    """The mean score towards `end` at which twice the log likelihood ratio reaches 1.96²."""
+    """Return the mean score towards `end` at which twice the log likelihood ratio reaches 1.96²."""
     counts = np.array(sample.counts, dtype=np.float64)
     regular = regularised(counts)
     frequencies = regular / regular.sum()
@@ -237,7 +235,7 @@ def _likelihood_bound(sample: Sample, end: float) -> float:
 
 
 def combined(tallies: Iterable[Tally]) -> Tally:
-    """The sum of several tallies."""
+    """Return the sum of several tallies."""
     total = Tally()
     for tally in tallies:
         total = total + tally

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long to think about a move: time managers, what they know, and what is kept back.
+"""Time per move: time managers, their inputs, and the reserve for delays.
 
-docs/explanation/time.md tells how it is meant, benchmarks/search/time_management.py plays it through.
+docs/explanation/time.md explains the design; benchmarks/search/time_management.py simulates games with it.
 """

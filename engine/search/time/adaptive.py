@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The default time manager: the same number of visits for every move that the game is likely to have.
+"""The default time manager: trees of equal size for all moves that the game is expected to have.
 
-What counts is the size of the tree that a move is chosen from, and a part of it is kept from the search
-before. For the largest sum of log(visits) all moves should have trees of the same size, so a move gets less
-time the more was kept, and the first move of a game, for which there is nothing, gets more.
+The size of a move's tree includes the visits kept from the previous search. Equal sizes maximise the sum of
+log(visits). So a move gets less time the more visits were kept, and the first move, without any, gets more.
 
-Searches end early (smart pruning) or go on beyond their budget (an unsettled choice). What they used of their
-budgets lately tells how much larger than the plan a budget may be: saved time is spent again by all moves to
-come, not left over at the end of the game.
+Searches end early (smart pruning) or exceed their budget (an unsettled choice). The share of recent budgets
+that they used scales the next ones. So all later moves spend the time saved, and none is left at the end.
 """
 
 from __future__ import annotations
@@ -19,31 +17,31 @@ from engine.search.time.game_length import expected_moves
 from engine.settings.time_managers import AdaptiveParameters
 
 FIRST_REUSE, MOST_REUSE = 0.5, 0.9
-"""Share of a tree's visits that the next search finds: taken for this at first, and never for more."""
+"""Share of a tree's visits that the next search keeps: initial value and maximum."""
 
 FIRST_USE, LEAST_USE, MOST_USE = 0.8, 0.5, 1.25
-"""Share of a budget that is used: taken for this at first, and never for less or more."""
+"""Share of a budget that is used: initial value, minimum and maximum."""
 
 MEMORY = 8.0
 """Moves over which both shares are averaged."""
 
 LEAST_MOVES = 15.0
-"""Moves that a game is taken to have left at least: a long one without increment must not run dry."""
+"""Minimum number of moves left to plan for, so that a long game without increment keeps time."""
 
 INCREMENT_AT_ONCE = 0.4
-"""Share of the increment that a move may use besides its share of the clock: without it, a short clock with a
-long increment would come to hold many of them."""
+"""Share of the increment that a move may use in addition to its share of the clock. Otherwise a short clock
+with a long increment would accumulate increments."""
 
 LEAST_TIME = 0.6
-"""Least that a move gets however much of the tree is kept, in mean moves."""
+"""Minimum time of a move, however much of the tree was kept, as a multiple of the mean move's."""
 
 TELLING_VISITS = 50
-"""A search with fewer visits says nothing about speed and reuse."""
+"""Minimum visits of a search for measuring speed and reuse."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """The search before: visits of its root in the end, and playouts per millisecond (0: unknown)."""
+    """The previous search: final visits of its root, and playouts per millisecond (0: unknown)."""
 
     visits: int = 0
     per_ms: float = 0.0
@@ -82,7 +80,7 @@ class AdaptiveManager:
             self._last.per_ms = spent.playouts / spent.searched_ms
 
     def _effort(self, situation: Situation, mean_ms: float) -> float:
-        """Milliseconds that the move should use, when the mean move to come has mean_ms."""
+        """Return the milliseconds that the move should use. mean_ms: mean time of the moves to come."""
         last = self._last
         kept_ms = situation.kept_visits / last.per_ms if last.per_ms > 0 else 0.0
         if last.visits >= TELLING_VISITS:
@@ -92,16 +90,16 @@ class AdaptiveManager:
 
     @staticmethod
     def _gain_per_move(situation: Situation) -> float:
-        """What the clock gains with each move to come, in milliseconds. Close to the reserve the increment is
-        saved, too: unseen delays may be as long as it is."""
+        """Return the clock's gain per move to come, in milliseconds. Close to the reserve the increment is
+        saved, too, because unseen delays may be as long."""
         reserve = situation.reserve_ms
         saved = min(1.0, situation.usable_ms / (2 * reserve)) if reserve > 0 else 1.0
         return max(0.0, situation.increment_ms * saved - situation.delay_ms)
 
 
 def _largest_share(moves_to_go: int | None) -> float:
-    """Share of the clock that a budget may have. The last move before a control may use nearly all; the
-    increment arrives only after the move."""
+    """Return the maximum share of the clock for a budget. The last move before a time control may use nearly
+    all, but the increment arrives only after it."""
     if moves_to_go is None or moves_to_go < 1:
         return 0.2
     return 0.8 if moves_to_go == 1 else min(0.8, max(0.2, 1.5 / moves_to_go))

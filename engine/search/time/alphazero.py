@@ -18,4 +18,4 @@ class AlphazeroManager:
         return TimeBudget(time, time)
 
     def done(self, budget: TimeBudget, spent: Spent) -> None:
-        """Nothing is learnt."""
+        """Do nothing: this manager learns nothing."""

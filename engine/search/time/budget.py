@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a time manager is asked, what it answers, and what it gets afterwards: plain data."""
+"""Inputs and outputs of a time manager, as plain data."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The clock and the tree when a move begins, times in milliseconds.
+    """The clock and the tree at the start of a move. Times are milliseconds.
 
-    remaining_ms may be negative: some GUIs let a clock run out. moves_to_go: moves to the next time control,
-    this one included; None if the game has none. ply: half-moves played. reserve_ms: what is kept back for
-    delays that the clock counts and the search does not see. delay_ms: what they cost each move on average.
-    kept_visits: those of the root before the search has begun.
+    remaining_ms: negative if a GUI lets a clock run out. moves_to_go: moves to the next time control, this
+    one included; None if there is none. ply: half-moves played. reserve_ms: for delays that the clock counts
+    but the search does not see. delay_ms: their mean per move. kept_visits: root visits before the search.
     """
 
     remaining_ms: float
@@ -27,15 +26,15 @@ class Situation:
 
     @property
     def usable_ms(self) -> float:
-        """The clock without the reserve. A clock that is hardly more than the reserve still has a fifth of
-        what exceeds half of it, so that it is not down to moves without any thought."""
+        """The clock without the reserve, but at least a fifth of the excess over half of the reserve. So the
+        engine still thinks if the clock is hardly more than the reserve."""
         beyond_half = max(0.0, self.remaining_ms - self.reserve_ms / 2)
         return max(self.remaining_ms - self.reserve_ms, 0.2 * beyond_half)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBudget:
-    """Milliseconds for one move. soft_ms: stop here unless the choice of move is unsettled; hard_ms: stop."""
+    """Milliseconds for one move. soft_ms: stop unless the choice is unsettled. hard_ms: always stop."""
 
     soft_ms: float
     hard_ms: float
@@ -43,8 +42,8 @@ class TimeBudget:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What became of a budget. time_ms: from the start of the clock to the move. searched_ms: of it, what the
-    evaluator was at work. visits: of the root in the end. playouts: those of this search."""
+    """The use of a budget. time_ms: from the start of the clock to the move. searched_ms: part of it in which
+    the evaluator was available. visits: final visits of the root. playouts: those of this search."""
 
     time_ms: float
     searched_ms: float
@@ -53,12 +52,12 @@ class Spent:
 
 
 class TimeManager(Protocol):
-    """Shares out the clock of one game; `budget` and `done` are called in turns, once for each move."""
+    """Divide the clock of one game. `budget` and `done` are called alternately, once per move."""
 
     def budget(self, situation: Situation) -> TimeBudget:
-        """How long to think about the next move."""
+        """Return the time for the next move."""
         ...
 
     def done(self, budget: TimeBudget, spent: Spent) -> None:
-        """The move has been chosen. budget: what was granted, which may be less than was asked for."""
+        """Record the use of a budget. budget: the granted one, which may be less than requested."""
         ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One player's clock through a game: its time manager, and the delays that were measured."""
+"""One player's clock during a game: its time manager and the measured delays."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from engine.search.time.lateness import Lateness
 from engine.search.time.managers import new_manager
 
 MOST = 0.8
-"""Share of the usable clock that a move gets at most, whatever its manager and Slowmover say."""
+"""Maximum share of the usable clock for a move, whatever the manager and Slowmover request."""
 
 FIRST_EVALUATION, FIRST_EVALUATION_LEAST = 0.3, 0.1
-"""Share of the clock, half of the reserve left out, that the first evaluation may be waited for, and the
-least share of all of it. A move without one is as good as lost; on a low clock so is waiting."""
+"""Share of the clock, less half of the reserve, to wait for the first evaluation; minimum share of the whole
+clock. A move without an evaluation is as good as lost, but on a low clock waiting loses, too."""
 
 MOVES_TO_PAY_FOR = 150
-"""Moves whose delays are kept back beforehand, unless a time control comes. With 40, a clock of 1 s without
-an increment ran out at ply 200 to 300 where a move costs 1 to 4 ms."""
+"""Moves whose delays are reserved in advance, if there is no time control. With 40 and 1 to 4 ms per move, a
+clock of 1 s without increment ran out at ply 200 to 300."""
 
 
 @dataclass(slots=True)
 class _Move:
-    """The last move: its clock, what was granted, and how long it took (None while it is searched)."""
+    """The last move: its clock, its budget, and the time it took (None during the search)."""
 
     situation: Situation
     budget: TimeBudget
@@ -32,9 +32,9 @@ class _Move:
 
 
 class TimeKeeper:
-    """Asks the time manager, watches what becomes of its budgets, and keeps what is measured on the way.
+    """Ask the time manager for budgets, and measure their use and the delays.
 
-    playouts_per_second: of the last search, 0 before the first. Used by one thread at a time.
+    playouts_per_second: of the last search; 0 before the first. One thread at a time may use it.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class TimeKeeper:
         self._last: _Move | None = None
 
     def new_game(self) -> None:
-        """Begin anew with the next budget. What was measured of the machine stays true."""
+        """Reset the manager. Measurements of the machine are kept."""
         self._manager = self._last = None
 
     def budget(
@@ -58,7 +58,7 @@ class TimeKeeper:
         ply: int = 0,
         kept_visits: int = 0,
     ) -> TimeBudget:
-        """How long to think about the next move. The arguments are those of Situation."""
+        """Return the time for the next move. The arguments are those of Situation."""
         last = self._last
         if last is not None and ply <= last.situation.ply:
             self.new_game()
@@ -84,15 +84,14 @@ class TimeKeeper:
 
     @property
     def first_evaluation_ms(self) -> float:
-        """How long the search that has the last budget may wait for its first evaluation."""
+        """Longest wait of the current search for its first evaluation."""
         assert self._last is not None
         situation, budget = self._last.situation, self._last.budget
         share = FIRST_EVALUATION * (situation.remaining_ms - situation.reserve_ms / 2)
         return max(budget.hard_ms, share, FIRST_EVALUATION_LEAST * situation.remaining_ms)
 
     def finished(self, spent: Spent, late_ms: float) -> None:
-        """A search has ended, with a budget or without one. late_ms: how long after it should have; 0 or less
-        if it ended in time."""
+        """Record the end of a search, with or without a budget. late_ms: its delay, at most 0 if in time."""
         self.lateness.overslept(late_ms)
         if spent.searched_ms > 0 and spent.playouts > 0:
             self.playouts_per_second = 1000 * spent.playouts / spent.searched_ms
@@ -104,12 +103,12 @@ class TimeKeeper:
             self._manager.done(last.budget, spent)
 
     def _unpaid_ms(self, increment_ms: float, moves_to_go: int | None) -> float:
-        """What the moves to come will cost by delays that their increments do not pay for."""
+        """Return the delays of the moves to come that their increments do not cover."""
         moves = moves_to_go - 1 if moves_to_go and moves_to_go > 0 else MOVES_TO_PAY_FOR
         return max(0.0, self.lateness.delay_ms - increment_ms) * moves
 
     def _compare_clocks(self, last: _Move, remaining_ms: float, moves_to_go: int | None, ply: int) -> None:
-        """Learn from what the clock has lost since the last move, where the two can be compared."""
+        """Measure the delay from the clock's loss since the last move, if the two are comparable."""
         before = last.situation
         control_passed = before.moves_to_go is not None and before.moves_to_go - 1 != moves_to_go
         if last.spent_ms is None or ply != before.ply + 2 or control_passed:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""lc0's `legacy` manager: an even share of the clock, and what the move before has saved."""
+"""lc0's `legacy` manager: an even share of the clock, plus the time saved by the previous move."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from engine.search.time.game_length import median_moves
 from engine.settings.time_managers import LegacyParameters
 
 BOOK_PLIES = 12
-"""Plies of the opening that lengthen the first move, at most."""
+"""Maximum opening plies that lengthen the first move."""
 
 WORTH_SLOWING_MS = 200.0
-"""A budget is lengthened by slowmover from here on: below, smart pruning could not give the time back."""
+"""Budget from which on slowmover lengthens it: below, smart pruning could not save the time again."""
 
 
 class LegacyManager:
-    """The clock over the median of the moves to come; the first move gets a bonus."""
+    """Divide the clock by the median of the moves to come, with a bonus for the first move."""
 
     def __init__(self, parameters: LegacyParameters) -> None:
         self._parameters = parameters

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a manager's parameters to the manager."""
+"""Creation of a time manager from its parameters."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from engine.settings.time_managers import (
 
 
 def new_manager(text: str) -> TimeManager:
-    """The manager that a value of the option TimeManager names, at the start of a game. Raises
-    SettingsError."""
+    """Return a new manager for a value of the option TimeManager. Raises SettingsError."""
     return _manager(parse_time_manager(text))
 
 

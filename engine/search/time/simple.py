@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""lc0's `simple` manager: a percentage of the clock that grows with the game, a share of the increment, and
-what the move before has saved."""
+"""lc0's `simple` manager: a percentage of the clock that grows with the ply, a share of the increment, and
+the time saved by the previous move."""
 
 from __future__ import annotations
 

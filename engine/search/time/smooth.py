@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""lc0's `smooth` manager: plans visits, those that the tree keeps included, and saves for difficult moves.
+"""lc0's `smooth` manager: plan visits, including those that the tree keeps, and save for difficult moves.
 
-A part of each move's time goes to savings (lc0: piggybank), which a move may use whose choice is unsettled.
-lc0 opens them when a trend of the visits says that the best move is being overtaken; here it is done as with
-the other managers, when the best value and the most visits disagree (engine/search/stopping.py). The
-parameters of that trend are therefore not taken.
+A part of each move's time goes to savings (lc0: piggybank), for moves with an unsettled choice. lc0 uses them
+if a trend of the visits predicts another best move. Here they are used if the best value and the most visits
+disagree, as with the other managers (engine/search/stopping.py). So the parameters of the trend are missing.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class SmoothManager:
         self._use = parameters.init_timeuse
         self._per_ms = FIRST_SPEED
         self._savings_ms: float | None = None
-        self._mean_ms = 0.0  # of the moves to come, when the last budget was made
+        self._mean_ms = 0.0  # mean of the moves to come at the last budget
         self._last_visits = 0
         self._last_ms = 0.0
 
@@ -45,7 +44,7 @@ class SmoothManager:
         most_saved = parameters.max_piggybank_moves * total / moves
         savings = min(self._savings_ms, most_saved)
         self._mean_ms = max(0.0, total - savings) / moves
-        # As a part of a tree is kept, its size may be more than what one move's time searches.
+        # A part of the tree is kept, so it may become larger than one move's time allows.
         effort = max(0.0, self._mean_ms / (1 - self._reuse) - situation.kept_visits / self._per_ms)
         saved = min(most_saved - savings, effort * parameters.per_move_piggybank)
         soft = min((effort - saved) / self._use, remaining * parameters.max_move_budget, remaining - reserve)
@@ -78,5 +77,5 @@ class SmoothManager:
 
 
 def _towards(old: float, new: float, halvings: float) -> float:
-    """A mean that forgets: the distance to the new value is halved so many times."""
+    """Return an exponential mean: the distance to the new value is halved `halvings` times."""
     return new + (old - new) * pow(0.5, halvings)
