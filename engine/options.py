@@ -147,8 +147,8 @@ class Options(SettingsGroup):
         "minimum tree visits per position in flight; 0 chooses by the evaluator's speed",
         (0, 1000000),
     )
-    under_way_factor: float = _advanced(
-        "UnderWayFactor",
+    in_flight_factor: float = _advanced(
+        "InFlightFactor",
         -1.0,
         "maximum positions in flight, per square root of the tree's visits; 0: no such limit; -1 "
         "chooses by the limits of the search",

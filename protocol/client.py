@@ -274,15 +274,15 @@ class EvaluatorClient:
         return self._next_id
 
     def exchanged(
-        self, answered: Iterable[int], under_way: Mapping[int, tuple[int, int]], next_id: int, *, heard: bool
+        self, answered: Iterable[int], in_flight: Mapping[int, tuple[int, int]], next_id: int, *, heard: bool
     ) -> None:
         """Record an exchange through `stream`.
-        answered: ids that completed. under_way: positions and moves of each id in flight. heard: True if any
+        answered: ids that completed. in_flight: positions and moves of each id in flight. heard: True if any
         message was received."""
         for identity in answered:
             self._in_flight.pop(identity, None)
         network = self.network  # The stream's user takes no notices.
-        self._in_flight.update((each, (*size, network)) for each, size in under_way.items())
+        self._in_flight.update((each, (*size, network)) for each, size in in_flight.items())
         self._next_id = max(self._next_id, next_id)
         if heard:
             self.heard_at = time.monotonic()

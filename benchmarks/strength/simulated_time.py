@@ -97,13 +97,13 @@ class TimedSearch:
         costs, sizes = self._costs, self._sizes
         now = device_free = 0.0
         calls = evaluations = hits = 0
-        under_way: deque[tuple[float, Call]] = deque()
+        in_flight: deque[tuple[float, Call]] = deque()
         """Calls, and the times of their answers."""
         visits = self.tree.root_info().visits
         while now < move_ms:
-            wanted = sizes.wanted(visits, sum(call.batch.wanted for _, call in under_way))
-            if len(under_way) == sizes.in_flight or wanted <= 0:
-                now = self._awaited(*under_way.popleft(), now)
+            wanted = sizes.wanted(visits, sum(call.batch.wanted for _, call in in_flight))
+            if len(in_flight) == sizes.in_flight or wanted <= 0:
+                now = self._awaited(*in_flight.popleft(), now)
                 if is_over(now):
                     break
                 visits = self.tree.root_info().visits
@@ -114,15 +114,15 @@ class TimedSearch:
             if call is not None:
                 begin = max(now + costs.call / 2, device_free)
                 device_free = begin + costs.base + step.sent * costs.each
-                under_way.append((device_free + costs.call / 2, call))
+                in_flight.append((device_free + costs.call / 2, call))
                 calls += 1
                 evaluations += step.sent
-            elif under_way:
-                now = self._awaited(*under_way.popleft(), now)
+            elif in_flight:
+                now = self._awaited(*in_flight.popleft(), now)
             elif not step.hits:
                 break  # Everything left is decided.
             visits = self.tree.root_info().visits
-        for _, call in under_way:  # Late answers are no visits.
+        for _, call in in_flight:  # Late answers are no visits.
             self.tree.cancel(call.batch)
             self._free.append(call.batch)
         return Spent(calls, evaluations, hits, now)

@@ -41,7 +41,7 @@ OPTION_NAMES = (
     "minibatch_size",
     "batches_in_flight",
     "visits_per_position",
-    "under_way_factor",
+    "in_flight_factor",
     "second_batch",
     "look_ahead",
     "cache_history_length",

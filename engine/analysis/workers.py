@@ -40,7 +40,7 @@ class _Searching:
 
     worker: Worker
     process: WorkerProcess
-    under_way: set[int] = field(default_factory=set)
+    in_flight: set[int] = field(default_factory=set)
 
 
 class SearchWorkers:
@@ -82,8 +82,8 @@ class SearchWorkers:
             raise NoEvaluatorError(str(error)) from None
 
     def begin(self, position: Position) -> None:
-        chosen = min(self._ready.values(), key=lambda each: len(each.under_way))
-        chosen.under_way.add(position.number)
+        chosen = min(self._ready.values(), key=lambda each: len(each.in_flight))
+        chosen.in_flight.add(position.number)
         self._where[position.number] = chosen
         if self._packed[0] != position.query_number:
             self._packed = position.query_number, pickle.dumps(position.query)
@@ -140,7 +140,7 @@ class SearchWorkers:
             self._listener.reported(number, answer)
             return
         searching = self._where.pop(number)
-        searching.under_way.discard(number)
+        searching.in_flight.discard(number)
         searching.worker.slot.failures = 0
         self._listener.ended(number, answer, evaluator_lost)
 
@@ -150,9 +150,9 @@ class SearchWorkers:
 
     def _went(self, worker: Worker, reason: str) -> None:
         searching = self._ready.pop(worker)
-        for number in searching.under_way:
+        for number in searching.in_flight:
             del self._where[number]
-        self._listener.lost(sorted(searching.under_way), reason)
+        self._listener.lost(sorted(searching.in_flight), reason)
 
     # -- the thread with the loop ------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ OPTIONS = (
     "value_head",
     "batches_in_flight",
     "visits_per_position",
-    "under_way_factor",
+    "in_flight_factor",
     "second_batch",
     "look_ahead",
     "hash",

@@ -42,15 +42,15 @@ void bind_rule(nb::module_& m) {
           "together"_a, "factor"_a, "in_flight"_a, "second"_a)
       .def_ro("in_flight", &R::in_flight)
       .def("in_tree", &R::in_tree, "visits"_a)
-      .def("wanted", &R::wanted, "visits"_a, "under_way"_a)
+      .def("wanted", &R::wanted, "visits"_a, "visits_in_flight"_a)
       .def("fitting", &R::fitting, "milliseconds"_a)
       .def(
           "next",
-          [](const R& rule, std::int64_t visits, std::int64_t under_way, std::int64_t in_time) {
-            const Asked asked = rule.next(visits, under_way, in_time);
+          [](const R& rule, std::int64_t visits, std::int64_t visits_in_flight, std::int64_t in_time) {
+            const Asked asked = rule.next(visits, visits_in_flight, in_time);
             return std::pair(asked.target, asked.ahead);
           },
-          "visits"_a, "under_way"_a, "in_time"_a,
+          "visits"_a, "visits_in_flight"_a, "in_time"_a,
           "Return the next batch's positions that get a visit (0: no batch), and its look-ahead positions. "
           "in_time: the largest batch that is computed in time.");
 }

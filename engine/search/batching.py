@@ -223,12 +223,12 @@ class BatchSizes:
         """
         return self.rule.in_tree(visits)
 
-    def wanted(self, visits: int, under_way: int) -> int:
+    def wanted(self, visits: int, in_flight: int) -> int:
         """Return how many positions to request next in a tree with N visits, look-ahead excluded.
 
-        under_way: visits waiting for their evaluations.
+        in_flight: visits waiting for their evaluations.
         """
-        return self.rule.wanted(visits, under_way)
+        return self.rule.wanted(visits, in_flight)
 
     def fitting(self, milliseconds: float) -> int:
         """Return the largest batch that is computed in this time; at least 1."""
@@ -271,7 +271,7 @@ class BatchSizes:
             sizes = replace(sizes, filled=min(options.look_ahead, device.most))
         if sizes.filled or options.visits_per_position:
             share = options.visits_per_position or (SHARE_BY_NODES if limits.by_nodes else SHARE)
-            factor = options.under_way_factor
+            factor = options.in_flight_factor
             if factor < 0:
                 factor = FACTOR_BY_NODES if limits.by_nodes else FACTOR
             second = options.second_batch or device.second_batch

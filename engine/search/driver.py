@@ -127,11 +127,11 @@ class Search:
         promoted = info.promoted
         progressed = False
         while pipeline.in_flight < self._rule.in_flight:
-            under_way = pipeline.in_flight_visits + promoted
-            target, ahead = self._rule.next(info.visits, under_way, self._in_time(now))
+            in_flight = pipeline.in_flight_visits + promoted
+            target, ahead = self._rule.next(info.visits, in_flight, self._in_time(now))
             if target <= 0:
                 break  # More in flight would weaken the search.
-            wanted = self._watch.visits_left(info, under_way) - answered
+            wanted = self._watch.visits_left(info, in_flight) - answered
             if wanted <= 0:
                 break
             batch = pipeline.take()

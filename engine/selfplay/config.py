@@ -92,7 +92,7 @@ class SelfPlayConfig:
         left_out = ("games", "concurrency", "workers", "time_limit_s", "output", "options")
         data: dict[str, Any] = {name: value for name, value in asdict(self).items() if name not in left_out}
         batching = {"minibatch_size", "batches_in_flight", "second_batch", "look_ahead"}
-        batching |= {"visits_per_position", "under_way_factor"}
+        batching |= {"visits_per_position", "in_flight_factor"}
         where = {"evaluator", "evaluator_keys", "evaluator_compression"}
         apart = {"threads", "log_file", *where, *batching}
         if self.options.backend not in WITHOUT_NETWORK:

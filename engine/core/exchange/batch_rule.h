@@ -38,15 +38,15 @@ struct BatchRule {
   // The batch size for a tree with N visits.
   int in_tree(std::int64_t visits) const;
 
-  // Positions to request next, look-ahead excluded; 0 or less: more would weaken the search. under_way:
-  // visits waiting for their evaluations.
-  int wanted(std::int64_t visits, std::int64_t under_way) const;
+  // Positions to request next, look-ahead excluded; 0 or less: more would weaken the search.
+  // visits_in_flight: visits waiting for their evaluations.
+  int wanted(std::int64_t visits, std::int64_t visits_in_flight) const;
 
   // The largest batch that is computed in this time; at least 1.
   int fitting(double milliseconds) const;
 
   // The next batch. in_time: the largest batch that is computed before the search must end.
-  Asked next(std::int64_t visits, std::int64_t under_way, std::int64_t in_time) const;
+  Asked next(std::int64_t visits, std::int64_t visits_in_flight, std::int64_t in_time) const;
 };
 
 }  // namespace wavefront::exchange

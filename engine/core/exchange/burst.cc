@@ -100,12 +100,13 @@ Burst::Filled Burst::fill(const RootInfo& root, const BurstLimits& limits) {
         std::find_if(slots_.begin(), slots_.end(), [](const Slot& each) { return each.id == 0; });
     const std::int64_t in_flight = count_of(slots_);
     if (spare == slots_.end() || in_flight >= rule_.in_flight) return Filled::kSent;
-    std::int64_t under_way = 0;
-    for (const Slot& each : slots_) under_way += each.id != 0 ? each.batch->wanted() : 0;
-    under_way += promoted;
+    std::int64_t visits_in_flight = 0;
+    for (const Slot& each : slots_) visits_in_flight += each.id != 0 ? each.batch->wanted() : 0;
+    visits_in_flight += promoted;
     const auto nodes = static_cast<std::int64_t>(limits.nodes_as_playouts ? root.playouts : root.visits);
-    const std::int64_t left = limits.nodes ? *limits.nodes - nodes - under_way - answered : kUnlimited;
-    const Asked asked = rule_.next(root.visits, under_way, in_time(limits, static_cast<int>(in_flight)));
+    const std::int64_t left = limits.nodes ? *limits.nodes - nodes - visits_in_flight - answered : kUnlimited;
+    const Asked asked =
+        rule_.next(root.visits, visits_in_flight, in_time(limits, static_cast<int>(in_flight)));
     if (asked.target <= 0 || left <= 0) return Filled::kSent;
     Batch& batch = *spare->batch;
     const CollectResult result =

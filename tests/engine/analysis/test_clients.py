@@ -69,7 +69,7 @@ def test_an_id_that_nothing_waits_of_is_found_without_looking_at_all_that_does()
     assert mine.waiting.withdraw("b", is_meant) == []
 
 
-def test_the_client_with_the_fewest_under_way_is_served_next() -> None:
+def test_the_client_with_the_fewest_in_flight_is_served_next() -> None:
     busy, idle = account(100, 3), account(1, 1)
     assert next_account([busy, idle], room=True, most=9) is idle
 
@@ -85,7 +85,7 @@ def test_without_room_a_client_gets_its_first_search_all_the_same() -> None:
     assert next_account([busy], room=False, most=9) is None
 
 
-def test_a_client_has_so_many_under_way_at_most() -> None:
+def test_a_client_has_so_many_in_flight_at_most() -> None:
     assert next_account([account(10, 9)], room=True, most=9) is None
     assert next_account([account(10, 8)], room=True, most=9) is not None
 

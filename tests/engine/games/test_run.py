@@ -27,8 +27,8 @@ class Games:
     held: frozenset[int] = frozenset()
     fails: int | None = None
     calls: list[list[int]] = field(default_factory=list)
-    under_way: int = 0
-    most_under_way: int = 0
+    in_flight: int = 0
+    most_in_flight: int = 0
     closed: bool = False
 
     async def open(self) -> int:
@@ -36,8 +36,8 @@ class Games:
 
     async def play(self, numbers: Sequence[int]) -> list[int]:
         self.calls.append(list(numbers))
-        self.under_way += len(numbers)
-        self.most_under_way = max(self.most_under_way, self.under_way)
+        self.in_flight += len(numbers)
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             await asyncio.sleep(0)
             if self.held.intersection(numbers):
@@ -46,7 +46,7 @@ class Games:
                 raise RuntimeError("a game failed")
             return list(numbers)
         finally:
-            self.under_way -= len(numbers)
+            self.in_flight -= len(numbers)
 
     def statistics(self) -> PoolStatistics:
         return PoolStatistics(evaluations=7)
@@ -150,7 +150,7 @@ def test_as_many_games_are_played_at_once_as_are_asked_for(
 ) -> None:
     games = Games()
     _, state = play(range(20), games, Ledger(tmp_path / "summary.json"), concurrency=concurrency, most=most)
-    assert games.most_under_way == expected
+    assert games.most_in_flight == expected
     assert state.throughput.concurrency == expected
 
 
@@ -160,13 +160,13 @@ def test_games_that_are_best_played_together_are_asked_for_together(tmp_path: Pa
     assert games.calls == [[0, 1], [3], [4, 5], [8]]
 
 
-def test_a_result_ends_the_run_while_games_are_under_way(tmp_path: Path) -> None:
+def test_a_result_ends_the_run_while_games_are_in_flight(tmp_path: Path) -> None:
     games, ledger = Games(held=frozenset({1})), Ledger(tmp_path / "summary.json", enough=4)
     ending, state = play(count(), games, ledger)
     assert ending == "finished"
     assert len(ledger.counted) >= 4
     assert 1 not in ledger.counted
-    assert (games.under_way, state.playing) == (0, 0)
+    assert (games.in_flight, state.playing) == (0, 0)
 
 
 def test_the_time_limit_ends_a_run_without_end(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_time_limit_ends_a_run_without_end(tmp_path: Path) -> None:
     ending, _ = play(count(), games, ledger, time_limit_s=0.05)
     assert ending == "time"
     assert set(ledger.counted) <= {0, 1}
-    assert (games.under_way, ledger.written) == (0, ledger.counted)
+    assert (games.in_flight, ledger.written) == (0, ledger.counted)
 
 
 def test_a_game_that_fails_ends_the_run_and_the_others_are_kept(tmp_path: Path) -> None:

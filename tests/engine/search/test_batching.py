@@ -57,7 +57,7 @@ def test_a_flat_curve_is_filled_and_a_proportional_one_is_not() -> None:
     assert BatchSizes.alone(FAST, Options(minibatch_size=16), TIMED).filled == 0
 
 
-def test_on_a_flat_device_positions_under_way_are_a_small_part_of_the_tree() -> None:
+def test_on_a_flat_device_positions_in_flight_are_a_small_part_of_the_tree() -> None:
     sizes = BatchSizes.alone(FAST, DEFAULTS, TIMED)
     wanted = {0: 2, 63: 2, 96: 3, 1023: 31, 1024: 16, 10_000: 50, 40_000: 100, 102_400: 200, 10**8: 2112}
     assert {visits: sizes.wanted(visits, 0) for visits in wanted} == wanted
@@ -67,34 +67,34 @@ def test_on_a_flat_device_positions_under_way_are_a_small_part_of_the_tree() -> 
 
 
 @pytest.mark.parametrize("limits", [Limits(nodes=400), Limits(nodes=400, depth=5)])
-def test_where_visits_are_limited_and_time_is_not_fewer_are_under_way(limits: Limits) -> None:
+def test_where_visits_are_limited_and_time_is_not_fewer_are_in_flight(limits: Limits) -> None:
     sizes = BatchSizes.alone(FAST, DEFAULTS, limits)
     assert [sizes.wanted(visits, 0) for visits in (0, 128, 400, 1024, 6400)] == [2, 2, 6, 16, 20]
     assert sizes.wanted(6400, 20) == 20
 
 
-def test_no_more_are_under_way_than_so_many_square_roots_of_the_visits() -> None:
-    sizes = BatchSizes.alone(FAST, Options(under_way_factor=0.5, second_batch=64), TIMED)
+def test_no_more_are_in_flight_than_so_many_square_roots_of_the_visits() -> None:
+    sizes = BatchSizes.alone(FAST, Options(in_flight_factor=0.5, second_batch=64), TIMED)
     assert [sizes.wanted(visits, 0) for visits in (0, 128, 256, 400, 1600, 10_000)] == [2, 4, 8, 10, 20, 50]
     assert sizes.wanted(10_000, 20) == 0  # a second batch would be a crumb
-    cut = BatchSizes.alone(FAST, Options(under_way_factor=0.5, second_batch=16), TIMED)
-    assert [cut.wanted(10_000, under_way) for under_way in (0, 25, 34, 35)] == [25, 25, 16, 0]
+    cut = BatchSizes.alone(FAST, Options(in_flight_factor=0.5, second_batch=16), TIMED)
+    assert [cut.wanted(10_000, in_flight) for in_flight in (0, 25, 34, 35)] == [25, 25, 16, 0]
 
 
 def test_a_second_batch_has_a_part_of_what_the_tree_bears() -> None:
-    sizes = BatchSizes.alone(FAST, Options(second_batch=64, under_way_factor=0), TIMED)
+    sizes = BatchSizes.alone(FAST, Options(second_batch=64, in_flight_factor=0), TIMED)
     assert [sizes.wanted(visits, 0) for visits in (400, 4095, 4096, 8000)] == [12, 127, 64, 125]
-    assert [sizes.wanted(8000, under_way) for under_way in (125, 186, 187, 250)] == [125, 64, 0, 0]
+    assert [sizes.wanted(8000, in_flight) for in_flight in (125, 186, 187, 250)] == [125, 64, 0, 0]
     assert sizes.wanted(60_000, 900) == 975
     assert sizes.wanted(10**6, 3000) == 2112  # what a large tree has at most
-    alone = BatchSizes.alone(FAST, Options(second_batch=64, under_way_factor=0, batches_in_flight=1), TIMED)
+    alone = BatchSizes.alone(FAST, Options(second_batch=64, in_flight_factor=0, batches_in_flight=1), TIMED)
     assert alone.wanted(8000, 0) == 250  # there will be no second
 
 
-def test_what_is_borne_is_cut_into_as_many_parts_as_may_be_under_way() -> None:
+def test_what_is_borne_is_cut_into_as_many_parts_as_may_be_in_flight() -> None:
     sizes = BatchSizes.alone(FAST, Options(batches_in_flight=3), TIMED)
     assert [sizes.wanted(visits, 0) for visits in (1023, 1024, 2303, 2304, 10_000)] == [31, 16, 23, 16, 33]
-    assert [sizes.wanted(10_000, under_way) for under_way in (33, 66, 84, 85)] == [33, 33, 16, 0]
+    assert [sizes.wanted(10_000, in_flight) for in_flight in (33, 66, 84, 85)] == [33, 33, 16, 0]
 
 
 def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
@@ -112,10 +112,10 @@ def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
     assert Device(8, 64).second_batch == 8
 
 
-@pytest.mark.parametrize("under_way", [0, 8])
-def test_where_time_is_proportional_batches_are_a_quarter_of_the_tree(under_way: int) -> None:
+@pytest.mark.parametrize("in_flight", [0, 8])
+def test_where_time_is_proportional_batches_are_a_quarter_of_the_tree(in_flight: int) -> None:
     sizes = BatchSizes.alone(CPU, DEFAULTS, TIMED)
-    assert [sizes.wanted(visits, under_way) for visits in (0, 20, 32, 400)] == [4, 5, 8, 8]
+    assert [sizes.wanted(visits, in_flight) for visits in (0, 20, 32, 400)] == [4, 5, 8, 8]
 
 
 @pytest.mark.parametrize("device", [FAST, CPU])

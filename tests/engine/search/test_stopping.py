@@ -113,7 +113,7 @@ def test_on_a_low_clock_the_first_evaluation_is_not_waited_for_at_the_cost_of_th
     assert ends(watch, tree, 0.007)
 
 
-def test_a_stopped_search_without_an_evaluation_waits_a_little_for_one_under_way() -> None:
+def test_a_stopped_search_without_an_evaluation_waits_a_little_for_one_in_flight() -> None:
     control = SearchControl()
     watch, tree = watched(Limits(infinite=True), visits=0, control=control)
     control.stop()

@@ -328,7 +328,7 @@ def await_games(folder: Folder, games: int, process: subprocess.Popen[str]) -> N
         sleep(0.02)
 
 
-def test_a_killed_run_loses_nothing_but_the_games_under_way(tmp_path: Path) -> None:
+def test_a_killed_run_loses_nothing_but_the_games_in_flight(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "run")
     file = tmp_path / "fast.toml"
     file.write_text(FAST)

@@ -213,9 +213,9 @@ class Driver {
 
   void check(std::int64_t nodes) {
     const RootInfo root = tree_.root_info();
-    const auto under_way =
+    const auto in_flight =
         std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.id != 0; });
-    require(root.batches_in_flight == under_way, "the books are right");
+    require(root.batches_in_flight == in_flight, "the books are right");
     require(root.visits <= nodes, "no visit is one too many");
     for (const Slot& slot : slots_) {
       require(slot.id < next_id_, "numbers are used once");

@@ -122,7 +122,7 @@ def test_a_result_that_names_another_network_is_left_to_others(
         assert (one.bursts.answers, list(one.sent)) == (2, [3])
 
 
-def test_it_ends_when_nothing_is_under_way(path: Path, player: Callable[..., Player]) -> None:
+def test_it_ends_when_nothing_is_in_flight(path: Path, player: Callable[..., Player]) -> None:
     """All that the position's only moves lead to is over at once, so nothing is left to evaluate."""
     with Peer(path):
         one = player(fen="k7/8/8/8/8/8/2q5/K7 b - - 99 80")

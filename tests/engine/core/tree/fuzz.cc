@@ -392,21 +392,21 @@ void answer_late(Tree& tree, Batches& late, Random& random, Seen& seen) {
 // Collects batches and finishes them in any order. Returns whether the tree was pruned.
 bool search(Tree& tree, int steps, Batches& late, Random& random, Seen& seen) {
   constexpr int kCapacity = 320;
-  Batches under_way;
+  Batches in_flight;
   bool full = false;
   for (int step = 0; step < steps; ++step) {
     const int target = 1 + static_cast<int>(random() % 256);
     const int ahead =
         random() % 3 == 0 ? static_cast<int>(random() % static_cast<uint64_t>(kCapacity - target)) : 0;
-    under_way.push_back(std::make_unique<Batch>(kCapacity));
-    const CollectResult result = tree.collect(*under_way.back(), target, 1 + random() % 2000, ahead);
+    in_flight.push_back(std::make_unique<Batch>(kCapacity));
+    const CollectResult result = tree.collect(*in_flight.back(), target, 1 + random() % 2000, ahead);
     full |= result.full;
     seen.promoted += result.promoted;
     if (random() % 16 == 0) tree.lines(3);
-    while (under_way.size() > (step + 1 < steps ? 2 : 0)) {
-      const auto chosen = under_way.begin() + static_cast<std::ptrdiff_t>(random() % under_way.size());
+    while (in_flight.size() > (step + 1 < steps ? 2 : 0)) {
+      const auto chosen = in_flight.begin() + static_cast<std::ptrdiff_t>(random() % in_flight.size());
       finish(tree, std::move(*chosen), late, random);
-      under_way.erase(chosen);
+      in_flight.erase(chosen);
     }
     if (random() % 8 == 0) answer_late(tree, late, random, seen);
   }

@@ -108,7 +108,7 @@ def test_misuse_is_refused() -> None:
         Batch(0)
 
 
-def test_a_batch_loses_no_more_visits_to_positions_under_way_than_the_tree_bears() -> None:
+def test_a_batch_loses_no_more_visits_to_positions_in_flight_than_the_tree_bears() -> None:
     lost = []
     for visits_per_collision in (0, 512):
         tree = new_tree(game(MIDDLEGAME), visits_per_collision=visits_per_collision)
@@ -129,7 +129,7 @@ def test_a_search_is_reproducible() -> None:
     assert visits[0] == visits[1]
 
 
-def test_an_abandoned_batch_is_not_under_way_and_its_answers_go_to_the_cache() -> None:
+def test_an_abandoned_batch_is_not_in_flight_and_its_answers_go_to_the_cache() -> None:
     tree = new_tree(game(MIDDLEGAME), visits_per_collision=0)
     search(tree, 500)
     batch = Batch(64)

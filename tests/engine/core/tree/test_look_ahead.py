@@ -74,7 +74,7 @@ def seen_by_the_root(tree: Tree) -> list[tuple[str, int, float, int]]:
     return [(c.move, c.visits, c.evaluation.q, c.in_flight) for c in tree.children()]
 
 
-def test_the_next_batch_wants_the_same_whether_the_one_under_way_looks_ahead_or_not() -> None:
+def test_the_next_batch_wants_the_same_whether_the_one_in_flight_looks_ahead_or_not() -> None:
     found = []
     for ahead in (0, 60):
         tree = new_tree(game(MIDDLEGAME))

@@ -86,7 +86,7 @@ def test_a_full_tree_holds_as_much_move_after_move(new_tree: NewTree) -> None:
         assert tree.root_info().hashfull >= 850
 
 
-def test_batches_under_way_survive_pruning(new_tree: NewTree) -> None:
+def test_batches_in_flight_survive_pruning(new_tree: NewTree) -> None:
     tree = new_tree(game(MIDDLEGAME), tree_bytes=2 * MIB, cache_bytes=0)
     fill(tree)
     waiting = [Batch(64) for _ in range(4)]

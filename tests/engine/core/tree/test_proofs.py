@@ -100,18 +100,18 @@ def test_where_every_move_is_decided_nothing_is_evaluated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fen", "size", "ahead", "under_way", "seed"),
+    ("fen", "size", "ahead", "in_flight", "seed"),
     [
         ("2Q5/8/2R5/8/8/8/2K5/k7 w - - 0 1", 64, 64, 2, 13),
         ("2Q5/8/2R5/8/8/8/2K5/k7 w - - 0 1", 64, 64, 2, 16),
         ("6k1/Q7/8/4Q3/8/8/8/5K2 w - - 0 1", 256, 0, 4, 29),
     ],
 )
-def test_a_mate_is_as_long_as_its_line(fen: str, size: int, ahead: int, under_way: int, seed: int) -> None:
+def test_a_mate_is_as_long_as_its_line(fen: str, size: int, ahead: int, in_flight: int, seed: int) -> None:
     """Batches under way when a mate is proven may hold a quicker one below it."""
     order = random.Random(seed)
     tree = new_tree(game(fen))
-    free = [Batch(size + ahead) for _ in range(under_way)]
+    free = [Batch(size + ahead) for _ in range(in_flight)]
     sent: list[Batch] = []
     mates = 0
     for _step in range(60):
