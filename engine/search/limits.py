@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,12 @@ class Clock:
             else (self.black_ms, self.black_increment_ms)
         )
         return None if remaining is None else (remaining, increment)
+
+    def completed(self, turn: str) -> Clock:
+        """Return a clock for "white" or "black": if that side has none, it equals the opponent's."""
+        if turn == "white":
+            return self if self.white_ms is not None else replace(self, white_ms=self.black_ms)
+        return self if self.black_ms is not None else replace(self, black_ms=self.white_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,5 +78,12 @@ BOUNDED_SCORES = frozenset({"win_percentage", "Q", "W-L"})
 """ScoreTypes with a fixed range, which are not centipawns."""
 
 
+def thousandths(wdl: tuple[float, float, float]) -> tuple[int, int, int]:
+    """Return win, draw and loss as integers that add up to 1000."""
+    win, loss = (min(1000, max(0, round(1000 * share))) for share in (wdl[0], wdl[2]))
+    loss = min(loss, 1000 - win)
+    return win, 1000 - win - loss, loss
+
+
 def _within(value: float) -> float:
     return max(-1.0, min(1.0, value))

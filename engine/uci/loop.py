@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from engine.options import ALIASES, OPTIONS, AliasValues, OptionError, Options
+from engine.settings.identity import ABOUT, ABOUT_TEXT, AUTHOR, CLEAR_TREE, NAME
 from engine.uci.output import Output
 from engine.uci.parse import (
     CommandError,
@@ -63,9 +64,6 @@ Command: TypeAlias = str | CommandError | SearchThread | None
 
 ENDING = ("stop", "quit")
 """Commands that stop a search even if other commands wait for its end."""
-
-BUTTON = "ClearTree"
-ABOUT = "UCI_EngineAbout"
 
 
 class UciEngine:
@@ -165,16 +163,12 @@ class UciEngine:
     # -- commands ----------------------------------------------------------------------------------------
 
     def _uci(self, arguments: list[str], received: float) -> None:
-        from protocol.host.version import __version__
-
-        # Nibbler shows the statistics of all moves for engines whose name has "Lc0" in it.
-        lines = [f"id name Wavefront {__version__} (Lc0 networks)", "id author the Wavefront authors"]
+        lines = [f"id name {NAME}", f"id author {AUTHOR}"]
         lines += [option_line(option) for option in OPTIONS]
         lines += [option_line(option, name) for name, option in ALIASES.items()]
         lines += [
-            f"option name {BUTTON} type button",
-            f"option name {ABOUT} type string default Wavefront {__version__}: "
-            "MCTS over lc0 networks, with the evaluator in a process of its own",
+            f"option name {CLEAR_TREE} type button",
+            f"option name {ABOUT} type string default {ABOUT_TEXT}",
             "uciok",
         ]
         self._output.send("\n".join(lines))
@@ -205,12 +199,12 @@ class UciEngine:
 
     def _setoption(self, arguments: list[str], received: float) -> None:
         name, value = parse_setoption(arguments)
-        if name.lower() == BUTTON.lower():
+        if name.lower() == CLEAR_TREE.lower():
             self._await_search()
             if self._session is not None:
                 self._session.clear()
             if value:
-                self._output.info_string(f"{BUTTON} is a button: the value {shown(value)} is ignored")
+                self._output.info_string(f"{CLEAR_TREE} is a button: the value {shown(value)} is ignored")
             return
         if name.lower() == ABOUT.lower():
             return

@@ -171,12 +171,9 @@ def complete_clock(limits: Limits, turn: str) -> tuple[Limits, list[str]]:
     clock = limits.clock
     if clock is None or clock.of(turn) is not None:
         return limits, []
-    if turn == "white":
-        clock = replace(clock, white_ms=clock.black_ms)
-    else:
-        clock = replace(clock, black_ms=clock.white_ms)
     missing = "wtime" if turn == "white" else "btime"
-    return replace(limits, clock=clock), [f"go without {missing}: {turn}'s clock is taken to be the other's"]
+    complaint = f"go without {missing}: {turn}'s clock is taken to be the other's"
+    return replace(limits, clock=clock.completed(turn)), [complaint]
 
 
 def read_lines(descriptor: int) -> Iterator[str | CommandError]:

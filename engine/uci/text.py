@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from engine.options import Options
 from engine.search.report import Line, MoveStatistics, Report
+from engine.search.scores import thousandths
 from protocol.settings.spec import Setting
 
 
@@ -38,7 +39,7 @@ def info_lines(report: Report, options: Options) -> str:
         middle = f" nodes {line.visits if options.per_pv_counters else report.nodes}"
         middle += f" score {_score(line, report, options)}"
         if options.show_wdl:
-            win, draw, loss = _thousandths(line.wdl)
+            win, draw, loss = thousandths(line.wdl)
             middle += f" wdl {win} {draw} {loss}"
         if options.show_moves_left:
             middle += f" movesleft {round(line.moves_left / 2)}"
@@ -81,10 +82,3 @@ def _score(line: Line, report: Report, options: Options) -> str:
     if line.mate is not None:
         return f"mate {line.mate}"
     return f"cp {line.score(options.score_type, report.draw_score)}"
-
-
-def _thousandths(wdl: tuple[float, float, float]) -> tuple[int, int, int]:
-    """Return three integers that add up to 1000."""
-    win, loss = (min(1000, max(0, round(1000 * share))) for share in (wdl[0], wdl[2]))
-    loss = min(loss, 1000 - win)
-    return win, 1000 - win - loss, loss

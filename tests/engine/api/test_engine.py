@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python API."""
+"""Engine: the Python API with calls that block."""
 
 from __future__ import annotations
 
@@ -66,6 +66,12 @@ def test_analysis_is_iterated_until_the_loop_is_left(engine: Engine) -> None:
 def test_a_bounded_analysis_ends_with_its_final_state(engine: Engine) -> None:
     *_earlier, last = engine.analysis(nodes=1000)
     assert last.nodes >= 1000
+
+
+def test_a_refused_analysis_does_not_stop_the_next_search(engine: Engine) -> None:
+    with pytest.raises(PositionError, match="search_moves"):
+        next(iter(engine.analysis(nodes=10, search_moves=["e2e5"])))
+    assert engine.play(nodes=500).info.nodes >= 500
 
 
 def test_stop_from_another_thread(engine: Engine) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python API: an engine that plays and analyses.
+"""An engine whose calls block until they are done.
 
 from engine import Engine
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
@@ -24,18 +24,6 @@ from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
 from engine.search.report import Line, Report
 from engine.session import Session
-
-__all__ = [
-    "Analysis",
-    "Engine",
-    "EngineClosedError",
-    "EngineError",
-    "EvaluatorError",
-    "Line",
-    "PlayResult",
-    "PositionError",
-    "Report",
-]
 
 
 class EngineError(Exception):
@@ -114,13 +102,10 @@ class Engine:
         log: Callable[[str], None] = lambda text: None,
         **options: Any,
     ) -> None:
-        given = {"weights": weights, "backend": backend, "evaluator": evaluator}
-        options.update((name, value) for name, value in given.items() if value is not None)
-        self._session: Session | None = Session(Options().changed(**options), log=log)
+        self._session: Session | None = Session(options_of(weights, backend, evaluator, options), log=log)
         self._control: SearchControl | None = None
         try:
-            while not self._session.ready(60.0):
-                pass
+            self._await_evaluator()
         except NoEvaluatorError as error:
             self.close()
             raise EvaluatorError(str(error)) from None
@@ -186,9 +171,7 @@ class Engine:
         clock: a time manager divides the time left. Raises ValueError for a bad limit, EvaluatorError if
         there is no evaluator.
         """
-        limits = _limits(nodes, movetime, depth, mate, clock, search_moves)
-        report = self._search(limits, self._opened().options, book=True)
-        return PlayResult(report.best_move, report.ponder, report)
+        return self._play(limits_of(nodes, movetime, depth, mate, clock, search_moves))
 
     def analyse(
         self,
@@ -205,9 +188,7 @@ class Engine:
 
         on_report: gets the analysis a few times per second; may call `stop`. Raises the same as `play`.
         """
-        limits = _limits(nodes, movetime, depth, mate, None, search_moves)
-        options = self._opened().options.changed(multipv=multipv, smart_pruning_factor=0.0)
-        return Analysis(self._search(limits, options, on_report))
+        return self._analyse(limits_of(nodes, movetime, depth, mate, None, search_moves), multipv, on_report)
 
     def analysis(
         self,
@@ -231,18 +212,18 @@ class Engine:
             infinite=nodes is None and movetime is None,
             search_moves=tuple(search_moves),
         )
-        options = self._opened().options.changed(multipv=multipv, smart_pruning_factor=0.0)
+        control = SearchControl()
         reports: queue.SimpleQueue[Analysis | BaseException | None] = queue.SimpleQueue()
 
         def work() -> None:
             try:
-                reports.put(Analysis(self._search(limits, options, reports.put)))
+                reports.put(self._analyse(limits, multipv, reports.put, control))
             except BaseException as error:  # Raised again in the caller's thread.
                 reports.put(error)
             reports.put(None)
 
         thread = threading.Thread(target=work, name="analysis")
-        control = self._control = SearchControl()
+        self._control = control
         thread.start()
         try:
             while (item := reports.get()) is not None:
@@ -252,6 +233,7 @@ class Engine:
         finally:
             control.stop()
             thread.join()
+            self._control = None
 
     def stop(self) -> None:
         """Stop the running search, which returns its result so far. Any thread may call it."""
@@ -279,12 +261,34 @@ class Engine:
             raise EngineClosedError("the engine is closed")
         return self._session
 
+    # -- shared with AsyncEngine: `control` stops the search, also before it has started ------------------
+
+    def _await_evaluator(self) -> None:
+        """Wait until a search can start. Raises NoEvaluatorError."""
+        while not self._opened().ready(60.0):
+            pass
+
+    def _play(self, limits: Limits, control: SearchControl | None = None) -> PlayResult:
+        report = self._search(limits, self._opened().options, control=control, book=True)
+        return PlayResult(report.best_move, report.ponder, report)
+
+    def _analyse(
+        self,
+        limits: Limits,
+        multipv: int,
+        on_report: Callable[[Analysis], None] | None = None,
+        control: SearchControl | None = None,
+    ) -> Analysis:
+        options = self._opened().options.changed(multipv=multipv, smart_pruning_factor=0.0)
+        return Analysis(self._search(limits, options, on_report, control=control))
+
     def _search(
         self,
         limits: Limits,
         options: Options,
         on_report: Callable[[Analysis], None] | None = None,
         *,
+        control: SearchControl | None = None,
         book: bool = False,
     ) -> Report:
         session = self._opened()
@@ -293,7 +297,7 @@ class Engine:
         if illegal:
             raise PositionError(f"search_moves: {', '.join(illegal)}: not legal in {session.game.fen()}")
         limits = replace(limits, search_moves=tuple(legal for legal in search_moves.values() if legal))
-        control = self._control = self._control or SearchControl()
+        control = self._control = control or SearchControl()
         usual, session.options = session.options, options
         try:
             return session.search(
@@ -309,14 +313,29 @@ class Engine:
             self._control = None
 
 
-def _limits(
+def options_of(
+    weights: str | None, backend: str | None, evaluator: str | None, options: Mapping[str, Any]
+) -> Options:
+    """Return the options of the keyword arguments of `Engine`. Raises OptionError."""
+    given = {"weights": weights, "backend": backend, "evaluator": evaluator}
+    named = {name: value for name, value in given.items() if value is not None}
+    return Options().changed(**named, **options)
+
+
+def limits_of(
     nodes: int | None,
     movetime: float | None,
     depth: int | None,
     mate: int | None,
     clock: Clock | None,
     search_moves: Sequence[str],
+    *,
+    may_be_infinite: bool = False,
 ) -> Limits:
+    """Return the limits of the keyword arguments of `play`. Raises ValueError.
+
+    may_be_infinite: without a limit, the search ends with `stop`; otherwise a limit is required.
+    """
     for name, value in (("nodes", nodes), ("depth", depth), ("mate", mate)):
         if value is not None and value < 1:
             raise ValueError(f"{name} is at least 1, not {value}")
@@ -330,6 +349,8 @@ def _limits(
         mate=mate,
         search_moves=tuple(search_moves),
     )
+    if limits.unbounded and may_be_infinite:
+        return replace(limits, infinite=True)
     if limits.unbounded:
         raise ValueError("say how long to search: nodes, movetime, depth, mate or clock")
     return limits

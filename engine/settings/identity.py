@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Name and author of the engine, and the UCI options without a value in `Options`."""
+
+from __future__ import annotations
+
+from protocol.host.version import __version__
+
+NAME = f"Wavefront {__version__} (Lc0 networks)"
+"""Nibbler shows the statistics of all moves for engines whose name has "Lc0" in it."""
+
+AUTHOR = "the Wavefront authors"
+
+CLEAR_TREE = "ClearTree"
+"""A button that clears the tree and the evaluation cache."""
+
+ABOUT = "UCI_EngineAbout"
+"""A text that GUIs show; setting it changes nothing."""
+
+ABOUT_TEXT = f"Wavefront {__version__}: MCTS over lc0 networks, with the evaluator in a process of its own"
