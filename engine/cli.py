@@ -22,6 +22,7 @@ COMMANDS = (
     "match",
     "options",
     "perft",
+    "review",
     "self-test",
     "selfplay",
 )

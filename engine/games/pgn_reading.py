@@ -64,8 +64,8 @@ class PgnGame(NamedTuple):
     line: int
     text: str
 
-    def read(self) -> chess.pgn.Game:
-        """Return the game's tags and main line, with comments.
+    def read(self, *, variations: bool = False) -> chess.pgn.Game:
+        """Return the game's tags and main line, with comments. variations: keep them too.
 
         Raises PgnError if a move, a tag or the first position is unreadable.
         """
@@ -89,6 +89,8 @@ class PgnGame(NamedTuple):
         _check_start(tags, moves)
         _check_words(moves)
         header = "".join(f'[{name} "{value}"]\n' for name, value in tags.items())
+        if variations:
+            movetext = [_without_tags(self.text)]
         body = "\n".join(movetext) or "*"
         game = chess.pgn.read_game(io.StringIO(f"{header}\n{body}\n"), Visitor=_QuietGameBuilder)
         if game is None:
@@ -96,6 +98,16 @@ class PgnGame(NamedTuple):
         if game.errors:
             raise PgnError(str(game.errors[0]))
         return game
+
+
+def _without_tags(text: str) -> str:
+    """Return all movetext in one paragraph, with variations and comments."""
+    parts, position = [], 0
+    for match in _STRUCTURE.finditer(text):
+        if match.lastgroup in ("tag", "bracket") or (match.lastgroup == "comment" and match[0][0] != "{"):
+            parts.append(text[position : match.start()])
+            position = match.end()
+    return " ".join("".join([*parts, text[position:]]).split())
 
 
 class PgnGames(Sequence[PgnGame]):

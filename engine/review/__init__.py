@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reviews of games: judges each move, annotates the PGN, writes report pages.
+
+judging     marks by lost expected score, decisive moments: pure functions
+accuracy    the public formula of lichess
+openings    names of openings
+games       reads games, and runs their searches on an analysis scheduler
+annotating  the reviewed game as PGN
+charts      SVG: course of a game, boards
+pages       HTML: one page for each game, one for all
+"""

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Writes a review into the game that it is of: NAGs, evaluations, the best line, and who lost it where.
+
+Comments, clocks and variations of the game stay.
+"""
+
+from __future__ import annotations
+
+from math import atan, tan
+
+import chess
+import chess.engine
+import chess.pgn
+
+from engine.review.games import GameReview, SourceGame
+from engine.review.judging import NAGS, MoveReview, expected
+
+JUDGED_NAGS = frozenset({1, 2, 3, 4, 5, 6})
+"""Marks of the source that the review replaces."""
+
+SLOPE, SCALE = 1.5637541897, 90.0
+"""Centipawns = SCALE * tan(SLOPE * q), as lc0 converts them."""
+
+ANNOTATOR = "Wavefront"
+
+
+def annotated(source: SourceGame, review: GameReview) -> str:
+    """Return the reviewed game as PGN."""
+    game = source.read()
+    white, black = review.accuracy
+    game.headers["Annotator"] = ANNOTATOR
+    if white is not None:
+        game.headers["WhiteAccuracy"] = f"{white:.1f}"
+    if black is not None:
+        game.headers["BlackAccuracy"] = f"{black:.1f}"
+    if review.opening is not None:
+        game.headers["ECO"], game.headers["Opening"] = review.opening
+    for node, move, value in zip(list(game.mainline()), review.moves, review.expected[1:], strict=True):
+        node.nags = {nag for nag in node.nags if nag not in JUDGED_NAGS}
+        if move.mark:
+            node.nags.add(NAGS[move.mark])
+        if not node.board().is_game_over():
+            node.set_eval(chess.engine.PovScore(score_of(value), chess.WHITE))
+        text = remark(move, lost_here=move.ply == review.decisive)
+        if text:
+            node.comment = f"{text} {node.comment}".strip()
+        if move.mark in ("mistake", "blunder"):
+            add_line(node.parent, move)
+    exporter = chess.pgn.StringExporter(columns=100)
+    return f"{game.accept(exporter)}\n\n"
+
+
+def score_of(value: float) -> chess.engine.Score:
+    """Return an expected score in centipawns."""
+    q = max(-0.9999, min(0.9999, 2 * value - 1))
+    return chess.engine.Cp(round(SCALE * tan(SLOPE * q)))
+
+
+def value_of(centipawns: float) -> float:
+    """Return centipawns as an expected score, the inverse of `score_of`."""
+    return (atan(centipawns / SCALE) / SLOPE + 1) / 2
+
+
+def remark(move: MoveReview, *, lost_here: bool = False) -> str:
+    """Return the comment on a move; empty if nothing is to be said."""
+    parts = []
+    if move.mark in ("inaccuracy", "mistake", "blunder"):
+        change = f"{expected(move.before):.0%} to {expected(move.after):.0%}"
+        parts.append(f"{move.mark.capitalize()}: {change}; {move.best} was best.")
+    elif move.mark:
+        parts.append("The only good move.")
+    if move.missed_win:
+        parts.append("Misses a win.")
+    if lost_here:
+        parts.append("The game is lost here.")
+    return " ".join(parts)
+
+
+def add_line(parent: chess.pgn.GameNode | None, move: MoveReview) -> None:
+    """Add the best line as a variation of the move's position, unless the game has it."""
+    node = parent
+    if node is None:
+        return
+    for san in move.line:
+        played = node.board().parse_san(san)
+        node = node.variation(played) if node.has_variation(played) else node.add_variation(played)

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads the games of PGN files, searches their positions on an analysis scheduler, and judges the moves.
+
+Many games are in flight, so that the evaluator gets full batches. Games end in any order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import chess
+import chess.pgn
+
+from engine.analysis.scheduler import Scheduler
+from engine.games.pgn_reading import PgnError, PgnGame, PgnGames
+from engine.review.accuracy import game_accuracy
+from engine.review.judging import MoveReview, Searched, decisive, judge
+from engine.review.openings import opening_of
+
+POSITIONS_IN_FLIGHT = 4000
+"""Positions that wait or are searched: enough for the largest batches."""
+
+DEEPER = 3
+"""Factor of the nodes before and after a move that seems to lose something. One search may be mistaken."""
+
+SUSPECT = 0.04
+"""Lost expected score from which a move is searched deeper."""
+
+LINE_PLIES = 8
+RESULTS = {"white_won": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "black_won": (0.0, 0.0, 1.0)}
+VARIANTS = ("", "standard", "chess960", "fischerandom", "chess 960", "from position")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGame:
+    """A game of a file. number: from 1, over all files. key: digest of its text."""
+
+    number: int
+    file: str
+    line: int
+    text: str
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(f"{self.number}\n{self.text}".encode()).hexdigest()[:16]
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def read(self) -> chess.pgn.Game:
+        """Return the game with comments and variations. Raises PgnError."""
+        game = PgnGame(self.line, self.text).read(variations=True)
+        variant = game.headers.get("Variant", "").lower()
+        if variant not in VARIANTS:
+            raise PgnError(f"the variant {variant} is not chess")
+        return game
+
+
+@dataclass(frozen=True, slots=True)
+class GameReview:
+    """A reviewed game. wdl: of White, at the start and after each move. opening: ECO code and name, or None.
+    accuracy: of White and Black, None for a side without a move. decisive: a ply, None if there is none.
+    """
+
+    number: int
+    place: str
+    headers: dict[str, str]
+    moves: list[MoveReview]
+    wdl: list[tuple[float, float, float]]
+    opening: tuple[str, str] | None
+    accuracy: tuple[float | None, float | None]
+    decisive: int | None
+
+    def data(self) -> dict[str, Any]:
+        """Return JSON data."""
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "moves"}
+        return fields | {"moves": [move.data() for move in self.moves]}
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> GameReview:
+        """Return the review that JSON data describe."""
+        moves = [
+            MoveReview(
+                **{
+                    **move,
+                    "line": tuple(move["line"]),
+                    "before": tuple(move["before"]),
+                    "after": tuple(move["after"]),
+                }
+            )
+            for move in data["moves"]
+        ]
+        made = {**data, "moves": moves, "wdl": [tuple(each) for each in data["wdl"]]}
+        made["opening"] = tuple(data["opening"]) if data["opening"] else None
+        made["accuracy"] = tuple(data["accuracy"])
+        return cls(**made)
+
+    @property
+    def expected(self) -> list[float]:
+        """White's expected score at the start and after each move."""
+        return [win + draw / 2 for win, draw, _ in self.wdl]
+
+
+def games_of(paths: Sequence[Path]) -> Iterator[SourceGame]:
+    """Yield the games of PGN files. Raises OSError."""
+    number = 0
+    for path in paths:
+        text = path.read_bytes().decode("utf-8-sig", "replace")
+        for game in PgnGames(text):
+            number += 1
+            yield SourceGame(number, path.name, game.line, game.text)
+
+
+@dataclass(slots=True)
+class _Pending:
+    source: SourceGame
+    game: chess.pgn.Game
+    asked: list[int] = field(default_factory=list)
+    """Turns that are searched."""
+    answers: dict[int, dict[str, Any]] = field(default_factory=dict)
+    answered: int = 0
+    deeper: bool = False
+
+
+class _Answers:
+    """A client of the scheduler in this process."""
+
+    congested = False
+
+    def __init__(self) -> None:
+        self.queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+
+    def send(self, answer: bytes) -> None:
+        self.queue.put(json.loads(answer))
+
+    def done(self) -> None:
+        self.queue.put(None)
+
+
+def review_games(
+    sources: Iterator[SourceGame],
+    scheduler: Scheduler,
+    nodes: int,
+    *,
+    skipped: Callable[[SourceGame, str], None],
+) -> Iterator[GameReview]:
+    """Yield the reviews of games, as they are ready.
+
+    nodes: of each position; DEEPER times as many before and after moves that seem to lose something. skipped:
+    called with a game that cannot be reviewed, and the reason.
+    """
+    client = _Answers()
+    pending: dict[str, _Pending] = {}
+    in_flight = 0
+    more = True
+    while more or pending:
+        while more and in_flight < POSITIONS_IN_FLIGHT:
+            source = next(sources, None)
+            if source is None:
+                more = False
+                break
+            try:
+                game = source.read()
+            except (PgnError, ValueError) as error:
+                skipped(source, str(error))
+                continue
+            waiting = pending[str(source.number)] = _Pending(source, game)
+            waiting.asked = list(range(sum(1 for _ in game.mainline()) + 1))
+            in_flight += len(waiting.asked)
+            scheduler.receive(client, json.dumps(query_of(waiting, nodes)))
+        if not pending:
+            break
+        answer = client.queue.get()
+        if answer is None or "warning" in answer:
+            continue
+        waiting = pending[answer["id"]]
+        if "error" in answer:
+            del pending[answer["id"]]
+            in_flight -= len(waiting.asked) - waiting.answered
+            skipped(waiting.source, answer["error"])
+            continue
+        waiting.answers[answer["turn"]] = answer
+        waiting.answered += 1
+        in_flight -= 1
+        if waiting.answered < len(waiting.asked):
+            continue
+        suspects = [] if waiting.deeper else suspects_of(waiting)
+        if suspects:
+            waiting.asked, waiting.answered, waiting.deeper = suspects, 0, True
+            in_flight += len(suspects)
+            scheduler.receive(client, json.dumps(query_of(waiting, DEEPER * nodes)))
+            continue
+        del pending[answer["id"]]
+        yield finished(waiting)
+
+
+def query_of(waiting: _Pending, nodes: int) -> dict[str, Any]:
+    """Return the query for the asked positions of a game."""
+    board = waiting.game.board()
+    return {
+        "id": str(waiting.source.number),
+        "fen": board.fen(),
+        "chess960": board.chess960,
+        "moves": [move.uci() for move in waiting.game.mainline_moves()],
+        "analyze_turns": waiting.asked,
+        "nodes": nodes,
+        "multipv": 2,
+        "pv_length": LINE_PLIES,
+        "priority": -waiting.source.number,
+    }
+
+
+def suspects_of(waiting: _Pending) -> list[int]:
+    """Return the positions before and after moves that seem to lose something."""
+    _, reviews = judged(waiting)
+    return sorted({turn for move in reviews if move.loss >= SUSPECT for turn in (move.ply, move.ply + 1)})
+
+
+def judged(waiting: _Pending) -> tuple[list[Searched], list[MoveReview]]:
+    """Return what the searches say of a game's positions, and its judged moves."""
+    game = waiting.game
+    moves = list(game.mainline_moves())
+    searched = [searched_of(waiting.answers[turn]) for turn in range(len(moves) + 1)]
+    return searched, judge(game.board(), moves, searched, [node.clock() for node in game.mainline()])
+
+
+def finished(waiting: _Pending) -> GameReview:
+    """Return the review of a game whose positions are searched."""
+    game = waiting.game
+    board = game.board()
+    searched, reviews = judged(waiting)
+    white = [turn == chess.WHITE for turn in _turns(board, len(searched))]
+    wdl = [
+        each.wdl if is_white else (each.wdl[2], each.wdl[1], each.wdl[0])
+        for each, is_white in zip(searched, white, strict=True)
+    ]
+    worst = decisive(reviews, game.headers.get("Result", "*"))
+    percentages = [100 * (win + draw / 2) for win, draw, _ in wdl]
+    from_start = board.fen() == chess.STARTING_FEN
+    return GameReview(
+        number=waiting.source.number,
+        place=waiting.source.place,
+        headers=dict(game.headers),
+        moves=reviews,
+        wdl=wdl,
+        opening=opening_of(game.mainline_moves()) if from_start else None,
+        accuracy=game_accuracy(percentages, white[0]),
+        decisive=None if worst is None else worst.ply,
+    )
+
+
+def _turns(board: chess.Board, count: int) -> list[chess.Color]:
+    return [board.turn if ply % 2 == 0 else not board.turn for ply in range(count)]
+
+
+def searched_of(answer: dict[str, Any]) -> Searched:
+    """Return what an answer says of a position."""
+    over = answer.get("game_over")
+    if over and not answer["moves"]:
+        win, draw, loss = RESULTS[over["result"]]
+        white = answer["side_to_move"] == "white"
+        return Searched((win, draw, loss) if white else (loss, draw, win))
+    best, *others = answer["moves"]
+    wdl = tuple(best["wdl"])
+    second = others[0]["wdl"] if others else None
+    return Searched(
+        wdl=(wdl[0], wdl[1], wdl[2]),
+        best=best["move"],
+        line=tuple(best["pv"]),
+        second=None if second is None else second[0] + second[1] / 2,
+        prior=best["prior"],
+        mate=best.get("mate"),
+    )
