@@ -12,8 +12,8 @@ from engine.review.judging import Searched, critical, decisive, judge, mark_of
 from engine.review.openings import names, opening_of
 
 
-def searched(expected: float, best: str | None = None, **more: float) -> Searched:
-    return Searched((expected, 0.0, 1 - expected), best, (best,) if best else (), **more)
+def searched(expected: float, best: str | None = None) -> Searched:
+    return Searched((expected, 0.0, 1 - expected), best, (best,) if best else ())
 
 
 @pytest.mark.parametrize(
