@@ -22,6 +22,7 @@ COMMANDS = (
     "match",
     "options",
     "perft",
+    "play",
     "review",
     "self-test",
     "selfplay",
