@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.strength.ladder.__main__ import parsed
+from benchmarks.strength.ladder.__main__ import parsed, with_all_games
 from benchmarks.strength.ladder.play import Ladder, match_config
 from benchmarks.strength.ladder.players import LadderPlayer, program_path
 from benchmarks.strength.ladder.report import Conditions, Run, markdown, report_data, shortfalls, table
@@ -118,6 +118,13 @@ def test_the_mean_of_the_anchors_is_that_of_the_labels(tmp_path: Path) -> None:
     play_all(played)
     assert played.scale().elo[0] == pytest.approx(1800)
     assert np.isfinite(played.scale().error).all()
+
+
+def test_games_that_a_killed_run_did_not_report_are_its_own() -> None:
+    runs = [Run("", "", "", [], "", games=10), Run("", "", "", [], "", games=5)]
+    assert [run.games for run in with_all_games(runs, 18)] == [10, 8]
+    assert with_all_games(runs, 15) == runs
+    assert with_all_games([], 3) == []
 
 
 def test_empty_lists_leave_players_out() -> None:

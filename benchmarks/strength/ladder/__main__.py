@@ -211,6 +211,14 @@ def earlier_runs(summary: Path) -> list[Run]:
         return []
 
 
+def with_all_games(runs: Sequence[Run], games: int) -> list[Run]:
+    """Return the runs with `games` games in all. A killed run has more in the journal than in its report."""
+    missing = games - sum(each.games for each in runs)
+    if not runs or missing <= 0:
+        return list(runs)
+    return [*runs[:-1], replace(runs[-1], games=runs[-1].games + missing)]
+
+
 def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """Play, write the reports, and return the exit code."""
     try:
@@ -246,7 +254,8 @@ def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
             seconds=round(time.monotonic() - began, 1),
             concurrency=state.throughput.concurrency,
         )
-        runs = [*before, played] if played.games else before
+        earlier = with_all_games(before, state.resumed)
+        runs = [*earlier, played] if played.games else earlier
         conditions = Conditions(arguments.seed, arguments.games, arguments.movetime, versions, runs)
         return report_data(ladder, conditions)
 
