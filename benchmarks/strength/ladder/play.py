@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plays the ladder with the match runner's parts: rounds of games between chosen pairs, a fit before each.
+
+The journal is that of a round-robin match in which most pairings stay short. A game has the number that
+such a match gives it, so the journal alone says what was played, and a killed run resumes from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from benchmarks.strength.ladder.pairing import PAIR_GAMES, GameTimes, PairingRules, choose_pairs
+from benchmarks.strength.ladder.players import LadderPlayer
+from benchmarks.strength.ladder.scale import OpeningResult, Results, Scale, fit_scale
+from engine.games.openings import read_openings
+from engine.games.record import GameOutcome, GameRecord, Reason
+from engine.games.run import GameRun, RunEnding, RunState, View
+from engine.match.adjudication import Adjudication, DrawRule, ResignRule
+from engine.match.archive import MatchArchive
+from engine.match.config import MatchConfig
+from engine.match.job import MatchJob
+from engine.match.runner import FAULTS_IN_A_ROW, MatchError
+from engine.workers.local import local_executor
+
+OPENINGS = 2000
+"""Rounds of the schedule: the included book has so many openings."""
+
+ADJUDICATION = Adjudication(
+    resign=ResignRule(score=1000, moves=5, two_sided=True),
+    draw=DrawRule(from_move=40, moves=8, score=10),
+    max_moves=250,
+)
+
+TIME_MARGIN_MS = 1000
+"""Overdrawn time that is forgiven: the ladder measures play, not punctuality on a loaded machine."""
+
+
+class Ladder:
+    """The games so far, and which come next. Belongs to the event loop."""
+
+    def __init__(self, players: Sequence[LadderPlayer], config: MatchConfig, games: int) -> None:
+        """config: of `match_config` below. games: wanted for each player."""
+        self.players = players
+        self.config = config
+        self.games = games
+        self.deadline = float("inf")
+        self.faults = [0] * len(players)
+        labels = {index: player.label for index, player in enumerate(players) if player.label is not None}
+        self._rules = PairingRules(np.array([player.guess for player in players]), labels, games)
+        self._times = GameTimes(np.array([player.seconds for player in players]))
+        self._openings: dict[int, OpeningResult] = {}
+        self._counted: set[int] = set()
+        self._games = np.zeros((len(players), len(players)))
+        self._points = np.zeros_like(self._games)
+        self._pending: set[int] = set()
+        self._queue: deque[int] = deque()
+
+    # -- results -----------------------------------------------------------------------------------------
+
+    def add(self, game: GameOutcome) -> None:
+        """Count a game. Raises ValueError if it was counted before or is another one than scheduled."""
+        scheduled = self.config.schedule[game.number]
+        if game.number in self._counted:
+            raise ValueError(f"game {game.number + 1} is there twice")
+        if (game.white, game.black) != (scheduled.white, scheduled.black):
+            raise ValueError(f"game {game.number + 1} is another one than the schedule says")
+        self._counted.add(game.number)
+        self._pending.discard(game.number)
+        first, second = sorted((game.white, game.black))
+        points = game.white_points if game.white == first else 1 - game.white_points
+        before = self._openings.get(game.pair, OpeningResult(first, second, 0.0, 0))
+        self._openings[game.pair] = OpeningResult(first, second, before.points + points, before.games + 1)
+        self._points[first, second] += points
+        self._points[second, first] += 1 - points
+        self._games[first, second] += 1
+        self._games[second, first] += 1
+        self._times.add(first, second, game.seconds)
+        if game.reason.is_failure and game.white_points != 0.5:
+            self.faults[game.black if game.white_points == 1 else game.white] += 1
+
+    @property
+    def played(self) -> int:
+        """Games counted."""
+        return len(self._counted)
+
+    @property
+    def missing(self) -> int:
+        """Games that players are short of the wanted number, in all."""
+        return int(np.maximum(0, self.games - self._games.sum(axis=1)).sum())
+
+    @property
+    def results(self) -> Results:
+        return Results(tuple(self._openings.values()), self._games, self._points)
+
+    def scale(self) -> Scale:
+        """Fit all games so far."""
+        return fit_scale(self.results, self._rules.labels)
+
+    # -- the next games ----------------------------------------------------------------------------------
+
+    def numbers(self, games_per_round: int) -> Iterator[int]:
+        """Yield the numbers of the games to play, until no pair can or needs to play, or the deadline passes.
+        games_per_round: games between two fits."""
+        self._pending.clear()
+        self._queue.clear()
+        self._queue.extend(self._other_games())
+        while monotonic() < self.deadline:
+            if not self._queue:
+                self._queue.extend(self._round(max(1, games_per_round // PAIR_GAMES)))
+            if not self._queue:
+                return
+            number = self._queue.popleft()
+            self._pending.add(number)
+            yield number
+
+    def can_play(self) -> bool:
+        """Whether a further game may begin now, with no game in flight."""
+        self._pending.clear()
+        return monotonic() < self.deadline and bool(self._other_games() or self._round(1))
+
+    def _other_games(self) -> list[int]:
+        """Return the unplayed games of openings with one game."""
+        pairs = (pair for pair, opening in self._openings.items() if opening.games < PAIR_GAMES)
+        games = (PAIR_GAMES * pair + second for pair in pairs for second in range(PAIR_GAMES))
+        return [number for number in games if number not in self._counted]
+
+    def _round(self, pairs: int) -> list[int]:
+        pending = np.zeros_like(self._games)
+        for number in self._pending:
+            game = self.config.schedule[number]
+            pending[game.white, game.black] += 1
+            pending[game.black, game.white] += 1
+        chosen = choose_pairs(
+            self._rules,
+            Results((), self._games, self._points),
+            pending,
+            self._times.seconds(),
+            pairs,
+            self.deadline - monotonic(),
+        )
+        numbers: list[int] = []
+        taken = {number // PAIR_GAMES for number in self._pending} | set(self._openings)
+        for first, second in chosen:
+            pair = self._free_pair(first, second, taken)
+            if pair is None:
+                continue
+            taken.add(pair)
+            numbers += [PAIR_GAMES * pair + game for game in range(PAIR_GAMES)]
+        return numbers
+
+    def _free_pair(self, first: int, second: int, taken: set[int]) -> int | None:
+        """Return the number of an unplayed opening of two players. Openings repeat as late as possible."""
+        pairings = self.config.schedule.pairings
+        place, rounds = pairings.index((first, second)), self.config.schedule.rounds
+        for later in range(rounds):
+            pair = (len(taken) + later) % rounds * len(pairings) + place
+            if pair not in taken:
+                return pair
+        return None
+
+
+class Ledger:
+    """Writes games to the archive and counts them in the ladder."""
+
+    def __init__(
+        self, ladder: Ladder, archive: MatchArchive, report: Callable[[], Mapping[str, Any] | None]
+    ) -> None:
+        self._ladder = ladder
+        self._archive = archive
+        self._faults = [0] * len(ladder.players)
+        self.summary = report
+
+    @property
+    def summary_file(self) -> Path:
+        return self._ladder.config.files.summary
+
+    def write(self, game: GameRecord) -> GameRecord:
+        self._archive.add(game)
+        return game
+
+    def count(self, entry: GameRecord) -> None:
+        self._ladder.add(entry.outcome)
+        failed = entry.reason in (Reason.DISCONNECT, Reason.STALL)
+        loser = entry.black if entry.result == "1-0" else entry.white
+        for player in (entry.white, entry.black):
+            self._faults[player] = self._faults[player] + 1 if failed and player == loser else 0
+
+    def over(self) -> bool:
+        """Raises MatchError if a player does nothing but fail."""
+        for player, faults in zip(self._ladder.players, self._faults, strict=True):
+            if faults >= FAULTS_IN_A_ROW:
+                raise MatchError(f"{player.config.name} failed in {faults} games in a row")
+        return False
+
+
+def match_config(
+    players: Sequence[LadderPlayer], folder: Path, *, seed: int, concurrency: int, workers: int
+) -> MatchConfig:
+    """Return the round-robin match whose games the ladder takes."""
+    return MatchConfig(
+        tuple(player.config for player in players),
+        event="Wavefront ladder",
+        games=PAIR_GAMES * OPENINGS,
+        seed=seed,
+        concurrency=concurrency,
+        workers=workers,
+        time_margin_ms=TIME_MARGIN_MS,
+        adjudication=ADJUDICATION,
+        output=str(folder / "ladder"),
+    )
+
+
+async def play_ladder(
+    ladder: Ladder,
+    archive: MatchArchive,
+    view: View[RunState, GameRecord],
+    report: Callable[[], Mapping[str, Any] | None],
+    *,
+    state: RunState,
+    minutes: float,
+    games_per_round: int,
+) -> RunEnding:
+    """Play until each player has its games or no pair may play, the minutes are over, or it is interrupted.
+
+    No game begins after `minutes` (0: no limit); running games are finished. Raises what MatchRunner.run
+    raises.
+    """
+    config = ladder.config
+    openings = tuple(
+        await asyncio.to_thread(
+            read_openings,
+            config.openings,
+            config.schedule.rounds,
+            seed=config.seed,
+            chess960=config.chess960,
+            report=view.note,
+        )
+    )
+    ending: RunEnding = "finished"
+    if minutes:
+        ladder.deadline = monotonic() + 60 * minutes
+    played = -1
+    # A round may begin while the last games run that would allow others, so look again after them.
+    while (
+        ending == "finished" and ladder.missing and monotonic() < ladder.deadline and ladder.played > played
+    ):
+        played = ladder.played
+        ending = await GameRun(state, Ledger(ladder, archive, report), view).play(
+            partial(local_executor, workers=config.workers),
+            MatchJob(config, openings),
+            ladder.numbers(games_per_round),
+            concurrency=config.concurrency,
+        )
+    return "time" if ending == "finished" and monotonic() >= ladder.deadline else ending

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""benchmarks/strength/ladder: the schedule of games, reports, and small ladders that are played."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.strength.ladder.__main__ import parsed, with_all_games
+from benchmarks.strength.ladder.play import Ladder, match_config
+from benchmarks.strength.ladder.players import LadderPlayer, program_path
+from benchmarks.strength.ladder.report import Conditions, Run, markdown, report_data, shortfalls, table
+from engine.games.record import GameOutcome, Reason, Result
+from engine.match.config import PlayerConfig
+from engine.match.timecontrol import TimeControl
+from tests.paths import REPOSITORY
+
+CONDITIONS = Conditions(
+    seed=1,
+    games_wanted=8,
+    movetime_ms=100,
+    versions={"/usr/games/stockfish": "Stockfish 15.1"},
+    runs=[Run("python -m benchmarks.strength.ladder", "abc", "a machine", ["a GPU"], "2026-01-01")],
+)
+
+
+def ladder(tmp_path: Path, players: int = 3, games: int = 8) -> Ladder:
+    """A ladder of players with equal guesses, the first one an anchor."""
+    all_players = [
+        LadderPlayer(
+            PlayerConfig(f"player {number}", TimeControl(nodes=1)), 2000.0, None if number else 1800.0
+        )
+        for number in range(players)
+    ]
+    return Ladder(all_players, match_config(all_players, tmp_path, seed=1, concurrency=1, workers=1), games)
+
+
+def outcome(ladder: Ladder, number: int) -> GameOutcome:
+    """A finished game; results vary with the number."""
+    game = ladder.config.schedule[number]
+    results: tuple[Result, ...] = ("1-0", "1/2-1/2", "1-0", "0-1", "1/2-1/2")
+    result = results[number % len(results)]
+    return GameOutcome(number, game.pair, game.white, game.black, result, Reason.CHECKMATE, 80, 1.0)
+
+
+def play_all(ladder: Ladder, most: int = 10**6) -> list[int]:
+    """Count games as if they were played one after the other; return their numbers."""
+    played: list[int] = []
+    for number in ladder.numbers(4):
+        if len(played) == most:
+            break
+        ladder.add(outcome(ladder, number))
+        played.append(number)
+    return played
+
+
+def test_the_ladder_ends_when_each_player_has_its_games(tmp_path: Path) -> None:
+    played = ladder(tmp_path)
+    numbers = play_all(played)
+    assert len(set(numbers)) == len(numbers)
+    assert played.results.games.sum(axis=1).min() >= 8
+    assert played.missing == 0
+    assert not played.can_play()
+    assert all(opening.games == 2 for opening in played.results.openings)
+
+
+def test_openings_do_not_repeat(tmp_path: Path) -> None:
+    played = ladder(tmp_path, players=4, games=40)
+    rounds = [played.config.schedule[number].round for number in play_all(played)]
+    assert len(set(rounds)) == len(rounds) / 2
+
+
+def test_a_resumed_ladder_plays_the_other_game_of_an_opening_first(tmp_path: Path) -> None:
+    before, after = ladder(tmp_path), ladder(tmp_path)
+    numbers = play_all(before, most=7)
+    for number in numbers:
+        after.add(outcome(after, number))
+    following = play_all(after)
+    assert following[0] == numbers[-1] ^ 1
+    assert not set(following) & set(numbers)
+    assert after.missing == 0
+
+
+def test_a_game_counts_once(tmp_path: Path) -> None:
+    played = ladder(tmp_path)
+    number = play_all(played, most=1)[0]
+    with pytest.raises(ValueError, match="twice"):
+        played.add(outcome(played, number))
+
+
+def test_the_table_fits_80_columns(tmp_path: Path) -> None:
+    played = ladder(tmp_path)
+    play_all(played, most=5)
+    data = report_data(played, CONDITIONS)
+    assert max(map(len, table(data).splitlines())) <= 80
+    assert len(table(data).splitlines()) == 4
+    assert shortfalls(data)[0].startswith("fewer than 8 games: ")
+    json.dumps(data, allow_nan=False)
+
+
+def test_the_page_tells_how_to_repeat_it(tmp_path: Path) -> None:
+    played = ladder(tmp_path)
+    play_all(played)
+    page = markdown(report_data(played, CONDITIONS))
+    for text in ("seed 1", "Stockfish 15.1", "commit abc", "a machine; a GPU", "100 ms", "python -m"):
+        assert text in page
+
+
+def test_the_mean_of_the_anchors_is_that_of_the_labels(tmp_path: Path) -> None:
+    played = ladder(tmp_path)
+    play_all(played)
+    assert played.scale().elo[0] == pytest.approx(1800)
+    assert np.isfinite(played.scale().error).all()
+
+
+def test_games_that_a_killed_run_did_not_report_are_its_own() -> None:
+    runs = [Run("", "", "", [], "", games=10), Run("", "", "", [], "", games=5)]
+    assert [run.games for run in with_all_games(runs, 18)] == [10, 8]
+    assert with_all_games(runs, 15) == runs
+    assert with_all_games([], 3) == []
+
+
+def test_empty_lists_leave_players_out() -> None:
+    arguments = parsed(["--uci-elo", "", "--networks", ""])
+    assert arguments.uci_elo == []
+    assert arguments.networks == []
+    assert arguments.nodes == [1, 100, 400, 800, 3200]
+
+
+# -- played --------------------------------------------------------------------------------------------------
+
+TINY = (
+    *("--networks", "", "--player", "name=a,backend=random,nodes=2"),
+    *("--player", "name=b,backend=random,nodes=4", "--player", "name=c,backend=random,nodes=6"),
+    *("--concurrency", "4", "--workers", "1"),
+)
+
+
+def command(folder: Path, *flags: str) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.strength.ladder", *TINY, "--output", str(folder), *flags]
+
+
+def result(folder: Path, flags: Sequence[str]) -> dict[str, Any]:
+    subprocess.run(command(folder, *flags), cwd=REPOSITORY, check=True, capture_output=True, timeout=250)
+    data: dict[str, Any] = json.loads((folder / "ladder.json").read_text("utf-8"))
+    return data
+
+
+@pytest.mark.integration
+def test_a_killed_ladder_resumes(tmp_path: Path) -> None:
+    flags = ("--uci-elo", "", "--stockfish-nodes", "", "--games", "24")
+    journal = tmp_path / "ladder.jsonl"
+    with subprocess.Popen(command(tmp_path, *flags), cwd=REPOSITORY, stderr=subprocess.PIPE) as process:
+        while not journal.exists() or journal.read_bytes().count(b"\n") < 6:
+            assert process.poll() is None, process.stderr and process.stderr.read()
+        process.kill()
+    kept = journal.read_bytes()
+    data = result(tmp_path, flags)
+    assert journal.read_bytes().startswith(kept[: kept.rindex(b"\n") + 1])
+    numbers = [json.loads(line)["number"] for line in journal.read_text("utf-8").splitlines()[1:]]
+    assert len(set(numbers)) == len(numbers) == data["games"]
+    assert min(player["games"] for player in data["players"]) >= 24
+    assert data["runs"][-1]["games"] < data["games"]
+    assert (tmp_path / "ladder.md").exists()
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(program_path("stockfish") is None, reason="there is no Stockfish")
+def test_tiny_players_and_stockfish_share_a_scale(tmp_path: Path) -> None:
+    flags = ("--uci-elo", "1350", "--movetime", "5", "--stockfish-nodes", "1", "--games", "6")
+    data = result(tmp_path, flags)
+    assert {player["name"] for player in data["players"]} >= {"a", "b", "c", "stockfish UCI_Elo 1350"}
+    assert data["games"] >= 6
+    assert data["movetime_ms"] == 5
