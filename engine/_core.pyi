@@ -642,10 +642,11 @@ class BatchRule:
 class Bursts:
     """A search's calls without the interpreter, for some milliseconds at a time (engine/core/exchange); on Linux only.
 
-    The counts are those of the last run: next_id (of the next request), evaluations and batches (sent), answers.
+    priority, target_ms: of its requests; None: no target. The counts are those of the last run: next_id (of
+    the next request), evaluations and batches (sent), answers.
     """
 
-    def __init__(self, priority: str) -> None: ...
+    def __init__(self, priority: str, target_ms: float | None = None) -> None: ...
     @property
     def next_id(self) -> int: ...
     @property

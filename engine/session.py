@@ -356,6 +356,7 @@ class Session:
             capacity=sizes.capacity,
             network=network,
             priority=self._priority,
+            target_ms=task.limits.target_ms(task.game.turn),
             late=self._late,
             bursts=self._bursts,
         )

@@ -130,11 +130,13 @@ class RemotePipeline(SpareBatches):
         capacity: int,
         network: NetworkInfo,
         priority: Priority = "play",
+        target_ms: float | None = None,
         late: LateResults | None = None,
         bursts: bool = True,
     ) -> None:
-        """network: whose evaluations the tree holds. late: what the searches before still await; nothing if
-        None. bursts: False for measurements, and to compare."""
+        """network: whose evaluations the tree holds. target_ms: latency that requests ask for; None for that
+        of their class. late: what the searches before still await; nothing if None. bursts: False for
+        measurements, and to compare."""
         super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
@@ -142,11 +144,13 @@ class RemotePipeline(SpareBatches):
         self._link = link
         self._network = network
         self._unsent: list[Batch] = []
-        self._requests = Requests(link, priority, self._unsent.append)
+        self._requests = Requests(link, priority, self._unsent.append, target_ms=target_ms)
         self._sent = self._requests.sent
         self._late = late or LateResults()
         # Where there are no such sockets nobody asks for it.
-        self._bursts = BurstRunner(tree, priority) if bursts and sys.platform == "linux" else None
+        self._bursts: BurstRunner | None = None
+        if bursts and sys.platform == "linux":
+            self._bursts = BurstRunner(tree, priority, target_ms)
         self._take_late()
 
     @property

@@ -42,12 +42,21 @@ class Requests(Generic[R]):
     """The requests of one user of a link. R is what the user keeps of a request until its answer comes.
 
     send_again: called with a request that got no answer and is to be sent again, from within any method.
+    target_ms: latency that the requests ask for; None for that of their class.
     Belongs to one thread.
     """
 
-    def __init__(self, link: EvaluatorLink, priority: Priority, send_again: Callable[[R], object]) -> None:
+    def __init__(
+        self,
+        link: EvaluatorLink,
+        priority: Priority,
+        send_again: Callable[[R], object],
+        *,
+        target_ms: float | None = None,
+    ) -> None:
         self._link = link
         self._priority: Priority = priority
+        self._target_ms = target_ms
         self._send_again = send_again
         self._client: EvaluatorClient | None = None
         self._sent: dict[int, R] = {}
@@ -81,7 +90,9 @@ class Requests(Generic[R]):
         if client is None:
             return False
         try:
-            identity = client.submit(batch, priority=self._priority, network=network)
+            identity = client.submit(
+                batch, priority=self._priority, network=network, target_ms=self._target_ms
+            )
         except EvaluatorLost as error:
             self.lost(str(error))
             return False

@@ -53,10 +53,10 @@ class Burst {
  public:
   // rule, priority, network, content_hash: as long as it lives. content_hash: of the network, which results
   // name if they name one. next_id: of the next request. slots: the batches in flight,
-  // which were collected from the tree, and spare ones.
+  // which were collected from the tree, and spare ones. target_ms: of the requests; none if not set.
   Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view priority,
         std::string_view network, std::string_view content_hash, std::int64_t next_id,
-        std::vector<Slot> slots);
+        std::vector<Slot> slots, std::optional<double> target_ms = std::nullopt);
 
   // Waits for answers and sends further batches until there is a reason to end. To be called once. Throws
   // what the tree throws (std::bad_alloc).
@@ -88,6 +88,7 @@ class Burst {
   std::string_view content_hash_;
   std::int64_t next_id_;
   std::vector<Slot> slots_;
+  std::optional<double> target_ms_;
   std::int64_t evaluations_ = 0;
   std::int64_t batches_ = 0;
   std::int64_t answers_ = 0;
