@@ -278,7 +278,7 @@ class Session:
                 self._network_identity = network.identity
                 task = replace(task, expected=None)
             try:
-                report = self._run(self._remote_parts(client, network, task), task, control, show)
+                report = self._run(self._remote_parts(client, network, task, control), task, control, show)
             except NetworkChangedError:
                 known = link.client
                 continue
@@ -343,7 +343,7 @@ class Session:
         return tree, InstantPipeline(tree, batch), sizes
 
     def _remote_parts(
-        self, client: EvaluatorClient, network: NetworkInfo, task: SearchTask
+        self, client: EvaluatorClient, network: NetworkInfo, task: SearchTask, control: SearchControl
     ) -> tuple[Tree, Pipeline, BatchSizes]:
         """What a search with this evaluator's network is made of."""
         assert self._link is not None
@@ -357,6 +357,7 @@ class Session:
             network=network,
             priority=self._priority,
             target_ms=task.limits.target_ms(task.game.turn),
+            clock_runs=lambda: not control.pondering,
             late=self._late,
             bursts=self._bursts,
         )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from engine._core import Batch, Tree
@@ -131,11 +132,12 @@ class RemotePipeline(SpareBatches):
         network: NetworkInfo,
         priority: Priority = "play",
         target_ms: float | None = None,
+        clock_runs: Callable[[], bool] = lambda: True,
         late: LateResults | None = None,
         bursts: bool = True,
     ) -> None:
-        """network: whose evaluations the tree holds. target_ms: latency that requests ask for; None for that
-        of their class. late: what the searches before still await; nothing if None. bursts: False for
+        """network: whose evaluations the tree holds. target_ms: latency that requests ask for, from when
+        clock_runs returns True; None for that of their class. late: what the searches before still await; nothing if None. bursts: False for
         measurements, and to compare."""
         super().__init__(capacity)
         self.evaluations = 0
@@ -144,13 +146,16 @@ class RemotePipeline(SpareBatches):
         self._link = link
         self._network = network
         self._unsent: list[Batch] = []
-        self._requests = Requests(link, priority, self._unsent.append, target_ms=target_ms)
+        self._requests = Requests(link, priority, self._unsent.append)
         self._sent = self._requests.sent
         self._late = late or LateResults()
         # Where there are no such sockets nobody asks for it.
         self._bursts: BurstRunner | None = None
         if bursts and sys.platform == "linux":
-            self._bursts = BurstRunner(tree, priority, target_ms)
+            self._bursts = BurstRunner(tree, priority)
+        self._priority: Priority = priority
+        self._target_ms = target_ms
+        self._clock_runs = clock_runs
         self._take_late()
 
     @property
@@ -188,6 +193,7 @@ class RemotePipeline(SpareBatches):
         return True
 
     def burst(self, limits: BurstLimits) -> BurstEnd | None:
+        self._hurry()
         bursts = self._bursts
         if bursts is None or self._unsent:
             return None
@@ -230,12 +236,21 @@ class RemotePipeline(SpareBatches):
         if client is None:
             return False
         self._check_network(client)
+        self._hurry()
         while self._unsent:
             batch = self._unsent[-1]
             if not self._requests.send(position_batch(batch), batch):
                 return False
             self._unsent.pop()
         return True
+
+    def _hurry(self) -> None:
+        """Ask for the target latency once the clock runs: while pondering, others' moves come first."""
+        if self._target_ms is None or self._requests.target_ms is not None or not self._clock_runs():
+            return
+        self._requests.target_ms = self._target_ms
+        if self._bursts is not None:
+            self._bursts = BurstRunner(self._tree, self._priority, self._target_ms)
 
     def _check_network(self, client: EvaluatorClient | None) -> None:
         """Raise NetworkChangedError if a connection means another network than the tree's."""

@@ -56,7 +56,7 @@ class Requests(Generic[R]):
     ) -> None:
         self._link = link
         self._priority: Priority = priority
-        self._target_ms = target_ms
+        self.target_ms = target_ms
         self._send_again = send_again
         self._client: EvaluatorClient | None = None
         self._sent: dict[int, R] = {}
@@ -91,7 +91,7 @@ class Requests(Generic[R]):
             return False
         try:
             identity = client.submit(
-                batch, priority=self._priority, network=network, target_ms=self._target_ms
+                batch, priority=self._priority, network=network, target_ms=self.target_ms
             )
         except EvaluatorLost as error:
             self.lost(str(error))
