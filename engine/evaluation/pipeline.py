@@ -137,8 +137,8 @@ class RemotePipeline(SpareBatches):
         bursts: bool = True,
     ) -> None:
         """network: whose evaluations the tree holds. target_ms: latency that requests ask for, from when
-        clock_runs returns True; None for that of their class. late: what the searches before still await; nothing if None. bursts: False for
-        measurements, and to compare."""
+        clock_runs returns True; None for that of their class. late: what the searches before still await;
+        nothing if None. bursts: False for measurements, and to compare."""
         super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0

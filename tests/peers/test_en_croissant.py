@@ -124,7 +124,7 @@ class EnCroissant:
         return Display(board, int(self.options.get("MultiPV", "1")))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def croissant() -> Iterator[EnCroissant]:
     with UciProcess() as engine:
         program = EnCroissant(engine)
