@@ -15,12 +15,12 @@ from benchmarks.service.service_scale import service
 
 pytestmark = pytest.mark.integration
 
-BOTS = 20
-CONTROLS = [TimeControl(10.0 + 25.0 * number, number % 3) for number in range(BOTS)]
-"""From bullet (10 s) to rapid (485 s), some with an increment."""
+BASES = (10, 11, 12, 13, 15, 17, 20, 25, 30, 40, 50, 60, 90, 120, 180, 240, 300, 400, 480, 600)
+CONTROLS = [TimeControl(base, number % 3) for number, base in enumerate(BASES)]
+"""From bullet to rapid, some with an increment."""
 
 SECONDS = 20.0
-"""Play; the bots with more than a minute may not have ended their first move then."""
+"""Play; bots with long clocks may not have ended their first move then."""
 
 
 def private_evaluators() -> list[int]:
@@ -37,7 +37,7 @@ def private_evaluators() -> list[int]:
 
 def controls() -> list[TimeControl]:
     """Return the clocks in a mixed order."""
-    return random.Random(1).sample(CONTROLS, BOTS)
+    return random.Random(1).sample(CONTROLS, len(CONTROLS))
 
 
 async def play(address: str) -> tuple[list[Record], list[int]]:
@@ -57,5 +57,5 @@ def test_twenty_bots_share_a_service_and_lose_no_game_on_time(tmp_path: Path) ->
     assert not private
     assert not sum(record.forfeits for record in records)
     moved = {control.base for control, record in zip(controls(), records, strict=True) if record.moves}
-    assert moved >= {each.base for each in CONTROLS if each.base < 120}
+    assert moved >= {each.base for each in CONTROLS if each.base <= 20}
     assert sum(record.moves for record in records) >= 48
