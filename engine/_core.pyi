@@ -621,10 +621,11 @@ class BatchRule:
 class Bursts:
     """Evaluator calls of a search without the interpreter (engine/core/exchange). Linux only.
 
-    Counts of the last run: next_id (of the next request), evaluations and batches (sent), answers.
+    priority, target_ms: of its requests; None: no target. Counts of the last run: next_id (of the next
+    request), evaluations and batches (sent), answers.
     """
 
-    def __init__(self, priority: str) -> None: ...
+    def __init__(self, priority: str, target_ms: float | None = None) -> None: ...
     @property
     def next_id(self) -> int: ...
     @property

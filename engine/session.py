@@ -274,7 +274,7 @@ class Session:
                 self._network_identity = network.identity
                 task = replace(task, expected=None)
             try:
-                report = self._run(self._remote_parts(client, network, task), task, control, show)
+                report = self._run(self._remote_parts(client, network, task, control), task, control, show)
             except NetworkChangedError:
                 known = link.client
                 continue
@@ -339,7 +339,7 @@ class Session:
         return tree, InstantPipeline(tree, batch), sizes
 
     def _remote_parts(
-        self, client: EvaluatorClient, network: NetworkInfo, task: SearchTask
+        self, client: EvaluatorClient, network: NetworkInfo, task: SearchTask, control: SearchControl
     ) -> tuple[Tree, Pipeline, BatchSizes]:
         """Return tree, pipeline and batch sizes of a search with this evaluator's network."""
         assert self._link is not None
@@ -352,6 +352,8 @@ class Session:
             capacity=sizes.capacity,
             network=network,
             priority=self._priority,
+            target_ms=task.limits.target_ms(task.game.turn),
+            clock_runs=lambda: not control.pondering,
             late=self._late,
             bursts=self._bursts,
         )

@@ -11,8 +11,8 @@ CORE_DIGEST: str
 
 def plain_evaluate(
     frames: Sequence[ReadableBuffer],
-) -> tuple[int, int, str, str, float | None] | None:
-    """Return id, count, class, network and deadline_ms of an uncompressed `evaluate`.
+) -> tuple[int, int, str, str, float | None, float | None] | None:
+    """Return id, count, class, network, deadline_ms and target_ms of an uncompressed `evaluate`.
     Its arrays have the sizes that `count` requires and are aligned; their content is not checked. Return None
     for any other message and for unusual headers, which the caller must decode itself."""
 

@@ -216,11 +216,13 @@ class EvaluatorClient:
         priority: Priority = "play",
         deadline_ms: float | None = None,
         network: str | None = None,
+        target_ms: float | None = None,
     ) -> int:
         """Send a batch without waiting and return its id; `receive` returns a Completed with that id.
 
         The arrays are not copied: do not change them until the completion was received. The evaluator
-        validates them. network: name or content hash (default: the client's network).
+        validates them. network: name or content hash (default: the client's network). target_ms: wanted
+        latency; the evaluator runs smaller batches for a while if it is below the target of the class.
         Raises TooLarge beyond max_batch, BadRequest for an empty batch, EvaluatorLost.
         """
         count = len(batch.positions)
@@ -231,7 +233,7 @@ class EvaluatorClient:
         identity = self._identity()
         chosen = self.network.name if network is None else network
         meant = self.network if network is None else self._find(network)
-        frames = encode_evaluate(identity, batch, priority, deadline_ms, chosen, self._compressor)
+        frames = encode_evaluate(identity, batch, priority, deadline_ms, chosen, self._compressor, target_ms)
         self._connected().send(frames)
         self._in_flight[identity] = (count, len(batch.moves), meant)
         return identity

@@ -81,7 +81,12 @@ def encode(message: Request | Reply) -> list[Frame]:
     """Return the frames of a message. Arrays are not copied."""
     if isinstance(message, Evaluate):
         return encode_evaluate(
-            message.id, message.batch, message.priority, message.deadline_ms, message.network
+            message.id,
+            message.batch,
+            message.priority,
+            message.deadline_ms,
+            message.network,
+            target_ms=message.target_ms,
         )
     if isinstance(message, Result):
         return encode_result(
@@ -104,6 +109,7 @@ def encode_evaluate(
     deadline_ms: float | None,
     network: str,
     compressor: Compressor | None = None,
+    target_ms: float | None = None,
 ) -> list[Frame]:
     """Return the frames of an Evaluate: header, positions, move offsets, moves.
     With a compressor: the header, and all three arrays in one frame."""
@@ -117,6 +123,8 @@ def encode_evaluate(
         header["network"] = network
     if deadline_ms is not None:
         header["deadline_ms"] = deadline_ms
+    if target_ms is not None:
+        header["target_ms"] = target_ms
     arrays = batch.positions, batch.move_offsets, batch.moves
     if compressor is not None:
         header["compression"] = ZSTD
@@ -267,19 +275,19 @@ def _free_array(frame: Received, dtype: np.dtype[Any], most: int, name: str) -> 
 
 
 def _plain_evaluate(
-    plain: tuple[int, int, str, str, float | None],
+    plain: tuple[int, int, str, str, float | None, float | None],
     frames: Sequence[Received],
     check: Callable[[PositionBatch], None],
 ) -> Evaluate:
     """Return the Evaluate of a message whose header and sizes the core has checked."""
-    identity, _, priority, network, deadline_ms = plain
+    identity, _, priority, network, deadline_ms, target_ms = plain
     batch = PositionBatch(
         np.frombuffer(frames[1], POSITION_DTYPE),
         np.frombuffer(frames[2], _OFFSET),
         np.frombuffer(frames[3], _MOVE),
     )
     check(batch)
-    return Evaluate(identity, batch, cast(Priority, priority), deadline_ms, network)
+    return Evaluate(identity, batch, cast(Priority, priority), deadline_ms, network, target_ms)
 
 
 def _plain_result(plain: tuple[int, float, float, int, str, str], frames: Sequence[Received]) -> Result:

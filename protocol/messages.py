@@ -152,6 +152,7 @@ class Evaluate(Message):
     priority: Annotated[Priority, choice(*PRIORITIES), "served in this order", "class"] = "play"
     deadline_ms: Annotated[float | None, NUMBER, "answer `deadline_exceeded` if queued for longer"] = None
     network: Annotated[Text1024, "name, alias or content hash; empty for the `default` of the welcome"] = ""
+    target_ms: Annotated[float | None, NUMBER, "wanted latency, if below the target of the class"] = None
 
 
 ARRAY_FIELDS = (

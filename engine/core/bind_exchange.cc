@@ -62,6 +62,7 @@ constexpr std::array kEndNames{"time", "look", "idle", "silence", "other"};
 // Counts outlive a run, because a signal handler may raise before the caller gets the result.
 struct Bursts {
   std::string priority;
+  std::optional<double> target_ms;
   std::int64_t next_id = 0;
   std::int64_t evaluations = 0;
   std::int64_t batches = 0;
@@ -91,7 +92,8 @@ const char* run(Bursts& bursts, Tree& tree, Stream& stream, const BatchRule& rul
   for (nb::handle batch : spare) add(batch, 0);
   BurstLimits limits{in_seconds(until), in_seconds(patience), {}, nodes, nodes_as_playouts, look_at, depth};
   if (hard) limits.hard = in_seconds(*hard);
-  Burst burst(tree, stream, rule, bursts.priority, network, content_hash, next_id, std::move(slots));
+  Burst burst(tree, stream, rule, bursts.priority, network, content_hash, next_id, std::move(slots),
+              bursts.target_ms);
   BurstEnd end = BurstEnd::kOther;
   std::exception_ptr failure;
   {
@@ -124,8 +126,10 @@ void bind_bursts(nb::module_& m) {
   nb::class_<Bursts>(m, "Bursts", "See engine/_core.pyi.")
       .def(
           "__init__",
-          [](Bursts* bursts, std::string priority) { new (bursts) Bursts{.priority = std::move(priority)}; },
-          "priority"_a)
+          [](Bursts* bursts, std::string priority, std::optional<double> target_ms) {
+            new (bursts) Bursts{.priority = std::move(priority), .target_ms = target_ms};
+          },
+          "priority"_a, "target_ms"_a = nb::none())
       .def("run", &run, "tree"_a, "stream"_a, "rule"_a, nb::kw_only(), "network"_a, "content_hash"_a,
            "next_id"_a, "sent"_a, "spare"_a, "until"_a, "patience"_a, "hard"_a.none(), "nodes"_a.none(),
            "nodes_as_playouts"_a, "look_at"_a, "depth"_a)

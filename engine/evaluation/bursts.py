@@ -50,12 +50,13 @@ class BurstLimits:
 class BurstRunner:
     """Run the bursts of one search and keep track of its batches.
 
-    evaluations, batches: sent in the last burst.
+    target_ms: latency that its requests ask for; None for that of their class. evaluations, batches: sent in
+    the last burst.
     """
 
-    def __init__(self, tree: Tree, priority: Priority) -> None:
+    def __init__(self, tree: Tree, priority: Priority, target_ms: float | None = None) -> None:
         self._tree = tree
-        self._bursts = Bursts(priority)
+        self._bursts = Bursts(priority, target_ms)
 
     @property
     def evaluations(self) -> int:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from engine._core import Batch, Tree
@@ -129,11 +130,14 @@ class RemotePipeline(SpareBatches):
         capacity: int,
         network: NetworkInfo,
         priority: Priority = "play",
+        target_ms: float | None = None,
+        clock_runs: Callable[[], bool] = lambda: True,
         late: LateResults | None = None,
         bursts: bool = True,
     ) -> None:
-        """network: source of the tree's evaluations. late: results that earlier searches await (default:
-        none). bursts: False for measurements and comparisons."""
+        """network: source of the tree's evaluations. target_ms: latency that requests ask for once clock_runs
+        returns True; None for that of their class. late: results that earlier searches await (default: none).
+        bursts: False for measurements and comparisons."""
         super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
@@ -146,6 +150,9 @@ class RemotePipeline(SpareBatches):
         self._late = late or LateResults()
         # Only Linux has the sockets for bursts.
         self._bursts = BurstRunner(tree, priority) if bursts and sys.platform == "linux" else None
+        self._priority: Priority = priority
+        self._target_ms = target_ms
+        self._clock_runs = clock_runs
         self._take_late()
 
     @property
@@ -183,6 +190,7 @@ class RemotePipeline(SpareBatches):
         return True
 
     def burst(self, limits: BurstLimits) -> BurstEnd | None:
+        self._hurry()
         bursts = self._bursts
         if bursts is None or self._unsent:
             return None
@@ -225,12 +233,21 @@ class RemotePipeline(SpareBatches):
         if client is None:
             return False
         self._check_network(client)
+        self._hurry()
         while self._unsent:
             batch = self._unsent[-1]
             if not self._requests.send(position_batch(batch), batch):
                 return False
             self._unsent.pop()
         return True
+
+    def _hurry(self) -> None:
+        """Ask for the target latency once the clock runs: while pondering, others' moves come first."""
+        if self._target_ms is None or self._requests.target_ms is not None or not self._clock_runs():
+            return
+        self._requests.target_ms = self._target_ms
+        if self._bursts is not None:
+            self._bursts = BurstRunner(self._tree, self._priority, self._target_ms)
 
     def _check_network(self, client: EvaluatorClient | None) -> None:
         """Raise NetworkChangedError if the connection's network is not the tree's."""

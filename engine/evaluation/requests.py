@@ -41,13 +41,21 @@ T = TypeVar("T")
 class Requests(Generic[R]):
     """The requests of one user of a link. R: the user's record of a request until the answer arrives.
 
-    send_again: called with an unanswered request that must be sent again, from within any method. Only one
-    thread may use it.
+    send_again: called with an unanswered request that must be sent again, from within any method. target_ms:
+    latency that the requests ask for; None for that of their class. Only one thread may use it.
     """
 
-    def __init__(self, link: EvaluatorLink, priority: Priority, send_again: Callable[[R], object]) -> None:
+    def __init__(
+        self,
+        link: EvaluatorLink,
+        priority: Priority,
+        send_again: Callable[[R], object],
+        *,
+        target_ms: float | None = None,
+    ) -> None:
         self._link = link
         self._priority: Priority = priority
+        self.target_ms = target_ms
         self._send_again = send_again
         self._client: EvaluatorClient | None = None
         self._sent: dict[int, R] = {}
@@ -81,7 +89,9 @@ class Requests(Generic[R]):
         if client is None:
             return False
         try:
-            identity = client.submit(batch, priority=self._priority, network=network)
+            identity = client.submit(
+                batch, priority=self._priority, network=network, target_ms=self.target_ms
+            )
         except EvaluatorLost as error:
             self.lost(str(error))
             return False

@@ -5,6 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+REQUESTS = 32
+"""Requests one after the other that a move should have time for."""
+
+MOVES_LEFT = 40
+"""Moves that a clock is roughly shared among."""
+
+QUICK_MS = 50.0
+"""Latency target of class play in the evaluator's default settings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -53,6 +62,20 @@ class Limits:
     infinite: bool = False
     ponder: bool = False
     search_moves: tuple[str, ...] = ()
+
+    def target_ms(self, turn: str) -> float | None:
+        """Return the latency in milliseconds that "white" or "black" needs from a shared evaluator.
+
+        None unless it is below QUICK_MS: the evaluator's own target is then short enough.
+        """
+        move_ms = float(self.movetime_ms) if self.movetime_ms is not None else None
+        clock = self.clock.of(turn) if self.clock is not None else None
+        if move_ms is None and clock is not None:
+            move_ms = clock[0] / MOVES_LEFT + clock[1]
+        if move_ms is None or self.infinite:
+            return None
+        target_ms = max(1.0, move_ms / REQUESTS)
+        return target_ms if target_ms < QUICK_MS else None
 
     @property
     def unbounded(self) -> bool:

@@ -146,10 +146,14 @@ class Dispatcher:
                     raise DeadlineExceeded(
                         f"it would wait {wait_ms:.0f} ms, which is longer than its deadline"
                     )
+            if not _hurries(request, network):
+                request.target_ms = None
             self._admission.admit(request, network.scheduler)
             network.scheduler.add(request)
             for runner in network.all_runners:
                 runner.policy.arrived(request.client, request.count, request.rank, request.arrived_ms)
+                if request.target_ms is not None:
+                    runner.policy.hurry(request.target_ms, request.arrived_ms)
             self._unannounced = True
 
     def announce(self) -> None:
@@ -349,3 +353,11 @@ class Dispatcher:
         now = now_ms()
         for runner in network.all_runners:
             runner.policy.replied(request.client, now)
+
+
+def _hurries(request: Request, network: ServedNetwork) -> bool:
+    """Return True if a request of class play wants a shorter latency than the class has."""
+    wanted_ms = request.target_ms
+    if request.rank or wanted_ms is None:
+        return False
+    return all(wanted_ms < runner.policy.targets.play for runner in network.all_runners)

@@ -326,6 +326,10 @@ def parse_backend(spec: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = item.partition("=")
         if not equals or not key.isidentifier():
             raise ValueError(f"backend {spec!r}: options are written name:key=value,key=value")
+        if key == "threads":
+            raise ValueError(
+                f"backend {spec!r}: threads is not an option of a backend, use --threads {value}"
+            )
         options[key] = _value(value)
     return name, options
 

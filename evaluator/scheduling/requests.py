@@ -28,7 +28,8 @@ class Request:
 
     client: its sender. id: the sender's id of the request. rank: 0 play, 1 analysis, 2 self-play. Times are
     milliseconds on the service's monotonic clock; deadline_ms: None without a deadline. place: in the order
-    of its class (fair_queue.py). network: content hash to name in the answer; empty for none.
+    of its class (fair_queue.py). network: content hash to name in the answer; empty for none. target_ms:
+    wanted latency; None for that of its class.
     """
 
     client: Hashable
@@ -47,6 +48,7 @@ class Request:
     parts: EvaluationBatch | None = None
     place: tuple[float, int] = (0.0, 0)
     network: str = ""
+    target_ms: float | None = None
 
     def __post_init__(self) -> None:
         self.count = len(self.batch.positions)

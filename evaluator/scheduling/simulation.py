@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluator.scheduling.batching import Wait
+from evaluator.scheduling.batching import BatchPolicy, Wait
 from evaluator.scheduling.compared_policies import Policy
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.placement import Station, free_at_ms, place
@@ -50,7 +50,8 @@ class Load:
     """Clients of one kind: `count` of class `rank`, each keeping `in_flight` requests of `positions` in
     flight, and sending the next `think_ms` after an answer (half fixed, half exponentially distributed).
     on_ms, off_ms: bursts; silent for off_ms after every on_ms. per_second: if not 0, each client sends this
-    many requests per second at random times (Poisson process) and waits for no answers."""
+    many requests per second at random times (Poisson process) and waits for no answers. target_ms: latency
+    that the requests ask for; None for that of their class."""
 
     count: int
     rank: int
@@ -60,6 +61,7 @@ class Load:
     on_ms: float = 0.0
     off_ms: float = 0.0
     per_second: float = 0.0
+    target_ms: float | None = None
 
 
 def patterns(model: LatencyModel) -> dict[str, list[Load]]:
@@ -99,12 +101,13 @@ def at_random(model: LatencyModel, share: float) -> Load:
 @dataclass(slots=True)
 class Outcome:
     """The result of a simulation. latencies_ms: of every answered request, by class. class_rates: positions
-    per second of each class."""
+    per second of each class. load_latencies_ms: the same, by the load's place in the list."""
 
     positions_per_second: float
     mean_batch: float
     latencies_ms: dict[int, list[float]]
     class_rates: list[float]
+    load_latencies_ms: list[list[float]]
 
     def mean_ms(self, rank: int) -> float:
         """Return the mean latency of a class; NaN without answers."""
@@ -192,6 +195,8 @@ class _Simulation:
         self.random = np.random.default_rng(seed)
         self.scheduler = Scheduler()
         self.kinds = [load for load in loads for _ in range(load.count)]
+        self.places = [place for place, load in enumerate(loads) for _ in range(load.count)]
+        self.load_latencies: list[list[float]] = [[] for _ in loads]
         self.turns = np.random.default_rng((seed, len(self.kinds)))
         # A generator per client, so that an open client's requests do not depend on the others.
         self.arrivals = [np.random.default_rng((seed, client)) for client in range(len(self.kinds))]
@@ -217,7 +222,9 @@ class _Simulation:
             self.look(now)
         seconds = (self.duration_ms - self.warm_ms) / 1000
         rates = [count / seconds for count in self.done]
-        return Outcome(sum(rates), sum(self.done) / max(1, self.launched), self.latencies, rates)
+        return Outcome(
+            sum(rates), sum(self.done) / max(1, self.launched), self.latencies, rates, self.load_latencies
+        )
 
     def at(self, time_ms: float, what: str, which: int = -1) -> None:
         """Schedule an event: a client sends, a device ends a batch, or all devices check the queue."""
@@ -238,9 +245,12 @@ class _Simulation:
             self.at((now // period + 1) * period + self.pause(client), "send", client)
             return
         self.serial += 1
-        self.scheduler.add(Request(client, self.serial, self.batches[load.positions], load.rank, now))
+        batch = self.batches[load.positions]
+        self.scheduler.add(Request(client, self.serial, batch, load.rank, now, target_ms=load.target_ms))
         for device in self.devices:
             device.policy.arrived(client, load.positions, load.rank, now)
+            if load.target_ms is not None and isinstance(device.policy, BatchPolicy):
+                device.policy.hurry(load.target_ms, now)
         if load.per_second:
             self.at(now + self.pause(client), "send", client)
 
@@ -303,6 +313,7 @@ class _Simulation:
                 self.at(now + self.pause(client), "send", client)
             if counts:
                 self.latencies[request.rank].append(now - request.arrived_ms)
+                self.load_latencies[self.places[client]].append(now - request.arrived_ms)
 
 
 def curve_model(name_or_path: str, *, padded: bool = False) -> LatencyModel:

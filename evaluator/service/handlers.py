@@ -85,7 +85,16 @@ class Handlers:
             raise DeadlineExceeded("the deadline had passed on arrival")
         rank = PRIORITIES.index(message.priority)
         named = network.info.content_hash if session.follows else ""
-        request = Request(session.client, message.id, message.batch, rank, now, deadline, network=named)
+        request = Request(
+            session.client,
+            message.id,
+            message.batch,
+            rank,
+            now,
+            deadline,
+            network=named,
+            target_ms=message.target_ms,
+        )
         session.charge(request)
         try:
             service.dispatcher.submit(network, request)

@@ -32,8 +32,9 @@ nb::object plain_evaluate_of(nb::sequence frames) {
   if (!header) return nb::none();
   if (!is_aligned(bytes[1], 8) || !is_aligned(bytes[2], 4) || !is_aligned(bytes[3], 2)) return nb::none();
   const nb::object deadline = header->deadline_ms ? nb::cast(*header->deadline_ms) : nb::none();
+  const nb::object target = header->target_ms ? nb::cast(*header->target_ms) : nb::none();
   return nb::make_tuple(header->id, header->count, text_of(header->priority), text_of(header->network),
-                        deadline);
+                        deadline, target);
 }
 
 nb::object plain_result_of(nb::sequence frames) {

@@ -66,6 +66,7 @@ def parts(message: Any) -> Any:
             message.priority,
             message.deadline_ms,
             message.network,
+            message.target_ms,
             [(a.tobytes(), a.dtype, a.shape) for a in arrays],
         )
     if isinstance(message, Result):
@@ -90,7 +91,17 @@ def outcome(decode: Any, frames: list[Any]) -> Any:
 
 @settings(max_examples=500, deadline=None)
 @given(
-    headers({"type": "evaluate", "id": 7, "count": 3, "class": "play", "network": "net", "deadline_ms": 2.5})
+    headers(
+        {
+            "type": "evaluate",
+            "id": 7,
+            "count": 3,
+            "class": "play",
+            "network": "net",
+            "deadline_ms": 2.5,
+            "target_ms": 10.0,
+        }
+    )
 )
 def test_an_evaluate_is_read_as_without_the_core(header: bytes) -> None:
     frames = [header, *ARRAYS]
@@ -141,7 +152,9 @@ def test_arrays_of_another_size_are_left_to_the_codec(number: int, change: bytes
 def test_our_own_messages_are_plain() -> None:
     """So this is how those between an engine and an evaluator are read."""
     request: list[Any] = encode_evaluate(2**40, BATCH, "selfplay", 12.5, "bt4")
-    assert plain_evaluate(request) == (2**40, 3, "selfplay", "bt4", 12.5)
+    assert plain_evaluate(request) == (2**40, 3, "selfplay", "bt4", 12.5, None)
+    hurried: list[Any] = encode_evaluate(1, BATCH, "play", None, "", target_ms=8.0)
+    assert plain_evaluate(hurried) == (1, 3, "play", "", None, 8.0)
     evaluation = EvaluationBatch(
         np.zeros(MOVES, np.float32), np.zeros((3, 3), np.float32), np.zeros(3, np.float32)
     )

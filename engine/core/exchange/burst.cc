@@ -33,7 +33,7 @@ std::int64_t count_of(const std::vector<Slot>& slots) {
 
 Burst::Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view priority,
              std::string_view network, std::string_view content_hash, std::int64_t next_id,
-             std::vector<Slot> slots)
+             std::vector<Slot> slots, std::optional<double> target_ms)
     : tree_(tree),
       stream_(stream),
       rule_(rule),
@@ -41,7 +41,8 @@ Burst::Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view
       network_(network),
       content_hash_(content_hash),
       next_id_(next_id),
-      slots_(std::move(slots)) {}
+      slots_(std::move(slots)),
+      target_ms_(target_ms) {}
 
 BurstEnd Burst::run(const BurstLimits& limits) {
   Filled filled = Filled::kSent;
@@ -130,6 +131,7 @@ bool Burst::send(Slot& slot) {
   header.count = batch.size();
   header.priority = priority_;
   header.network = network_;
+  header.target_ms = target_ms_;
   ++batches_;
   evaluations_ += batch.size();
   const std::vector<unsigned char> first = written(header);

@@ -51,10 +51,10 @@ class Burst {
  public:
   // rule, priority, network, content_hash: must outlive the burst. content_hash: of the network; results that
   // name a network must have it. next_id: of the next request. slots: batches in flight, collected from the
-  // tree, and spare ones.
+  // tree, and spare ones. target_ms: of the requests; none if not set.
   Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view priority,
         std::string_view network, std::string_view content_hash, std::int64_t next_id,
-        std::vector<Slot> slots);
+        std::vector<Slot> slots, std::optional<double> target_ms = std::nullopt);
 
   // Applies answers and sends batches until there is a reason to end. Call it once. Throws the tree's
   // exceptions (std::bad_alloc).
@@ -86,6 +86,7 @@ class Burst {
   std::string_view content_hash_;
   std::int64_t next_id_;
   std::vector<Slot> slots_;
+  std::optional<double> target_ms_;
   std::int64_t evaluations_ = 0;
   std::int64_t batches_ = 0;
   std::int64_t answers_ = 0;

@@ -61,11 +61,11 @@ bool fill(std::span<const unsigned char> data, Fields&... fields) {
 
 std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> data) {
   Field type("type"), id("id"), count("count"), priority("class"), network("network"),
-      deadline("deadline_ms"), compression("compression");
-  if (!fill(data, type, id, count, priority, network, deadline, compression)) return std::nullopt;
+      deadline("deadline_ms"), target("target_ms"), compression("compression");
+  if (!fill(data, type, id, count, priority, network, deadline, target, compression)) return std::nullopt;
   if (type.value().text != "evaluate" || !type.is_text() || !id.is_integer(1) || !count.is_integer(1) ||
       !priority.is_text_or_nil() || !network.is_text_or_nil() || !compression.is_nil() ||
-      !(deadline.is_nil() || deadline.is_number()))
+      !(deadline.is_nil() || deadline.is_number()) || !(target.is_nil() || target.is_number()))
     return std::nullopt;
   EvaluateHeader header;
   header.id = id.value().integer;
@@ -73,6 +73,7 @@ std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> dat
   if (priority.is_text()) header.priority = priority.value().text;
   if (network.is_text()) header.network = network.value().text;
   if (!deadline.is_nil()) header.deadline_ms = deadline.value().number;
+  if (!target.is_nil()) header.target_ms = target.value().number;
   return header;
 }
 
@@ -89,14 +90,16 @@ std::optional<ResultHeader> result_header(std::span<const unsigned char> data) {
 }
 
 std::vector<unsigned char> written(const EvaluateHeader& header) {
-  const bool has_network = !header.network.empty(), has_deadline = header.deadline_ms.has_value();
-  FlatMapWriter map(4U + has_network + has_deadline);
+  const bool has_network = !header.network.empty(), has_deadline = header.deadline_ms.has_value(),
+             has_target = header.target_ms.has_value();
+  FlatMapWriter map(4U + has_network + has_deadline + has_target);
   map.add("type", "evaluate");
   map.add("id", static_cast<std::uint64_t>(header.id));
   map.add("count", static_cast<std::uint64_t>(header.count));
   map.add("class", header.priority);
   if (has_network) map.add("network", header.network);
   if (has_deadline) map.add("deadline_ms", *header.deadline_ms);
+  if (has_target) map.add("target_ms", *header.target_ms);
   return map.take();
 }
 

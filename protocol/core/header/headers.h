@@ -16,6 +16,7 @@ struct EvaluateHeader {
   std::string_view priority = "play";
   std::string_view network;
   std::optional<double> deadline_ms;
+  std::optional<double> target_ms;
 };
 
 struct ResultHeader {

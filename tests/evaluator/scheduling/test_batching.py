@@ -10,7 +10,7 @@ import pytest
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending, Wait
 from evaluator.scheduling.compared_policies import POLICIES
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.scheduling.simulation import Outcome, curve_model, patterns, simulate
+from evaluator.scheduling.simulation import Load, Outcome, curve_model, patterns, simulate
 
 SMOOTH = {1: 1.463, 8: 1.581, 32: 2.317, 64: 3.31, 128: 5.569, 256: 9.501, 512: 17.53, 1024: 33.66}
 STEPS = {1: 1.0, 32: 2.0, 64: 6.0, 128: 9.0}
@@ -203,3 +203,48 @@ def test_a_simulation_repeats_itself() -> None:
     loads = patterns(model)["engine + self-play"]
     first, second = (simulate(model, BatchPolicy(model), loads, duration_ms=300.0) for _ in range(2))
     assert first.latencies_ms == second.latencies_ms
+
+
+def test_a_deep_queue_runs_in_batches_of_the_knee_while_requests_hurry() -> None:
+    queued = [Pending(256, 0, 0.0) for _ in range(8)]
+    hurried = policy(SMOOTH)
+    hurried.hurry(10.0, 0.0)
+    assert hurried.model.knee == 512
+    assert hurried.decide(queued, 0.0) == Launch(512)
+    assert policy(SMOOTH).decide(queued, 0.0) == Launch(1024)
+
+
+def test_a_second_batch_waits_while_requests_hurry() -> None:
+    queued = [Pending(512, 0, 0.0) for _ in range(4)]
+    hurried = policy(SMOOTH)
+    hurried.hurry(10.0, 0.0)
+    assert policy(SMOOTH).decide(queued, 0.0, 30.0) == Launch(1024)
+    assert isinstance(hurried.decide(queued, 0.0, 30.0), Wait)
+
+
+def test_requests_hurry_no_longer_than_they_come() -> None:
+    queued = [Pending(256, 0, 5000.0) for _ in range(8)]
+    hurried = policy(SMOOTH)
+    hurried.hurry(10.0, 0.0)
+    assert hurried.decide(queued, 5000.0) == Launch(1024)
+
+
+def bullet_among(slow: int, target_ms: float | None, curve: str) -> Outcome:
+    """Simulate one client of small requests among others of large ones."""
+    model = curve_model(curve)
+    pause_ms = 0.3 * model.milliseconds(model.knee)
+    loads = [
+        Load(1, 0, max(1, model.knee // 8), 2, 1.0, target_ms=target_ms),
+        Load(slow, 0, model.knee, 2, pause_ms),
+    ]
+    return simulate(model, BatchPolicy(model), loads, duration_ms=6000.0)
+
+
+@pytest.mark.parametrize("curve", ["h200-t82", "cpu2-attention"])
+def test_a_hurried_client_is_answered_sooner_at_little_cost(curve: str) -> None:
+    before, after = (bullet_among(19, target_ms, curve) for target_ms in (None, 12.0))
+    first, second = (statistics.fmean(each.load_latencies_ms[0]) for each in (before, after))
+    assert second < first / 4
+    assert after.positions_per_second > 0.95 * before.positions_per_second
+    others = [statistics.fmean(each.load_latencies_ms[1]) for each in (before, after)]
+    assert others[1] < 1.2 * others[0]

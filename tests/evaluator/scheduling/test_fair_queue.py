@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluator.scheduling.batching import BatchPolicy
-from evaluator.scheduling.fair_queue import FairQueue
+from evaluator.scheduling.fair_queue import HURRIED_SHARE, FairQueue
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Scheduler
 from evaluator.scheduling.simulation import curve_model
@@ -146,3 +146,26 @@ def test_a_decision_on_a_long_queue_is_no_more_work_than_on_one_for_a_batch(rank
         return lines
 
     assert work(65536) <= 1.2 * work(2 * model.max_batch)
+
+
+def test_a_hurried_request_goes_first() -> None:
+    queue = FairQueue(0)
+    for client in range(5):
+        queue.add(request(client, client, 8, rank=0))
+    hurried = request(9, 9, 2, rank=0)
+    hurried.target_ms = 10.0
+    queue.add(hurried)
+    assert queue.first is hurried
+
+
+def test_a_hurried_client_gets_at_most_its_shares() -> None:
+    """Two clients keep the queue full; one of them hurries."""
+    queue, served = FairQueue(0), [0, 0]
+    for identity in range(600):
+        for client in (0, 1):
+            made = request(client, identity, 8, rank=0)
+            made.target_ms = 10.0 if client == 0 else None
+            queue.add(made)
+        for segment in queue.take(8):
+            served[int(str(segment.request.client))] += segment.stop - segment.start
+    assert served[0] / served[1] == pytest.approx(HURRIED_SHARE, rel=0.05)

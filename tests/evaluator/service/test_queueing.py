@@ -9,8 +9,9 @@ import pytest
 
 from evaluator.scheduling.admission import QueueLimits
 from evaluator.service.connections.gate import ConnectionLimits
+from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeadlineExceeded, Overloaded
-from protocol.messages import best_rate
+from protocol.messages import Priority, best_rate
 from tests.evaluator.service.harness import (
     WAIT_S,
     EchoBackend,
@@ -44,6 +45,38 @@ def test_requests_of_several_clients_are_merged_into_one_batch(harness: Harness)
         assert completed.batch_rode == 15
         assert same(completed.result(), expected(batch))
     assert harness.backend.sizes == [3, 15]
+
+
+@pytest.mark.parametrize(
+    ("priority", "target_ms", "first"),
+    [("play", 5.0, "late"), ("play", None, "early"), ("play", 80.0, "early"), ("analysis", 5.0, "early")],
+)
+def test_a_request_of_play_that_wants_a_short_latency_goes_first(
+    tmp_path: Path, priority: Priority, target_ms: float | None, first: str
+) -> None:
+    """The target counts below that of the class (50 ms). The device takes one of the requests at a time."""
+    with running(tmp_path, make=lambda name: EchoBackend(max_batch=8)) as harness:
+        blocking, early, late = (harness.client() for _ in range(3))
+        batches = {"early": numbered_batch(8, first=100), "late": numbered_batch(8, first=200)}
+        order: list[str] = []
+
+        def answer(batch: PositionBatch) -> EvaluationBatch:
+            data = batch.positions.tobytes()
+            order.extend(name for name, each in batches.items() if each.positions.tobytes() == data)
+            return expected(batch)
+
+        harness.backend.answer = answer
+        harness.backend.hold()
+        blocking.submit(numbered_batch(8))
+        harness.backend.wait_entered()
+        early.submit(batches["early"], priority=priority)
+        early.ping()  # the service takes in the messages of a client in order
+        late.submit(batches["late"], priority=priority, target_ms=target_ms)
+        late.ping()
+        harness.backend.gate.set()
+        for client in (early, late):
+            assert client.receive(WAIT_S * 1000) is not None
+        assert order[0] == first and len(order) == 2
 
 
 def test_a_request_larger_than_the_device_takes_is_cut_and_put_together_again(tmp_path: Path) -> None:

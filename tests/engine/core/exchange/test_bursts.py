@@ -11,12 +11,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 
 if sys.platform != "linux":
     pytest.skip("there are such connections on Linux only", allow_module_level=True)
 
+from engine._core import Bursts
 from protocol.batch import EvaluationBatch
 from protocol.codec import encode, encode_evaluate
 from protocol.messages import Cancelled, Error, Evaluate, Pong, Result
@@ -265,3 +267,16 @@ def test_what_is_no_batch_is_refused(path: Path) -> None:
     with Peer(path), closing(Player(path)) as one, pytest.raises(RuntimeError):
         one.sent[1] = None  # type: ignore[assignment]
         one.run()
+
+
+@pytest.mark.parametrize("target_ms", [None, 8.5])
+def test_its_requests_ask_for_the_target_latency(
+    path: Path, player: Callable[..., Player], target_ms: float | None
+) -> None:
+    with Peer(path, plain) as peer:
+        each = player()
+        each.bursts = Bursts("play", target_ms)
+        assert each.run(nodes=40) == "look"
+    headers = [msgpack.unpackb(header) for header in peer.headers[1:]]
+    assert headers
+    assert {header.get("target_ms") for header in headers} == {target_ms}

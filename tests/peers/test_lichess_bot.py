@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""lichess-bot plays with the engine: its own program from its source, against a stand-in for Lichess.
+
+LICHESS_BOT names the folder of its source, LICHESS_BOT_PYTHON a Python with its requirements (default: this
+one). Without them the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.paths import REPOSITORY
+from tests.peers.lichess_server import GAME, LichessServer
+
+pytestmark = pytest.mark.integration
+
+PYTHON = os.environ.get("LICHESS_BOT_PYTHON", sys.executable)
+GAME_SECONDS, END_SECONDS = 150.0, 20.0
+
+SEARCH = """
+import json, sys
+import chess, chess.engine
+from lib.config import load_config
+from lib.engine_wrapper import create_engine
+
+def main():
+    with create_engine(load_config(sys.argv[1])) as wrapper:
+        board, found = chess.Board(), []
+        for _ in range(6):
+            limit = chess.engine.Limit(white_clock=5, black_clock=5)
+            result = wrapper.search(board, limit, True, False, chess.Move.null())
+            wrapper.add_comment(result, board)
+            board.push(result.move)
+            found.append(wrapper.get_stats(for_chat=True))
+        print(json.dumps({"name": wrapper.name(), "stats": found}))
+
+if __name__ == "__main__":
+    main()
+"""
+"""Searches with lichess-bot's wrapper of engines, as its main loop does."""
+
+
+@pytest.fixture(scope="module")
+def source() -> Path:
+    """The folder of lichess-bot's source."""
+    named = os.environ.get("LICHESS_BOT", "")
+    if not named or not Path(named, "lichess-bot.py").is_file():
+        pytest.skip("LICHESS_BOT does not name a folder with lichess-bot.py")
+    needs = subprocess.run([PYTHON, "-c", "import backoff, chess, requests, rich, yaml"], capture_output=True)
+    if needs.returncode:
+        pytest.skip(f"{PYTHON} has no requirements of lichess-bot: {needs.stderr.decode()[-200:]}")
+    return Path(named)
+
+
+def default_configuration(source: Path) -> dict[str, Any]:
+    """Return the file that lichess-bot's manual says to copy."""
+    content: dict[str, Any] = yaml.safe_load((source / "config.yml.default").read_text("utf-8"))
+    return content
+
+
+def documented_configuration(source: Path) -> dict[str, Any]:
+    """Return the file of docs/how-to/lichess-bot.md."""
+    page = (REPOSITORY / "docs" / "how-to" / "lichess-bot.md").read_text("utf-8")
+    (block,) = re.findall(r"```yaml\n(token:.*?)```", page, re.DOTALL)
+    content: dict[str, Any] = yaml.safe_load(block)
+    return content
+
+
+def written(
+    folder: Path, configuration: Mapping[str, Any], url: str = "http://127.0.0.1:9/", **changes: Any
+) -> Path:
+    """Write a configuration with this checkout as the engine; changes: values of `uci_options`."""
+    engine = dict(configuration["engine"]) | {
+        "dir": str(REPOSITORY),
+        "name": "run_engine.py",
+        "interpreter": sys.executable,
+        "working_dir": str(folder),
+    }
+    engine["uci_options"] = dict(engine["uci_options"]) | changes
+    path = folder / "config.yml"
+    path.write_text(yaml.safe_dump(dict(configuration) | {"url": url, "token": "none", "engine": engine}))
+    return path
+
+
+@contextmanager
+def lichess_bot(source: Path, configuration: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run lichess-bot; at the end it and what it started are ended."""
+    flags = ["--config", str(configuration), "--disable_auto_logging", "-v"]
+    log = configuration.with_name("log.txt")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [PYTHON, str(source / "lichess-bot.py"), *flags],
+            cwd=configuration.parent,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "COLUMNS": "200", "PYTHONPATH": str(source)},
+        )
+        try:
+            yield process
+        finally:
+            for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+                if process.poll() is None:
+                    os.killpg(process.pid, sent)
+                    try:
+                        process.wait(END_SECONDS)
+                    except subprocess.TimeoutExpired:
+                        continue
+
+
+@pytest.mark.parametrize("configuration", [default_configuration, documented_configuration])
+def test_its_engine_wrapper_takes_the_options_and_plays(
+    source: Path, tmp_path: Path, configuration: Any
+) -> None:
+    path = written(tmp_path, configuration(source))
+    script = tmp_path / "search.py"
+    script.write_text(SEARCH)
+    done = subprocess.run(
+        [PYTHON, str(script), str(path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        timeout=GAME_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["name"].startswith("Wavefront")
+    assert len(answer["stats"]) == 6
+    shown = [line.partition(":")[0] for line in answer["stats"][0]]
+    assert shown[:6] == ["Source", "Evaluation", "Winrate", "Depth", "Nodes", "Speed"]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "bot_is_white"), [(default_configuration, True), (documented_configuration, False)]
+)
+def test_it_plays_a_whole_game(source: Path, tmp_path: Path, configuration: Any, bot_is_white: bool) -> None:
+    """Challenge, game, chat and end, with a clock of 40 seconds. lichess-bot reserves some of them."""
+    with LichessServer(base_s=40.0, increment_s=0.0, bot_is_white=bot_is_white) as server:
+        path = written(tmp_path, configuration(source), server.url)
+        with lichess_bot(source, path):
+            finished = server.finished.wait(GAME_SECONDS)
+        log = (tmp_path / "log.txt").read_text("utf-8", "replace")
+        assert finished, log[-4000:]
+        assert not server.errors, log[-4000:]
+        assert f"/api/challenge/{GAME}/accept" in server.posts
+        assert server.status in ("mate", "draw", "resign")
+        assert server.winner == ("white" if bot_is_white else "black"), server.board.fen()
+        assert "Traceback" not in log, log[-6000:]
