@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import re
 import sys
@@ -122,13 +123,16 @@ async def tournament(
     seconds: of play; moves that have begun then are broken off. options: further ones of all engines.
     """
     engines: list[chess.engine.UciProtocol] = []
+    # An engine that cannot connect within three seconds starts its own evaluator.
+    processors = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def start() -> None:
-        _, engine = await chess.engine.popen_uci(list(CHECKOUT.engine), cwd=CHECKOUT.folder)
-        engines.append(engine)
-        await engine.configure({"Evaluator": address, **(options or {})})
-        engine.send_line("debug on")
-        await engine.ping()
+        async with processors:
+            _, engine = await chess.engine.popen_uci(list(CHECKOUT.engine), cwd=CHECKOUT.folder)
+            engines.append(engine)
+            await engine.configure({"Evaluator": address, **(options or {})})
+            engine.send_line("debug on")
+            await engine.ping()
 
     try:
         await asyncio.gather(*(start() for _ in controls))

@@ -162,7 +162,7 @@ def test_one_that_is_degraded_is_left_and_gone_back_to(
 ) -> None:
     plugins = Plugin(tmp_path / "plugin"), Plugin(tmp_path / "other")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "plugin"))
-    devices = ["--backend", "plugin", "--backend", "random", "--retry-s", "0.2", "--hang-s", "0.5"]
+    devices = ["--backend", "plugin", "--backend", "random", "--retry-s", "0.2", "--hang-s", "2"]
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
     with ExitStack() as stack:
         evaluators = []
