@@ -107,6 +107,8 @@ def check_version(version: str) -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE):
         sys.exit(f"error: CHANGELOG.md has no heading `## [{version}] - YYYY-MM-DD`")
+    if re.search(r"^- ", changelog.partition("## [Unreleased]")[2].partition("\n## [")[0], re.MULTILINE):
+        say("warning: CHANGELOG.md has entries under [Unreleased]; publish them with the next version")
 
 
 def make_compilers() -> dict[str, str]:
