@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import REPOSITORY
+from tests.checkout import copy_checkout
 
 pytestmark = [pytest.mark.wheel, pytest.mark.timeout(1800)]
 
@@ -32,18 +32,7 @@ def read(output: str) -> tuple[int, int]:
 
 def test_the_program_is_made_moved_and_benched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    files = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout.split("\0")
-    source = tmp_path / "source"
-    for name in filter(None, files):
-        if (REPOSITORY / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(REPOSITORY / name, source / name)
+    source = copy_checkout(tmp_path / "source")
     network = source / "evaluator" / "networks" / "wavefront-cpu.pb.gz"
     command = ["make", "-j", "EXE=wavefront-12ab", "CXX=g++", f"EVALFILE={network}"]
     subprocess.run(command, cwd=source / "deploy" / "openbench", check=True, timeout=1500)

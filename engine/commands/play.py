@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         print("The engine starts …", file=sys.stderr)
         with Engine(**{name: getattr(options, name) for name in options.__slots__}) as engine:
-            game = Game(engine, board, person, arguments.nodes, ascii_only=arguments.ascii)
+            game = TerminalGame(engine, board, person, arguments.nodes, ascii_only=arguments.ascii)
             game.play()
     except (EvaluatorError, PositionError) as error:
         print(f"wavefront play: {error}", file=sys.stderr)
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-class Game:
+class TerminalGame:
     """A game in progress. result: of a game that ended by agreement or resignation; else None."""
 
     def __init__(

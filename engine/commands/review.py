@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from engine.analysis.scheduler import Scheduler
     from engine.games.journal import Journal
     from engine.review.games import GameReview, SourceGame
 
@@ -115,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reviewed(
-    sources: list[SourceGame], journal: Journal, scheduler: Any, nodes: int, *, show: bool
+    sources: list[SourceGame], journal: Journal, scheduler: Scheduler, nodes: int, *, show: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield an entry for each game: those of the journal, then new ones as they are ready."""
     from rich.console import Console

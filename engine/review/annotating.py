@@ -6,20 +6,16 @@ Comments, clocks and variations of the game stay.
 
 from __future__ import annotations
 
-from math import atan, tan
-
 import chess
 import chess.engine
 import chess.pgn
 
 from engine.review.games import GameReview, SourceGame
 from engine.review.judging import NAGS, MoveReview, expected
+from engine.search.scores import centipawn
 
 JUDGED_NAGS = frozenset({1, 2, 3, 4, 5, 6})
 """Marks of the source that the review replaces."""
-
-SLOPE, SCALE = 1.5637541897, 90.0
-"""Centipawns = SCALE * tan(SLOPE * q), as lc0 converts them."""
 
 ANNOTATOR = "Wavefront"
 
@@ -52,13 +48,8 @@ def annotated(source: SourceGame, review: GameReview) -> str:
 
 def score_of(value: float) -> chess.engine.Score:
     """Return an expected score in centipawns."""
-    q = max(-0.9999, min(0.9999, 2 * value - 1))
-    return chess.engine.Cp(round(SCALE * tan(SLOPE * q)))
-
-
-def value_of(centipawns: float) -> float:
-    """Return centipawns as an expected score, the inverse of `score_of`."""
-    return (atan(centipawns / SCALE) / SLOPE + 1) / 2
+    q = 2 * value - 1
+    return chess.engine.Cp(round(centipawn(q, 0.0, q)))
 
 
 def remark(move: MoveReview, *, lost_here: bool = False) -> str:

@@ -20,7 +20,7 @@ import chess.pgn
 from engine.analysis.scheduler import Scheduler
 from engine.games.pgn_reading import PgnError, PgnGame, PgnGames
 from engine.review.accuracy import game_accuracy
-from engine.review.judging import MoveReview, Searched, decisive, judge
+from engine.review.judging import MoveReview, Searched, decisive, expected, judge
 from engine.review.openings import opening_of
 
 POSITIONS_IN_FLIGHT = 4000
@@ -105,7 +105,7 @@ class GameReview:
     @property
     def expected(self) -> list[float]:
         """White's expected score at the start and after each move."""
-        return [win + draw / 2 for win, draw, _ in self.wdl]
+        return [expected(each) for each in self.wdl]
 
 
 def games_of(paths: Sequence[Path]) -> Iterator[SourceGame]:
@@ -236,13 +236,13 @@ def finished(waiting: _Pending) -> GameReview:
     game = waiting.game
     board = game.board()
     searched, reviews = judged(waiting)
-    white = [turn == chess.WHITE for turn in _turns(board, len(searched))]
+    white = [board.turn == (ply % 2 == 0) for ply in range(len(searched))]
     wdl = [
         each.wdl if is_white else (each.wdl[2], each.wdl[1], each.wdl[0])
         for each, is_white in zip(searched, white, strict=True)
     ]
     worst = decisive(reviews, game.headers.get("Result", "*"))
-    percentages = [100 * (win + draw / 2) for win, draw, _ in wdl]
+    percentages = [100 * expected(each) for each in wdl]
     from_start = board.fen() == chess.STARTING_FEN
     return GameReview(
         number=waiting.source.number,
@@ -256,10 +256,6 @@ def finished(waiting: _Pending) -> GameReview:
     )
 
 
-def _turns(board: chess.Board, count: int) -> list[chess.Color]:
-    return [board.turn if ply % 2 == 0 else not board.turn for ply in range(count)]
-
-
 def searched_of(answer: dict[str, Any]) -> Searched:
     """Return what an answer says of a position."""
     over = answer.get("game_over")
@@ -269,12 +265,11 @@ def searched_of(answer: dict[str, Any]) -> Searched:
         return Searched((win, draw, loss) if white else (loss, draw, win))
     best, *others = answer["moves"]
     wdl = tuple(best["wdl"])
-    second = others[0]["wdl"] if others else None
     return Searched(
         wdl=(wdl[0], wdl[1], wdl[2]),
         best=best["move"],
         line=tuple(best["pv"]),
-        second=None if second is None else second[0] + second[1] / 2,
+        second=expected(others[0]["wdl"]) if others else None,
         prior=best["prior"],
         mate=best.get("mate"),
     )

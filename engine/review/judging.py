@@ -58,7 +58,7 @@ class Searched:
 
     @property
     def expected(self) -> float:
-        return self.wdl[0] + self.wdl[1] / 2
+        return expected(self.wdl)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ import chess
 import pytest
 
 from engine.review.accuracy import game_accuracy, move_accuracy
-from engine.review.annotating import score_of, value_of
 from engine.review.judging import Searched, critical, decisive, judge, mark_of
 from engine.review.openings import names, opening_of
 
@@ -74,11 +73,6 @@ def test_the_side_that_errs_is_less_accurate() -> None:
     assert white is not None and black is not None
     assert white < 90 < black
     assert game_accuracy([50.0]) == (None, None)
-
-
-@pytest.mark.parametrize("value", [0.05, 0.3, 0.5, 0.77, 0.99])
-def test_expected_scores_survive_centipawns(value: float) -> None:
-    assert value_of(score_of(value).score(mate_score=0) or 0) == pytest.approx(value, abs=0.003)
 
 
 def test_openings_are_named_by_position() -> None:
