@@ -162,7 +162,7 @@ def test_one_that_is_degraded_is_left_and_gone_back_to(
 ) -> None:
     plugins = Plugin(tmp_path / "plugin"), Plugin(tmp_path / "other")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "plugin"))
-    devices = ["--backend", "plugin", "--backend", "random", "--retry-s", "0.2", "--hang-s", "2"]
+    devices = ["--backend", "plugin", "--backend", "random", "--retry-s", "0.2", "--hang-s", "0.5"]
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
     with ExitStack() as stack:
         evaluators = []
@@ -175,11 +175,13 @@ def test_one_that_is_degraded_is_left_and_gone_back_to(
         stack.callback(session.close)
         stack.enter_context(endless_search(session))
         getattr(plugins[0], trouble)()
-        line = said.get(timeout=60)
-        assert line.startswith(f"using the evaluator at {second.address}, as the evaluator at ")
-        assert f"{first.address} is degraded (" in line
+        # On a busy machine the request may first be answered with the device's failure.
+        choices = (text for text in iter(lambda: said.get(timeout=60), "") if text.startswith("using"))
+        line = next(choices)
+        assert line.startswith(f"using the evaluator at {second.address}, as ")
+        assert f"{first.address} is degraded (" in line or "the device hangs" in line
         plugins[0].work()
-        assert said.get(timeout=60) == f"using the evaluator at {first.address}"
+        assert next(choices) == f"using the evaluator at {first.address}"
 
 
 def test_the_first_one_is_gone_back_to_once_it_is_there_again(
