@@ -81,7 +81,9 @@ def write(path: Path, known: dict[Product, list[Measured]]) -> None:
 
 
 def _product(fields: dict[str, Any]) -> Product:
-    return Product(**fields | {"activation": Activation(fields["activation"])})
+    # Files of older versions have fields that are gone; their value is null for all products that remain.
+    given = {name: value for name, value in fields.items() if value is not None}
+    return Product(**given | {"activation": Activation(fields["activation"])})
 
 
 def _measured(fields: dict[str, Any]) -> Measured:
