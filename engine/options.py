@@ -347,6 +347,41 @@ class Options(SettingsGroup):
         choices=("weighted", "best"),
     )
 
+    limit_strength: bool = _option(
+        "UCI_LimitStrength",
+        False,
+        "play games at the strength of UCI_Elo; analysis keeps full strength",
+        section="strength",
+    )
+    elo: int = _option(
+        "UCI_Elo", 1500, "strength with UCI_LimitStrength, on the scale of Stockfish 15.1", (800, 2800)
+    )
+    skill_level: int = _option(
+        "Skill Level", 20, "strength without UCI_LimitStrength; 20: full strength", (0, 20)
+    )
+    human_play: bool = _option(
+        "HumanPlay", False, "draw moves from the policy of a network that imitates people, such as Maia"
+    )
+    human_temperature: float = _option(
+        "HumanTemperature", 1.0, "temperature of HumanPlay; 0 plays the most probable move", (0, 10)
+    )
+    human_top_p: float = _option(
+        "HumanTopP", 0.95, "sum of the largest probabilities from which HumanPlay draws", (0.01, 1)
+    )
+    human_weights: str = _option(
+        "HumanWeightsFile", "", "second network of HumanPlay, whose policy is mixed in; empty: none"
+    )
+    human_mix: float = _option("HumanMix", 0.5, "share of HumanWeightsFile in the mixed policy", (0, 1))
+    human_repertoire: int = _option(
+        "HumanRepertoire",
+        0,
+        "number of a repertoire: HumanPlay answers each opening position with one move in all games; 0: off",
+        (0, 2**31 - 1),
+    )
+    human_time: bool = _option(
+        "HumanTime", False, "with a clock, limited levels and HumanPlay take the time that a person would"
+    )
+
     contempt_mode: str = _advanced(
         "ContemptMode",
         "play",

@@ -23,6 +23,8 @@ from engine.search.book import book_report
 from engine.search.contempt import Contempt
 from engine.search.control import SearchControl
 from engine.search.driver import Search
+from engine.search.human_time import believable_seconds
+from engine.search.levels import policy, with_second_network
 from engine.search.limits import Limits
 from engine.search.report import Line, Report
 from engine.search.static_choice import continued, static_lines
@@ -70,7 +72,7 @@ class Session:
         self._bursts = bursts
         self._announces = announce
         self._announced: NetworkInfo | None = None
-        self._announced_text = ""
+        self._announced_text = self._missing = ""
         self._link: EvaluatorLink | None = None
         self._ending: list[threading.Thread] = []
         self._tree = SearchTree(log)
@@ -174,6 +176,7 @@ class Session:
         client = link.wait(timeout)
         if client is not None:
             self._announce(link.network_of(client), client.max_batch)
+            self._choose_network(link, client, self._task(Limits(), perf_counter()).weakened())
         return client is not None
 
     def _announce(self, network: NetworkInfo, max_batch: int) -> None:
@@ -225,30 +228,85 @@ class Session:
         control: SearchControl | None = None,
         started: float | None = None,
         on_report: Callable[[Report], None] | None = None,
-        book: bool = False,
+        play: bool = False,
     ) -> Report:
         """Search the position until a limit is met or `control` stops it, and return the report.
 
         started: when the clock started, in perf_counter seconds. on_report: receives intermediate reports.
-        book: play a move of BookFile, if it has one. If the network changes, the search restarts with an
-        empty tree and cache and the same limits. Raises NoEvaluatorError if no evaluator is ready in time.
-        Losing one later ends the search early.
+        play: the move is for a game, so BookFile and the options of strength apply. If the network changes,
+        the search restarts with an empty tree and cache and the same limits. Raises NoEvaluatorError if no
+        evaluator is ready in time. Losing one later ends the search early.
         """
         control = control or SearchControl(pondering=limits.ponder)
         task = self._task(limits, perf_counter() if started is None else started)
+        if play:
+            task = task.weakened()
         if not task.legal_moves:
             return Report(best_move=None, ponder=None)
-        if book and (found := book_report(self.game, limits, self._options, self._random, self._log)):
+        if play and (found := book_report(self.game, limits, self._options, self._random, self._log)):
             self._log(f"book move {found.best_move}, {found.lines[0].prior:.0%} of the position's weights")
             return found
+        level = task.level
+        if level is not None and control.pondering:
+            # Visits of a ponder search would make the level stronger.
+            while control.pondering and not control.stopped:
+                control.wait(POLL_SECONDS)
+            task = replace(
+                task,
+                limits=replace(task.limits, ponder=False),
+                started=control.clock_started or perf_counter(),
+            )
+        if level is not None and level.mix and not self._in_process:
+            second = self._second_policy(task, control)
+            task = replace(task, level=replace(level, second=second))
         if self._in_process:
             report = self._run(self._in_process_parts(task), task, control, on_report)
         else:
             report = self._search_remotely(task, control, on_report)
         self._tree.tell_damage(self._log)
+        if level is not None and self._options.human_time:
+            self._await_believable_time(task, control, report)
         if report.nodes:
             self._last = self.game.start_fen(), self.game.moves(), report.lines[0]
         return report
+
+    def _second_policy(self, task: SearchTask, control: SearchControl) -> dict[str, float]:
+        """Return the policy of HumanPlay's second network for the position. The tree then holds its values,
+        so the next search with the first network clears it."""
+        second = replace(task, options=with_second_network(task.options), level=None)
+        announces, self._announces = self._announces, False
+        try:
+            self._search_remotely(second, control, None)
+        finally:
+            self._announces = announces
+        tree = self._tree.known(second)
+        return {} if tree is None else policy(tree.children(), task.options.policy_temperature)
+
+    def _await_believable_time(self, task: SearchTask, control: SearchControl, report: Report) -> None:
+        """Wait until a person would move, or until `stop`."""
+        if task.limits.clock is None or control.pondering:
+            return
+        forced = len(task.legal_moves) == 1
+        seconds = believable_seconds(
+            task.limits.clock, task.game.turn, task.fullmove, report, forced=forced, random=self._random
+        )
+        started = task.started if control.clock_started is None else control.clock_started
+        if (left := started + seconds - perf_counter()) > 0:
+            control.wait(left)
+
+    def _choose_network(self, link: EvaluatorLink, client: EvaluatorClient, task: SearchTask) -> None:
+        """Let the client use the task's network. If the evaluator has none of it, its own one plays."""
+        from protocol.errors import EvaluatorError, EvaluatorLost
+
+        try:
+            link.choose(client, EvaluatorSettings.of(task.options).network)
+        except EvaluatorLost:
+            pass  # The search sees it, too.
+        except EvaluatorError as error:
+            text = f"{task.options.weights} is not at hand, so {client.network.name} plays: {error}"
+            if text != self._missing:
+                self._missing = text
+                self._log(text)
 
     def _search_remotely(
         self, task: SearchTask, control: SearchControl, on_report: Callable[[Report], None] | None
@@ -268,6 +326,7 @@ class Session:
             if task.limits.clock is None and client is not known:
                 # No clock runs while an evaluator starts: the time for the move begins now.
                 task = replace(task, started=perf_counter())
+            self._choose_network(link, client, task)
             network = link.network_of(client)
             self._announce(network, client.max_batch)
             if network.identity != self._network_identity:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import sqrt
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +52,15 @@ def duration(seconds: float) -> str:
     """Return a duration as minutes and seconds."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02d}"
+
+
+def wilson(successes: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share by Wilson's score method (1927); (0, 1) without trials."""
+    if not trials:
+        return 0.0, 1.0
+    z = 1.959963984540054
+    share = successes / trials
+    centre = share + z * z / (2 * trials)
+    spread = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials**2))
+    scale = 1 + z * z / trials
+    return (centre - spread) / scale, (centre + spread) / scale

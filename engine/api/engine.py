@@ -269,7 +269,7 @@ class Engine:
             pass
 
     def _play(self, limits: Limits, control: SearchControl | None = None) -> PlayResult:
-        report = self._search(limits, self._opened().options, control=control, book=True)
+        report = self._search(limits, self._opened().options, control=control, play=True)
         return PlayResult(report.best_move, report.ponder, report)
 
     def _analyse(
@@ -289,7 +289,7 @@ class Engine:
         on_report: Callable[[Analysis], None] | None = None,
         *,
         control: SearchControl | None = None,
-        book: bool = False,
+        play: bool = False,
     ) -> Report:
         session = self._opened()
         search_moves = {move: session.legal_move(move) for move in limits.search_moves}
@@ -304,7 +304,7 @@ class Engine:
                 limits,
                 control=control,
                 on_report=None if on_report is None else lambda report: on_report(Analysis(report)),
-                book=book,
+                play=play,
             )
         except NoEvaluatorError as error:
             raise EvaluatorError(str(error)) from None

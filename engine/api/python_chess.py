@@ -473,7 +473,8 @@ class WavefrontProtocol(chess.engine.Protocol):
         moves = (session.legal_move(move) for move in request.limits.search_moves)
         limits = replace(request.limits, search_moves=tuple(move for move in moves if move is not None))
         try:
-            return session.search(limits, control=control, on_report=on_report, book=True)
+            play = on_report is None  # Analysis ignores the book and has full strength.
+            return session.search(limits, control=control, on_report=on_report, play=play)
         except EvaluatorLateError as error:
             reason = str(error)
             self._post(lambda: self._hear(reason))

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import chess
 
-    from engine.api import Engine, PlayResult
+    from engine.api import Analysis, Engine
+    from engine.options import Options
 
 HELP = "play against the engine in this terminal"
 WORDS = {
@@ -27,6 +28,12 @@ WORDS = {
     "resign": "end the game",
     "help": "show these words",
 }
+MOST_NODES = 100_000
+"""Nodes of a move with limited strength, whose level searches fewer."""
+
+HINT_NODES = 200
+"""Nodes of hints and of answers to draw offers, which have full strength."""
+
 DRAW_LIMIT = 0.02
 """Largest q, of the engine's side, at which it accepts a draw."""
 
@@ -38,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     side.add_argument("--white", action="store_true", help="play White (default: drawn by lot)")
     side.add_argument("--black", action="store_true", help="play Black")
     parser.add_argument(
-        "--nodes", type=int, default=200, help="nodes of the engine's searches (default: %(default)s)"
+        "--nodes",
+        type=int,
+        help="play at full strength with this number of nodes a move (default: at the strength of --elo)",
     )
     parser.add_argument("--fen", help="position to begin with")
     parser.add_argument("--ascii", action="store_true", help="show pieces as letters")
@@ -53,8 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from engine.api import Engine, EvaluatorError, PositionError
     from engine.option_flags import options_of_arguments
+    from engine.search.levels import level_of
 
-    if arguments.nodes < 1:
+    if arguments.nodes is not None and arguments.nodes < 1:
         print("wavefront play: --nodes is at least 1", file=sys.stderr)
         return 2
     try:
@@ -66,10 +76,15 @@ def run(arguments: argparse.Namespace) -> int:
         chess.WHITE if arguments.white or (not arguments.black and Random().random() < 0.5) else chess.BLACK
     )
     options = options_of_arguments(arguments)
+    if arguments.nodes is None and level_of(options) is None:
+        options = options.changed(limit_strength=True)
     try:
         print("The engine starts …", file=sys.stderr)
         with Engine(**{name: getattr(options, name) for name in options.__slots__}) as engine:
-            game = TerminalGame(engine, board, person, arguments.nodes, ascii_only=arguments.ascii)
+            nodes = arguments.nodes or MOST_NODES
+            name = opponent(options, arguments.nodes)
+            game = TerminalGame(engine, board, person, nodes, opponent=name, ascii_only=arguments.ascii)
+            print(f"You play {'White' if person else 'Black'} against {name}.")
             game.play()
     except (EvaluatorError, PositionError) as error:
         print(f"wavefront play: {error}", file=sys.stderr)
@@ -81,13 +96,33 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def opponent(options: Options, nodes: int | None) -> str:
+    """Return the engine's name in the PGN."""
+    if nodes is not None:
+        return f"Wavefront, {nodes} nodes"
+    from engine.search.levels import level_of
+
+    level = level_of(options)
+    elo = None if level is None else level.elo
+    return "Wavefront, HumanPlay" if elo is None else f"Wavefront, Elo {elo}"
+
+
 class TerminalGame:
-    """A game in progress. result: of a game that ended by agreement or resignation; else None."""
+    """A game in progress. opponent: the engine's name in the PGN. result: of a game that ended by agreement
+    or resignation; else None."""
 
     def __init__(
-        self, engine: Engine, board: chess.Board, person: chess.Color, nodes: int, *, ascii_only: bool
+        self,
+        engine: Engine,
+        board: chess.Board,
+        person: chess.Color,
+        nodes: int,
+        *,
+        opponent: str,
+        ascii_only: bool,
     ) -> None:
         self.board = board
+        self.opponent = opponent
         self.result: str | None = None
         self._engine = engine
         self._person = person
@@ -132,7 +167,7 @@ class TerminalGame:
         import chess.pgn
 
         game = chess.pgn.Game.from_board(self.board)
-        names = {self._person: "Person", not self._person: f"Wavefront, {self._nodes} nodes"}
+        names = {self._person: "Person", not self._person: self.opponent}
         game.headers["Event"] = "Game in a terminal"
         game.headers["Date"] = datetime.datetime.now().astimezone().strftime("%Y.%m.%d")
         game.headers["White"], game.headers["Black"] = names[chess.WHITE], names[chess.BLACK]
@@ -167,7 +202,8 @@ class TerminalGame:
         self.board.push(move)
 
     def _answer(self) -> None:
-        report = self._searched()
+        self._tell_position()
+        report = self._engine.play(nodes=self._nodes)
         if report.best_move is None:
             return
         move = self.board.parse_uci(report.best_move)
@@ -176,9 +212,12 @@ class TerminalGame:
         self.board.push(move)
         self.show()
 
-    def _searched(self) -> PlayResult:
+    def _tell_position(self) -> None:
         self._engine.position(self._start.fen(), [move.uci() for move in self.board.move_stack])
-        return self._engine.play(nodes=self._nodes)
+
+    def _analysis(self) -> Analysis:
+        self._tell_position()
+        return self._engine.analyse(nodes=HINT_NODES)
 
     def _take_back(self) -> None:
         """Take back the engine's answer and the move before."""
@@ -190,7 +229,7 @@ class TerminalGame:
         self.show()
 
     def _hint(self) -> None:
-        report = self._searched()
+        report = self._analysis()
         if report.best_move is not None:
             print(f"The engine would play {self.board.san(self.board.parse_uci(report.best_move))}.")
 
@@ -199,7 +238,7 @@ class TerminalGame:
         self.show()
 
     def _offer_draw(self) -> None:
-        report = self._searched().info
+        report = self._analysis()
         if report.lines and -report.lines[0].q <= DRAW_LIMIT:
             self.result = "1/2-1/2"
         else:

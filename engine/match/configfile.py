@@ -19,6 +19,7 @@ from engine.match.players.names import named
 from engine.match.results.sprt import Sprt
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
+from engine.search.levels import with_network
 from engine.settings.tables import Table
 from protocol.settings.sources import source_named
 from protocol.settings.spec import UNREACHED, SettingsError, setting
@@ -168,7 +169,12 @@ def player_config(
             )
         if player.directory:
             raise SettingsError("directory belongs to a program, and none is given")
-        return PlayerConfig(player.name, time, options=default_options.parsed(given))
+        options = default_options.parsed(given)
+        if options.human_weights:
+            raise SettingsError(
+                "HumanWeightsFile: players of a match have one network; write program=wavefront"
+            )
+        return PlayerConfig(player.name, time, options=with_network(options))
 
 
 def _by_kind(table: Table) -> tuple[dict[str, UciValue], dict[str, object]]:

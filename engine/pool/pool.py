@@ -337,21 +337,21 @@ class PoolPlayer:
         prepare: Callable[[Tree], None] | None = None,
         inspect: Callable[[Tree], None] | None = None,
         observer: Observer | None = None,
-        book: bool = False,
+        play: bool = False,
     ) -> Future[Report]:
         """Search the game's current position. The future gets the report, or NoEvaluatorError.
 
         clock_started: in perf_counter seconds (default: now). prepare, inspect: called with the tree in the
         pool's thread, just before the search (for example to add noise) and just after. observer: observes
-        the running search. book: play a move of BookFile, if it has one. Raises RuntimeError if the player is
-        searching.
+        the running search. play: the move is for a game, so BookFile and the options of strength apply.
+        Raises RuntimeError if the player is searching.
         """
         if self._running is not None and not self._running.future.done():
             raise RuntimeError("this player is searching already")
         game = game.copy()
         legal_moves = game.legal_moves()
         known = None if legal_moves else Report(best_move=None, ponder=None)
-        if legal_moves and book:
+        if legal_moves and play:
             known = book_report(game, limits, self.options, self.random, self._pool.tell_once)
         if known is not None:
             over: Future[Report] = Future()
@@ -362,6 +362,8 @@ class PoolPlayer:
         task = SearchTask(
             game, legal_moves, limits, self.options, started, self.random, self._keeper, contempt=contempt
         )
+        if play:
+            task = task.weakened()
         running = self._running = PooledSearch(self._evaluator, self._tree, task, prepare, inspect, observer)
         # Cancelling a task that waits for the future must not cancel the search, which only `stop` ends.
         running.future.set_running_or_notify_cancel()

@@ -17,6 +17,7 @@ from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, Pipe
 from engine.evaluation.pipeline import Pipeline
 from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
+from engine.search.levels import choose
 from engine.search.move_choice import candidates, choose_move, temperature_at
 from engine.search.report import Line, MoveStatistics, Report
 from engine.search.static_choice import static_lines
@@ -171,10 +172,14 @@ class Search:
     def _with_chosen_move(self, report: Report) -> Report:
         """Return the report with the move to play, which the temperature may choose."""
         temperature = temperature_at(self._options, self._task.fullmove - 1)
-        if temperature <= 0 or not report.nodes:
+        level = self._task.level
+        if (temperature <= 0 and level is None) or not report.nodes:
             return report
         children = self._tree.children()
-        move = choose_move(candidates(children), self._options, temperature, self._task.random)
+        if level is not None:
+            move = choose(level, self._task.game, children, self._options, self._task.random)
+        else:
+            move = choose_move(candidates(children), self._options, temperature, self._task.random)
         if move == report.best_move:
             return report
         line = next((line for line in self._tree.lines(len(children)) if line.moves[0] == move), None)

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from engine._core import Game
 from engine.options import Options
 from engine.search.contempt import NO_CONTEMPT, Contempt
+from engine.search.levels import Level, is_game_move, level_of, with_network
 from engine.search.limits import Limits
 from engine.search.report import Line
 from engine.search.time.keeper import TimeKeeper
@@ -23,7 +24,7 @@ class SearchTask:
     one. started: when the clock started, in perf_counter seconds. random: for noise, and for the move if the
     options set a temperature. keeper: manages the player's clock. expected: the line that the last search
     expects from here, or None. contempt: adjustment of the network's values. tablebase_moves: root moves that
-    tablebases leave; empty if they do not know the position.
+    tablebases leave; empty if they do not know the position. level: of limited strength; None for full.
     """
 
     game: Game
@@ -36,6 +37,7 @@ class SearchTask:
     expected: Line | None = None
     contempt: Contempt = NO_CONTEMPT
     tablebase_moves: Sequence[str] = ()
+    level: Level | None = None
 
     @property
     def search_moves(self) -> list[str]:
@@ -51,3 +53,16 @@ class SearchTask:
     def fullmove(self) -> int:
         """Number of the move to play, counted from 1 at the start of the game."""
         return self.game.ply // 2 + 1
+
+    def weakened(self) -> SearchTask:
+        """Return this task, a move of a game, with the level that its options ask for, if any.
+
+        The nodes of the level limit the search, unless the task asks for fewer.
+        """
+        level = level_of(self.options)
+        if level is None or not is_game_move(self.limits):
+            return self
+        nodes = level.nodes if self.limits.nodes is None else min(level.nodes, self.limits.nodes)
+        return replace(
+            self, level=level, limits=replace(self.limits, nodes=nodes), options=with_network(self.options)
+        )

@@ -152,6 +152,8 @@ class SearchTree:
         other moves look bad. Evaluations stay in the cache.
         """
         assert self._tree is not None
+        if task.level is not None:
+            self.new_game()  # Visits of an analysis would make the level stronger.
         # The opponent may play another move than the expected one.
         kept = self._tree.set_position(task.game, 1 if task.limits.ponder else 0)
         self._forget_favoured_visits(task, kept)
@@ -189,9 +191,11 @@ class SearchTree:
         return self._tree
 
     def with_tablebase_moves(self, task: SearchTask) -> SearchTask:
-        """Return the root's task with the moves that the tablebases leave."""
+        """Return the root's task with the moves that the tablebases leave, unless its strength is limited."""
         assert self._tree is not None
-        return replace(task, tablebase_moves=tuple(self._tree.root_moves())) if self._tablebases else task
+        if not self._tablebases or task.level is not None:
+            return task
+        return replace(task, tablebase_moves=tuple(self._tree.root_moves()))
 
     def new_game(self) -> None:
         """Clear the tree. Cached evaluations remain valid."""

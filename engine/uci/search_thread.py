@@ -93,7 +93,7 @@ class SearchThread:
 
         try:
             report = session.search(
-                limits, control=control, started=self._received, on_report=show, book=True
+                limits, control=control, started=self._received, on_report=show, play=True
             )
         except EvaluatorLateError as error:
             output.info_string(str(error) if control.stopped else f"error: {error}")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks.strength.ladder.__main__ import parsed, with_all_games
+from benchmarks.strength.ladder.earlier import read_earlier
 from benchmarks.strength.ladder.play import Ladder, match_config
 from benchmarks.strength.ladder.players import LadderPlayer, program_path
 from benchmarks.strength.ladder.report import Conditions, Run, markdown, report_data, shortfalls, table
@@ -116,8 +117,43 @@ def test_the_page_tells_how_to_repeat_it(tmp_path: Path) -> None:
 def test_the_mean_of_the_anchors_is_that_of_the_labels(tmp_path: Path) -> None:
     played = ladder(tmp_path)
     play_all(played)
-    assert played.scale().elo[0] == pytest.approx(1800)
-    assert np.isfinite(played.scale().error).all()
+    rated = {player["name"]: player for player in report_data(played, CONDITIONS)["players"]}
+    assert rated[played.players[0].config.name]["elo"] == pytest.approx(1800)
+    assert all(np.isfinite(player["error"]) for player in rated.values())
+
+
+def test_games_of_earlier_ladders_join_the_fit(tmp_path: Path) -> None:
+    played = ladder(tmp_path)
+    play_all(played)
+    alone = report_data(played, CONDITIONS)
+    names = [player.config.name for player in played.players]
+    folder = tmp_path / "earlier"
+    folder.mkdir()
+    others = [*alone["players"], {**alone["players"][-1], "name": "another", "label": None}]
+    (folder / "ladder.json").write_text(
+        json.dumps({"players": others, "runs": [{"command": "before"}]}), "utf-8"
+    )
+    players = [{"name": name} for name in [*names, "another"]]
+    lines: list[dict[str, Any]] = [{"identity": {"players": players}}]
+    for pair, result in enumerate(["1-0", "0-1", "1/2-1/2", "1/2-1/2"]):
+        lines.append({"pair": pair // 2, "white": len(names), "black": 1, "result": result})
+    (folder / "ladder.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    data = report_data(played, CONDITIONS, [read_earlier(folder)])
+    assert data["games"] == alone["games"] + 4
+    rated = {player["name"]: player for player in data["players"]}
+    assert rated["another"]["elo"] == pytest.approx(rated[names[1]]["elo"], abs=1)
+    assert rated["another"]["games"] == 4
+    assert data["runs"][0] == {"command": "before"}
+
+
+@pytest.mark.parametrize("damage", ["ladder.json", "ladder.jsonl", "both"])
+def test_a_folder_without_a_ladder_is_refused(tmp_path: Path, damage: str) -> None:
+    (tmp_path / "ladder.json").write_text('{"players": [], "runs": []}', "utf-8")
+    (tmp_path / "ladder.jsonl").write_text('{"identity": {"players": []}}\n{"pair"', "utf-8")
+    if damage != "both":
+        (tmp_path / damage).unlink()
+    with pytest.raises(ValueError, match="--earlier"):
+        read_earlier(tmp_path)
 
 
 def test_games_that_a_killed_run_did_not_report_are_its_own() -> None:

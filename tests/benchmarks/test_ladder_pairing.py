@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.strength.ladder.pairing import GameTimes, PairingRules, choose_pairs
+from benchmarks.strength.ladder.pairing import BRIDGE_GAMES, GameTimes, PairingRules, choose_pairs
 from benchmarks.strength.ladder.scale import OpeningResult, Results, expected_scores
 
 GUESSES = np.array([1300.0, 1500.0, 1900.0, 2000.0, 2350.0])
@@ -42,6 +42,20 @@ def test_results_move_a_pair_out_of_the_range() -> None:
     won = [OpeningResult(0, 1, 0.0, 2)] * 60 + [OpeningResult(1, 2, 1.0, 2)] * 60
     assert (0, 1) in chosen()
     assert (0, 1) not in chosen(results=Results.of(len(GUESSES), won), games=500)
+
+
+def test_wrong_guesses_do_not_keep_groups_of_players_apart() -> None:
+    """Two groups whose guesses are 1,000 apart: no pair across is expected to score 10 %."""
+    guesses = np.array([1000.0, 1100.0, 2100.0, 2200.0])
+    even = [OpeningResult(0, 1, 1.0, 2), OpeningResult(2, 3, 1.0, 2)] * 20
+    results, times = Results.of(4, even), np.ones((4, 4))
+    rules = PairingRules(guesses, {}, 100)
+
+    def pairs(pending: float) -> list[tuple[int, int]]:
+        return choose_pairs(rules, results, np.full((4, 4), pending), times, 9, longest_s=10.0)
+
+    assert pairs(0.0)[0] == (1, 2)
+    assert not {(0, 2), (0, 3), (1, 2), (1, 3)} & set(pairs(BRIDGE_GAMES))
 
 
 def test_players_get_no_more_games_than_they_need() -> None:

@@ -31,12 +31,14 @@ from benchmarks.common.figures import duration
 from benchmarks.common.installation import REPOSITORY
 from benchmarks.common.progress import Progress
 from benchmarks.revisions.machine import this_machine
+from benchmarks.strength.ladder.earlier import read_earlier
 from benchmarks.strength.ladder.play import Ladder, match_config, play_ladder
 from benchmarks.strength.ladder.players import (
     LadderPlayer,
     further_players,
     included_networks,
     labelled_stockfish,
+    levels,
     maia_networks,
     program_path,
     program_version,
@@ -136,6 +138,13 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
         help="nodes per move of each of --networks (default: 1,100,400,800,3200)",
     )
     players.add_argument(
+        "--levels",
+        type=numbers,
+        default="800,1000,1200,1400,1600,1800,2000,2200,2400,2600,2800",
+        metavar="ELO,…",
+        help="this engine with limited strength (default: 800 to 2800 in steps of 200)",
+    )
+    players.add_argument(
         "--player",
         action="append",
         default=[],
@@ -155,6 +164,14 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
     output = parser.add_argument_group("output")
     output.add_argument(
         "--output", type=Path, default=Path("ladder"), metavar="FOLDER", help="(default: ladder)"
+    )
+    output.add_argument(
+        "--earlier",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FOLDER",
+        help="output of another ladder, whose games join the fit; equal names must mean equal players",
     )
     output.add_argument("--restart", action="store_true", help="discard the existing games")
     output.add_argument("--commit", default="", help="of this checkout, if it has no git (default: ask git)")
@@ -178,6 +195,7 @@ def all_players(arguments: argparse.Namespace) -> list[LadderPlayer]:
     if arguments.maia is not None:
         players += maia_networks(arguments.maia, options)
     players += included_networks(arguments.networks, arguments.nodes, options)
+    players += levels(arguments.levels, options)
     players += further_players(arguments.player, options)
     if len(players) < 2:
         raise ValueError("a ladder needs two players")
@@ -203,7 +221,7 @@ def nvidia_devices() -> list[str]:
     return output.split("\n")[:-1]
 
 
-def earlier_runs(summary: Path) -> list[Run]:
+def runs_before(summary: Path) -> list[Run]:
     """Return the runs that an existing report names."""
     try:
         return [Run(**run) for run in json.loads(summary.read_text("utf-8"))["runs"]]
@@ -223,6 +241,7 @@ def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """Play, write the reports, and return the exit code."""
     try:
         players = all_players(arguments)
+        earlier = [read_earlier(folder) for folder in arguments.earlier]
     except (SettingsError, ValueError) as error:
         print(f"ladder: {error}", file=sys.stderr)
         return FAILED
@@ -236,7 +255,7 @@ def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     ladder, state = Ladder(players, config, arguments.games), RunState()
     programs = {player.config.command[0] for player in players if player.config.is_program}
     versions = {program: program_version(program) for program in sorted(programs)}
-    before = [] if arguments.restart else earlier_runs(config.files.summary)
+    before = [] if arguments.restart else runs_before(config.files.summary)
     this_run = Run(
         command=shlex.join(["python", "-m", "benchmarks.strength.ladder", *words]),
         commit=arguments.commit or commit_of_checkout(),
@@ -254,10 +273,10 @@ def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
             seconds=round(time.monotonic() - began, 1),
             concurrency=state.throughput.concurrency,
         )
-        earlier = with_all_games(before, state.resumed)
-        runs = [*earlier, played] if played.games else earlier
+        resumed = with_all_games(before, state.resumed)
+        runs = [*resumed, played] if played.games else resumed
         conditions = Conditions(arguments.seed, arguments.games, arguments.movetime, versions, runs)
-        return report_data(ladder, conditions)
+        return report_data(ladder, conditions, earlier)
 
     began = time.monotonic()
     failure, ending = "", "interrupted"

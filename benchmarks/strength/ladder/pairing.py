@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.strength.ladder.scale import (
     ELO,
@@ -22,6 +23,7 @@ from benchmarks.strength.ladder.scale import (
     expected_scores,
     laplacian,
     likely_ratings,
+    rated_players,
 )
 
 LOWEST_SCORE = 0.1
@@ -29,6 +31,9 @@ LOWEST_SCORE = 0.1
 
 PRIOR_DEVIATION = 300.0
 """Standard deviation of the guesses, in Elo."""
+
+BRIDGE_GAMES = 20
+"""Games of two players after which they are too unequal to join two groups of players."""
 
 PAIR_GAMES = 2
 """Games of an opening."""
@@ -71,7 +76,12 @@ def choose_pairs(
     anchors = sorted(rules.labels) or list(range(players))
     centred[:, anchors] -= 1 / len(anchors)
     possible = np.triu((scores >= LOWEST_SCORE) & (scores <= 1 - LOWEST_SCORE), 1) & (seconds <= longest_s)
-    chosen: list[tuple[int, int]] = []
+    can_join = (games < BRIDGE_GAMES) & (seconds <= longest_s)
+    needed = bool((games.sum(axis=1) < rules.games).any())
+    chosen = _bridge(results, scores, can_join)[:most] if needed else []
+    for first, second in chosen:
+        games[first, second] += PAIR_GAMES
+        games[second, first] += PAIR_GAMES
     while len(chosen) < most:
         needing = games.sum(axis=1) < rules.games
         allowed = possible & (needing[:, None] | needing[None, :])
@@ -89,6 +99,25 @@ def choose_pairs(
         games[second, first] += PAIR_GAMES
         chosen.append((first, second))
     return chosen
+
+
+def _bridge(results: Results, scores: Floats, allowed: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the pair that may join the rated players and the others, or no pair.
+
+    allowed: [players, players].
+
+    Guesses that are wrong by more than their prior would keep groups of players apart for ever. So the two
+    players nearest to each other meet, whatever score the guesses expect.
+    """
+    rated = rated_players(results)
+    others = [player for player in range(len(scores)) if player not in rated]
+    pairs = [
+        (min(first, second), max(first, second))
+        for first in rated
+        for second in others
+        if allowed[first, second]
+    ]
+    return sorted(pairs, key=lambda pair: abs(scores[pair] - 0.5))[:1]
 
 
 class GameTimes:

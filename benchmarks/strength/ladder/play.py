@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.strength.ladder.pairing import PAIR_GAMES, GameTimes, PairingRules, choose_pairs
 from benchmarks.strength.ladder.players import LadderPlayer
-from benchmarks.strength.ladder.scale import OpeningResult, Results, Scale, fit_scale
+from benchmarks.strength.ladder.scale import OpeningResult, Results
 from engine.games.openings import read_openings
 from engine.games.record import GameOutcome, GameRecord, Reason
 from engine.games.run import GameRun, RunEnding, RunState, View
@@ -99,10 +99,6 @@ class Ladder:
     @property
     def results(self) -> Results:
         return Results(tuple(self._openings.values()), self._games, self._points)
-
-    def scale(self) -> Scale:
-        """Fit all games so far."""
-        return fit_scale(self.results, self._rules.labels)
 
     # -- the next games ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from engine.match.configfile import DEFAULT_TIME, player_config
 from engine.match.players.names import named
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
+from engine.search.levels import calibrated, with_network
 from engine.settings.tables import Table
 
 STOCKFISH_NODES = {1_000: 2200.0, 10_000: 2700.0, 100_000: 3000.0, 1_000_000: 3200.0}
@@ -118,6 +119,21 @@ def included_networks(names: Sequence[str], nodes: Sequence[int], options: Optio
         )
         for name in names
         for number in nodes
+    ]
+
+
+def levels(elos: Sequence[int], options: Options) -> list[LadderPlayer]:
+    """Return this engine with limited strength: UCI_LimitStrength and UCI_Elo."""
+    return [
+        LadderPlayer(
+            PlayerConfig(
+                f"level {elo}",
+                TimeControl(nodes=calibrated(elo).nodes),
+                options=with_network(options.changed(limit_strength=True, elo=elo)),
+            ),
+            guess=elo,
+        )
+        for elo in elos
     ]
 
 

@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
+from benchmarks.strength.ladder.earlier import EarlierLadder, joined
 from benchmarks.strength.ladder.play import ADJUDICATION, TIME_MARGIN_MS, Ladder
-from benchmarks.strength.ladder.scale import Scale
+from benchmarks.strength.ladder.players import LadderPlayer
+from benchmarks.strength.ladder.scale import Results, Scale, fit_scale
 
 NAME_WIDTH = 40
 
@@ -59,47 +61,69 @@ def method(conditions: Conditions) -> list[str]:
     ]
 
 
-def report_data(ladder: Ladder, conditions: Conditions) -> dict[str, Any]:
-    """Return players, pairings and conditions as JSON data, the strongest player first."""
-    scale, results = ladder.scale(), ladder.results
+def report_data(
+    ladder: Ladder, conditions: Conditions, earlier: Sequence[EarlierLadder] = ()
+) -> dict[str, Any]:
+    """Return players, pairings and conditions as JSON data, the strongest player first. earlier: ladders
+    whose games join the fit."""
+    known = {name: player for each in earlier for name, player in each.players.items()} | {
+        player.config.name: _described(player, faults)
+        for player, faults in zip(ladder.players, ladder.faults, strict=True)
+    }
+    names, openings = joined(
+        [player.config.name for player in ladder.players], ladder.results.openings, earlier
+    )
+    labels = {
+        index: known[name]["label"] for index, name in enumerate(names) if known[name]["label"] is not None
+    }
+    results = Results.of(len(names), openings)
+    scale = fit_scale(results, labels)
     games, points = results.games.sum(axis=1), results.points.sum(axis=1)
-    configs = [player.config for player in ladder.players]
     players = [
         {
-            "name": configs[index].name,
+            **known[names[index]],
             "elo": _finite(scale.elo[index]),
             "error": _finite(scale.error[index]),
             "games": int(games[index]),
             "points": float(points[index]),
-            "label": ladder.players[index].label,
-            "limits": str(configs[index].time),
-            "command": list(configs[index].command),
-            "uci_options": dict(configs[index].uci_options),
-            "weights": configs[index].options.weights if not configs[index].is_program else "",
-            "faults": ladder.faults[index],
         }
         for index in _order(scale)
     ]
     pairings = [
         {
-            "first": configs[first].name,
-            "second": configs[second].name,
+            "first": names[first],
+            "second": names[second],
             "games": int(results.games[first, second]),
             "points": float(results.points[first, second]),
         }
-        for first in range(len(configs))
-        for second in range(first + 1, len(configs))
+        for first in range(len(names))
+        for second in range(first + 1, len(names))
         if results.games[first, second]
     ]
     return {
-        "games": ladder.played,
+        "games": sum(opening.games for opening in openings),
         "games_short": ladder.missing,
         "dispersion": _finite(scale.dispersion),
-        "anchors": [configs[player].name for player in scale.anchored],
+        "anchors": [names[player] for player in scale.anchored],
         "players": players,
         "pairings": pairings,
         "method": method(conditions),
         **asdict(conditions),
+        "runs": [*(run for each in earlier for run in each.runs), *map(asdict, conditions.runs)],
+    }
+
+
+def _described(player: LadderPlayer, faults: int) -> dict[str, Any]:
+    """Return name and settings of a player."""
+    config = player.config
+    return {
+        "name": config.name,
+        "label": player.label,
+        "limits": str(config.time),
+        "command": list(config.command),
+        "uci_options": dict(config.uci_options),
+        "weights": config.options.weights if not config.is_program else "",
+        "faults": faults,
     }
 
 

@@ -12,11 +12,12 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from engine.evaluation.connection.configured import ConfiguredEvaluators
-from engine.evaluation.connection.connecting import changed_network
+from engine.evaluation.connection.connecting import changed_network, served_network
 from engine.evaluation.connection.keepalive import Keepalive
 from engine.evaluation.connection.process import (
     EvaluatorProcess,
     EvaluatorSettings,
+    NetworkKey,
     crash_folder,
     evaluator_command,
 )
@@ -105,6 +106,8 @@ class EvaluatorLink:
         """A better evaluator with another network and its address, for the next search."""
         self._network: NetworkInfo | None = None
         """The last result of `network_of`."""
+        self._own: tuple[EvaluatorClient, str] | None = None
+        """The client for which another network is chosen, and the name of its own one."""
         self._closed = False
         self._crashes: str | None = None
         """Temporary folder for crash records; "" if none is needed; None until that is known."""
@@ -214,6 +217,22 @@ class EvaluatorLink:
             self._given.follow(self._network)
             self._log(changed_network(before, self._network))
         return self._network
+
+    def choose(self, client: EvaluatorClient, network: NetworkKey) -> None:
+        """Let the next batches of `client` go to a network, which the evaluator loads if it is not served.
+
+        The key of `settings` means the client's own network. Raises EvaluatorError, and changes nothing.
+        """
+        own = self._own if self._own is not None and self._own[0] is client else None
+        if network != self.settings.network:
+            name = served_network(client, network).name
+            self._own = own or (client, client.network.name)
+        elif own is not None:
+            self._own, name = None, own[1]
+        else:
+            return
+        client.use(name)
+        self._network = client.network
 
     def look_after(self, client: EvaluatorClient) -> None:
         """Check a `client` that owes answers, and kill an embedded evaluator that does not answer keepalives,

@@ -182,7 +182,7 @@ class EnginePlayer:
 
         started = perf_counter()
         limits = search_limits(self.config, position.board.turn, clocks)
-        future = self._player.search(position.core, limits, clock_started=started, book=True)
+        future = self._player.search(position.core, limits, clock_started=started, play=True)
         # Measured in the pool's thread, because delays of the event loop are not the player's.
         future.add_done_callback(note_time)
         answer = asyncio.wrap_future(future)

@@ -22,8 +22,6 @@ def play(tmp_path: Path, words: str, *flags: str) -> str:
         "play",
         "--backend",
         "random",
-        "--nodes",
-        "5",
     ]
     done = subprocess.run(
         [*command, *flags],
@@ -46,12 +44,18 @@ def saved(path: Path) -> chess.pgn.Game:
 
 
 def test_a_game_is_played_and_saved(tmp_path: Path) -> None:
-    output = play(tmp_path, "e4\nnonsense\nhint\nback\nd2d4\nresign\n", "--white")
+    output = play(tmp_path, "e4\nnonsense\nhint\nback\nd2d4\nresign\n", "--white", "--nodes", "5")
     assert "not a legal move" in output and "The engine would play" in output and "♜" in output
     game = saved(tmp_path / "games.pgn")
     moves = [move.uci() for move in game.mainline_moves()]
     assert moves[0] == "d2d4" and len(moves) == 2
     assert game.headers["Result"] == "0-1" and game.headers["White"] == "Person"
+    assert game.headers["Black"] == "Wavefront, 5 nodes"
+
+
+def test_without_nodes_the_opponent_has_limited_strength(tmp_path: Path) -> None:
+    assert "against Wavefront, Elo 900" in play(tmp_path, "e4\nresign\n", "--white", "--elo", "900")
+    assert saved(tmp_path / "games.pgn").headers["Black"] == "Wavefront, Elo 900"
 
 
 def test_black_begins_with_the_engine_s_move_and_letters_show_the_board(tmp_path: Path) -> None:

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Limited strength (UCI_LimitStrength, UCI_Elo, Skill Level), and HumanPlay for networks that imitate people.
+
+A level searches few nodes and draws its move: from the policy if it searches one node, otherwise from the
+visits, each to the power 1 / temperature. So its errors are moves that look good. Levels that people of this
+strength would not err in see a mate in one, and do not leave the queen to be taken for nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from math import exp, log
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine._core import ChildInfo, Game
+    from engine.options import Options
+    from engine.search.limits import Limits
+
+NETWORK = "wavefront-cpu"
+"""Plays all levels: they are calibrated for it."""
+
+LEAST_ELO, MOST_ELO = 800, 2800
+FULL_SKILL = 20
+
+TABLE: tuple[tuple[int, int, float], ...] = (
+    (800, 1, 1.49),
+    (1140, 1, 1.0),
+    (1415, 1, 0.7),
+    (1585, 1, 0.45),
+    (1655, 1, 0.1),
+    (1690, 5, 0.25),
+    (1835, 12, 0.25),
+    (2050, 40, 0.25),
+    (2270, 110, 0.25),
+    (2572, 450, 0.25),
+    (2800, 1750, 0.25),
+)
+"""Elo, nodes and temperature, measured by `python -m benchmarks.strength.ladder`."""
+
+SEES_MATE_ELO, KEEPS_QUEEN_ELO = 1700, 1400
+"""Elo from which a level always plays a mate in one, and never leaves its queen to be taken for nothing."""
+
+SACRIFICE_NODES = 50
+"""Nodes of a search that may give its queen."""
+
+REPERTOIRE_MOVES = 8
+"""Moves of a game that HumanRepertoire decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How a move is chosen. nodes: of the search. temperature: of the draw. top_p: sum of the largest
+    probabilities that the draw keeps. elo: None plays as the network does, without guards. mix: share of
+    `second`, the policy of a second network by moves, which sums to 1.
+    """
+
+    nodes: int
+    temperature: float
+    top_p: float = 1.0
+    elo: int | None = None
+    mix: float = 0.0
+    second: Mapping[str, float] = field(default_factory=dict)
+
+
+def level_of(options: Options) -> Level | None:
+    """Return the level that options ask for; None for full strength."""
+    if options.limit_strength:
+        return calibrated(options.elo)
+    if options.skill_level < FULL_SKILL:
+        return calibrated(LEAST_ELO + (MOST_ELO - LEAST_ELO) * options.skill_level // FULL_SKILL)
+    if options.human_play:
+        mix = options.human_mix if options.human_weights else 0.0
+        return Level(1, options.human_temperature, options.human_top_p, mix=mix)
+    return None
+
+
+def calibrated(elo: int) -> Level:
+    """Return the level of an Elo between rows of TABLE: temperatures linear, nodes on a logarithmic scale."""
+    index = min(max(1, bisect_right([row[0] for row in TABLE], elo)), len(TABLE) - 1)
+    (low, few, warm), (high, many, cold) = TABLE[index - 1], TABLE[index]
+    share = (min(max(elo, low), high) - low) / (high - low)
+    nodes = round(exp(log(few) + share * (log(many) - log(few))))
+    return Level(nodes, warm + share * (cold - warm), elo=elo)
+
+
+def with_network(options: Options) -> Options:
+    """Return the options with the network that plays their level, if a level is asked for.
+
+    Smart pruning is off: how many nodes it saves would depend on the clock, and so would the strength.
+    """
+    level = level_of(options)
+    if level is None or level.elo is None:
+        return options
+    return replace(options, weights=NETWORK, policy_head="", value_head="", smart_pruning_factor=0.0)
+
+
+def with_second_network(options: Options) -> Options:
+    """Return the options with the second network of HumanPlay."""
+    return replace(options, weights=options.human_weights, policy_head="", value_head="")
+
+
+def is_game_move(limits: Limits) -> bool:
+    """Return True if a search may play a move of a game. Analysis is never weakened."""
+    return not (limits.infinite or limits.mate is not None or limits.search_moves)
+
+
+def choose(level: Level, game: Game, children: Sequence[ChildInfo], options: Options, random: Random) -> str:
+    """Return the move to play. children: root moves, best first, at least one. options: of the search."""
+    elo = level.elo or 0
+    if elo >= SEES_MATE_ELO and (
+        mate := next((each.move for each in children if _mates(game, each.move)), None)
+    ):
+        return mate
+    if level.elo is None and options.human_repertoire and game.ply < 2 * REPERTOIRE_MOVES:
+        # The same position gets the same move in all games of a repertoire.
+        random = Random(f"{options.human_repertoire} {game.fen()}")
+    weights = _weights(level, children, options.policy_temperature)
+    move = _drawn(weights, random)
+    # A deeper search knows when a queen is worth giving.
+    if elo >= KEEPS_QUEEN_ELO and level.nodes < SACRIFICE_NODES and _hangs_queen(game, move):
+        keeping = {each: weight for each, weight in weights.items() if not _hangs_queen(game, each)}
+        return _drawn(keeping, random) if keeping else move
+    return move
+
+
+def policy(children: Sequence[ChildInfo], policy_temperature: float) -> dict[str, float]:
+    """Return the network's probabilities of the root moves. policy_temperature: that of the priors."""
+    shares = {child.move: child.raw_prior**policy_temperature for child in children}
+    total = sum(shares.values())
+    if total <= 0:
+        return {move: 1 / len(shares) for move in shares}
+    return {move: share / total for move, share in shares.items()}
+
+
+def _weights(level: Level, children: Sequence[ChildInfo], policy_temperature: float) -> dict[str, float]:
+    """Return the moves of the draw with their weights, the largest first; at least one move."""
+    if level.nodes > 1 and (visits := sum(child.visits for child in children)):
+        shares = {child.move: child.visits / visits for child in children}
+    else:
+        shares = policy(children, policy_temperature)
+        if level.mix:
+            shares = {
+                move: (1 - level.mix) * share + level.mix * level.second.get(move, 0.0)
+                for move, share in shares.items()
+            }
+    ordered = sorted(shares.items(), key=lambda each: -each[1])
+    largest = ordered[0][1]
+    if level.temperature <= 0 or largest <= 0:
+        return dict(ordered[:1])
+    weights = {move: (share / largest) ** (1 / level.temperature) for move, share in ordered if share > 0}
+    if level.top_p >= 1:
+        return weights
+    enough = level.top_p * sum(weights.values())
+    kept: dict[str, float] = {}
+    for move, weight in weights.items():
+        kept[move] = weight
+        enough -= weight
+        if enough <= 0:
+            break
+    return kept
+
+
+def _drawn(weights: Mapping[str, float], random: Random) -> str:
+    (move,) = random.choices(list(weights), cum_weights=list(accumulate(weights.values())))
+    return move
+
+
+def _mates(game: Game, move: str) -> bool:
+    after = game.copy()
+    after.push_uci(move)
+    return after.in_check and not after.legal_moves()
+
+
+def _hangs_queen(game: Game, move: str) -> bool:
+    """Return True if the opponent can take the queen after a move for less than a queen."""
+    import chess
+
+    board = chess.Board(game.fen(), chess960=game.chess960)
+    mover = board.turn
+    took_queen = board.piece_type_at(chess.parse_square(move[2:4])) == chess.QUEEN
+    board.push_uci(move)
+    queens = board.pieces(chess.QUEEN, mover)
+    if not queens or took_queen:
+        return False
+    captures = [each for each in board.legal_moves if each.to_square in queens]
+    for capture in captures:
+        taker = board.piece_type_at(capture.from_square)
+        board.push(capture)
+        retaken = any(each.to_square == capture.to_square for each in board.legal_moves)
+        board.pop()
+        if not retaken or taker != chess.QUEEN:
+            return True
+    return False
