@@ -24,6 +24,7 @@ from engine.search.contempt import Contempt
 from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.limits import Limits
+from engine.search.mate import MateSearch
 from engine.search.report import Line, Report
 from engine.search.static_choice import continued, static_lines
 from engine.search.task import SearchTask
@@ -230,9 +231,10 @@ class Session:
         """Search the position until a limit is met or `control` stops it, and return the report.
 
         started: when the clock started, in perf_counter seconds. on_report: receives intermediate reports.
-        book: play a move of BookFile, if it has one. If the network changes, the search restarts with an
-        empty tree and cache and the same limits. Raises NoEvaluatorError if no evaluator is ready in time.
-        Losing one later ends the search early.
+        book: play a move of BookFile, if it has one. With a limit `mate` the mate search comes first, without
+        an evaluator. If the network changes, the search restarts with an empty tree and cache and the same
+        limits. Raises NoEvaluatorError if no evaluator is ready in time. Losing one later ends the search
+        early.
         """
         control = control or SearchControl(pondering=limits.ponder)
         task = self._task(limits, perf_counter() if started is None else started)
@@ -241,14 +243,28 @@ class Session:
         if book and (found := book_report(self.game, limits, self._options, self._random, self._log)):
             self._log(f"book move {found.best_move}, {found.lines[0].prior:.0%} of the position's weights")
             return found
-        if self._in_process:
+        report = None
+        if limits.mate is not None and not limits.infinite:
+            report, task = self._search_for_mate(task, control)
+        if report is None and self._in_process:
             report = self._run(self._in_process_parts(task), task, control, on_report)
-        else:
+        elif report is None:
             report = self._search_remotely(task, control, on_report)
         self._tree.tell_damage(self._log)
         if report.nodes:
             self._last = self.game.start_fen(), self.game.moves(), report.lines[0]
         return report
+
+    def _search_for_mate(self, task: SearchTask, control: SearchControl) -> tuple[Report | None, SearchTask]:
+        """Run the mate search. Return its report, or None and what the network searches."""
+        search = MateSearch(task, control)
+        while search.advance():
+            if news := search.news():
+                self._log(news)
+        report = search.report()
+        if report is None:
+            self._log(search.verdict())
+        return report, search.remaining_task()
 
     def _search_remotely(
         self, task: SearchTask, control: SearchControl, on_report: Callable[[Report], None] | None
