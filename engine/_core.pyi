@@ -154,6 +154,53 @@ def perft(game: Game, depth: int) -> int:
 def perft_divide(game: Game, depth: int) -> list[tuple[str, int]]:
     """Return (move, count) for each first move. depth: 1 to 30. Releases the GIL. Raises ValueError."""
 
+class MateSolver:
+    """A search for the shortest mate by the side to move.
+
+    MateSolver(game, moves, root_moves=[], table_bytes=64 MiB) searches for a mate in at most `moves` moves
+    (more than 127 count as 127) from the game's current position, by proof numbers. root_moves: first moves
+    to choose from; empty means all. table_bytes: maximum memory of its table. One thread at a time may use
+    it.
+
+        >>> solver = MateSolver(Game("6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1"), 3)
+        >>> solver.run(100_000), solver.mate, solver.line
+        (True, 1, ['d1d8'])
+
+    Raises ValueError for fewer than 1 move, an illegal root move, or a game that is not playable.
+    """
+
+    def __init__(
+        self, game: Game, moves: int, root_moves: Sequence[str] = ..., table_bytes: int = ...
+    ) -> None: ...
+    def run(self, positions: int) -> bool:
+        """Search about this number of further positions. Return True once the result is final: a mate with
+        its line, or the proof that there is none. Releases the GIL."""
+
+    @property
+    def mate(self) -> int:
+        """Moves of the shortest mate; 0 while none is known."""
+
+    @property
+    def excluded(self) -> int:
+        """There is no mate within this number of moves."""
+
+    @property
+    def line(self) -> list[str]:
+        """The moves of the mate with the longest defence, in UCI notation. Incomplete until run returns
+        True."""
+
+    @property
+    def positions(self) -> int:
+        """Number of positions searched so far."""
+
+    @property
+    def table_bytes(self) -> int:
+        """Current size of the table in bytes."""
+
+    @property
+    def table_fill(self) -> int:
+        """Entries in use, in thousandths of the maximum."""
+
 class Tablebases:
     """The Syzygy tables in some folders.
 

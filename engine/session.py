@@ -26,6 +26,7 @@ from engine.search.driver import Search
 from engine.search.human_time import believable_seconds
 from engine.search.levels import policy, with_second_network
 from engine.search.limits import Limits
+from engine.search.mate import MateSearch
 from engine.search.report import Line, Report
 from engine.search.static_choice import continued, static_lines
 from engine.search.task import SearchTask
@@ -233,9 +234,10 @@ class Session:
         """Search the position until a limit is met or `control` stops it, and return the report.
 
         started: when the clock started, in perf_counter seconds. on_report: receives intermediate reports.
-        play: the move is for a game, so BookFile and the options of strength apply. If the network changes,
-        the search restarts with an empty tree and cache and the same limits. Raises NoEvaluatorError if no
-        evaluator is ready in time. Losing one later ends the search early.
+        play: the move is for a game, so BookFile and the options of strength apply. With a limit `mate` the
+        mate search comes first, without an evaluator. If the network changes, the search restarts with an
+        empty tree and cache and the same limits. Raises NoEvaluatorError if no evaluator is ready in time.
+        Losing one later ends the search early.
         """
         control = control or SearchControl(pondering=limits.ponder)
         task = self._task(limits, perf_counter() if started is None else started)
@@ -246,29 +248,34 @@ class Session:
         if play and (found := book_report(self.game, limits, self._options, self._random, self._log)):
             self._log(f"book move {found.best_move}, {found.lines[0].prior:.0%} of the position's weights")
             return found
-        level = task.level
-        if level is not None and control.pondering:
-            # Visits of a ponder search would make the level stronger.
-            while control.pondering and not control.stopped:
-                control.wait(POLL_SECONDS)
-            task = replace(
-                task,
-                limits=replace(task.limits, ponder=False),
-                started=control.clock_started or perf_counter(),
-            )
-        if level is not None and level.mix and not self._in_process:
-            second = self._second_policy(task, control)
-            task = replace(task, level=replace(level, second=second))
-        if self._in_process:
+        if task.level is not None:
+            task = self._with_level(task, control)
+        report = None
+        if limits.mate is not None and not limits.infinite:
+            report, task = self._search_for_mate(task, control)
+        if report is None and self._in_process:
             report = self._run(self._in_process_parts(task), task, control, on_report)
-        else:
+        elif report is None:
             report = self._search_remotely(task, control, on_report)
         self._tree.tell_damage(self._log)
-        if level is not None and self._options.human_time:
+        if task.level is not None and self._options.human_time:
             self._await_believable_time(task, control, report)
         if report.nodes:
             self._last = self.game.start_fen(), self.game.moves(), report.lines[0]
         return report
+
+    def _with_level(self, task: SearchTask, control: SearchControl) -> SearchTask:
+        """Return a level's task once the opponent has moved, with the second network's policy, if any."""
+        if control.pondering:
+            # Visits of a ponder search would make the level stronger.
+            while control.pondering and not control.stopped:
+                control.wait(POLL_SECONDS)
+            limits = replace(task.limits, ponder=False)
+            task = replace(task, limits=limits, started=control.clock_started or perf_counter())
+        level = task.level
+        if level is None or not level.mix or self._in_process:
+            return task
+        return replace(task, level=replace(level, second=self._second_policy(task, control)))
 
     def _second_policy(self, task: SearchTask, control: SearchControl) -> dict[str, float]:
         """Return the policy of HumanPlay's second network for the position. The tree then holds its values,
@@ -307,6 +314,17 @@ class Session:
             if text != self._missing:
                 self._missing = text
                 self._log(text)
+
+    def _search_for_mate(self, task: SearchTask, control: SearchControl) -> tuple[Report | None, SearchTask]:
+        """Run the mate search. Return its report, or None and what the network searches."""
+        search = MateSearch(task, control)
+        while search.advance():
+            if news := search.news():
+                self._log(news)
+        report = search.report()
+        if report is None:
+            self._log(search.verdict())
+        return report, search.remaining_task()
 
     def _search_remotely(
         self, task: SearchTask, control: SearchControl, on_report: Callable[[Report], None] | None

@@ -80,7 +80,7 @@ def analysis(
         answer["terminated"] = True
     if report.ended_early:
         answer["ended_early"] = report.ended_early
-    answer["root"] = view.root(seen.root)
+    answer["root"] = view.root(seen.root, report)
     answer["search"] = _search(report)
     lines = (line for line in report.lines if line.visits or line.prior)
     answer["moves"] = [view.line(order, line, report) for order, line in enumerate(lines)]
@@ -109,14 +109,20 @@ class _View:
         options = query.options
         self._keeps_deviations = options.value_choice_deviations > 0 or options.cpuct_deviation_scale > 0
 
-    def root(self, root: RootInfo) -> dict[str, Any]:
-        """Return the result of the position itself."""
-        found = root.evaluation
-        shown = self._contempt.shown(Line((), root.visits, found.q, found.wdl, found.m, 1.0), self._turn)
+    def root(self, root: RootInfo, report: Report) -> dict[str, Any]:
+        """Return the result of the position itself. A mate may be in the report only, not in the tree."""
+        found, best = root.evaluation, report.lines[0] if report.lines else None
+        mates = best is not None and best.mate is not None and best.mate > 0
+        result = (
+            Line((), root.visits, found.q, found.wdl, found.m, 1.0) if best is None or not mates else best
+        )
+        shown = self._contempt.shown(result, self._turn)
         answer: dict[str, Any] = {"visits": root.visits, **self._result(shown.q, shown.wdl)}
-        answer["moves_left"] = _rounded(found.m)
+        answer["moves_left"] = _rounded(result.moves_left)
         proof = root.proof
-        if proof is not None and not proof.by_tables:
+        if mates:
+            answer["proven"] = self._sign
+        elif proof is not None and not proof.by_tables:
             answer["proven"] = self._sign * proof.value
         own = root.own_evaluation
         if own is not None:

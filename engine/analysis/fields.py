@@ -30,7 +30,7 @@ class Fields(SettingsGroup):
     )
     movetime: int = setting(0, "limit: milliseconds", high=MOST_MILLISECONDS)
     depth: int = setting(0, "limit: mean depth of the tree's leaves, in plies", high=1000)
-    mate: int = setting(0, "limit: a mate in so many moves is proven", high=1000)
+    mate: int = setting(0, "limit: first look for a mate in at most this many moves", high=1000)
     infinite: bool = setting(False, "search until `terminate` or the end of input, whatever the limits")
 
     network: str = setting(

@@ -136,6 +136,8 @@ def read_query(
         if named:
             warnings.append(QueryError(f"nodes 0 is without a search: {listed(named)} not used", named[0]))
         return query, warnings
+    if fields.mate and any(restriction.until_depth > 1 for restriction in restrictions):
+        raise QueryError("mate searches all moves after the first: until_depth is 1 with it", "mate")
     if restrictions:
         kept, problems = resolved(restrictions, [query.game(turn) for turn in turns])
         query, warnings = replace(query, restrictions=kept), [*warnings, *problems]

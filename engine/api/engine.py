@@ -167,9 +167,9 @@ class Engine:
     ) -> PlayResult:
         """Choose a move within at least one limit.
 
-        nodes: visits. movetime: milliseconds. depth: mean depth of the leaves in plies. mate: in N moves.
-        clock: a time manager divides the time left. Raises ValueError for a bad limit, EvaluatorError if
-        there is no evaluator.
+        nodes: visits. movetime: milliseconds. depth: mean depth of the leaves in plies. mate: first
+        look for a mate in N moves. clock: a time manager divides the time left. Raises ValueError for a bad
+        limit, EvaluatorError if there is no evaluator.
         """
         return self._play(limits_of(nodes, movetime, depth, mate, clock, search_moves))
 

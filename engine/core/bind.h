@@ -11,6 +11,7 @@ namespace wavefront::engine {
 
 void bind_chess(nanobind::module_& module);
 void bind_exchange(nanobind::module_& module);
+void bind_mate(nanobind::module_& module);
 void bind_syzygy(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
 void bind_tree(nanobind::module_& module);

@@ -66,6 +66,7 @@ NB_MODULE(_core, module) {
   module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
   wavefront::chess::initialise_attacks();
   wavefront::engine::bind_chess(module);
+  wavefront::engine::bind_mate(module);
   wavefront::engine::bind_syzygy(module);
   wavefront::engine::bind_training(module);
   wavefront::engine::bind_tree(module);

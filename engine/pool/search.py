@@ -15,6 +15,8 @@ from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, Pipe
 from engine.search.batching import BatchSizes, Device
 from engine.search.control import SearchControl
 from engine.search.driver import Search
+from engine.search.limits import Limits
+from engine.search.mate import MateSearch
 from engine.search.report import Report
 from engine.search.task import SearchTask
 from engine.search.tree import SearchTree
@@ -62,6 +64,9 @@ class PooledSearch:
         self._prepared: Tree | None = None
         self._pipeline: PooledPipeline[PooledSearch] | None = None
         self._search: Search | None = None
+        wanted = task.limits.mate is not None and not task.limits.infinite
+        self._mate_search = MateSearch(task, self.control) if wanted else None
+        self._mate: Report | None = None
 
     @property
     def watched(self) -> bool:
@@ -73,7 +78,9 @@ class PooledSearch:
 
     @property
     def can_go_on(self) -> bool:
-        """True if it waits for nothing, because no collected visit needed an evaluation."""
+        """True if it waits for nothing: it looks for a mate, or no collected visit needed an evaluation."""
+        if self._mate_search is not None:
+            return True
         search, pipeline = self._search, self._pipeline
         return search is not None and pipeline is not None and not pipeline.in_flight and not search.idle
 
@@ -89,6 +96,8 @@ class PooledSearch:
         """Advance the search, and restart it after a network change. Return False once the future has its
         result. searches, processes: how many share the evaluators."""
         try:
+            if self._mate_search is not None and self._advance_mate_search(self._mate_search):
+                return True
             if self._pipeline is not None and isinstance(self._pipeline.failure, NetworkChangedError):
                 self._pipeline.abandon()
                 self._search = self._pipeline = None
@@ -104,6 +113,19 @@ class PooledSearch:
         except Exception as error:  # An error in this search must not end the others.
             self.failure = error
         self._end()
+        return False
+
+    def _advance_mate_search(self, search: MateSearch) -> bool:
+        """Search a slice. Return False once it has ended.
+
+        After a mate the network only evaluates the root, for the rest of the answer.
+        """
+        if search.advance():
+            return True
+        self._mate_search, self._mate = None, search.report()
+        task = self._task = search.remaining_task()
+        if self._mate is not None:
+            self._task = replace(task, limits=Limits(nodes=1, search_moves=task.limits.search_moves))
         return False
 
     def _begin(self, searches: int, processes: int) -> bool:
@@ -146,6 +168,8 @@ class PooledSearch:
         try:
             identity = "" if self._pipeline is None else self._pipeline.identity
             report = replace(search.finish(), network=identity)
+            if (mate := self._mate) is not None:
+                report = replace(report, best_move=mate.best_move, ponder=mate.ponder, lines=mate.lines)
             if self._inspect is not None and self._prepared is not None:
                 self._inspect(self._prepared)
         except Exception as error:

@@ -11,6 +11,9 @@ REQUESTS = 32
 MOVES_LEFT = 40
 """Moves that a clock is roughly shared among."""
 
+DEFAULT_MS = 500
+"""Milliseconds for a move if no limit says how long to search."""
+
 QUICK_MS = 50.0
 """Latency target of class play in the evaluator's default settings."""
 
@@ -49,7 +52,7 @@ class Limits:
     mean 960. The option SmartPruningFactor controls this; 0 uses up all.
 
     nodes: visits of the root, including those kept from an earlier search unless NodesAsPlayouts is set.
-    depth: mean depth of the leaves, in plies. mate: ends with a proven mate in at most this many moves.
+    depth: mean depth of the leaves, in plies. mate: first look for a mate in at most this many moves.
     search_moves: the root moves to choose from, in UCI notation; empty means all. ponder: the clock starts
     with `ponderhit`.
     """
@@ -63,15 +66,19 @@ class Limits:
     ponder: bool = False
     search_moves: tuple[str, ...] = ()
 
+    def move_ms(self, turn: str) -> float | None:
+        """Return roughly the milliseconds for a move of "white" or "black"; None without a time limit."""
+        if self.movetime_ms is not None:
+            return float(self.movetime_ms)
+        clock = self.clock.of(turn) if self.clock is not None else None
+        return None if clock is None else min(clock[0] / MOVES_LEFT + clock[1], clock[0])
+
     def target_ms(self, turn: str) -> float | None:
         """Return the latency in milliseconds that "white" or "black" needs from a shared evaluator.
 
         None unless it is below QUICK_MS: the evaluator's own target is then short enough.
         """
-        move_ms = float(self.movetime_ms) if self.movetime_ms is not None else None
-        clock = self.clock.of(turn) if self.clock is not None else None
-        if move_ms is None and clock is not None:
-            move_ms = clock[0] / MOVES_LEFT + clock[1]
+        move_ms = self.move_ms(turn)
         if move_ms is None or self.infinite:
             return None
         target_ms = max(1.0, move_ms / REQUESTS)
@@ -84,7 +91,7 @@ class Limits:
 
     @property
     def may_not_end(self) -> bool:
-        """True if the search may run until `stop`: without a limit, or for a mate that may not exist."""
+        """True if the search may run until `stop`: without a limit, or for a mate, which may take long."""
         return self.infinite or (
             self.clock is None and self.movetime_ms is None and self.nodes is None and self.depth is None
         )

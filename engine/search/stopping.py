@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, log
 
-from engine._core import ChildInfo, Proof, RootInfo, Tree
+from engine._core import ChildInfo, RootInfo, Tree
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Limits
 from engine.search.pace import Pace
-from engine.search.report import Line
 from engine.search.task import SearchTask
 from engine.search.time.budget import Spent
 
@@ -109,7 +108,7 @@ class LimitWatch:
             return 1
         if limits.unbounded or self._control.pondering:
             return UNLIMITED_VISITS
-        if limits.nodes is None and limits.depth is None and limits.mate is None:
+        if limits.nodes is None and limits.depth is None:
             return UNLIMITED_VISITS  # Only time limits the search: a check after some milliseconds suffices.
         return self._next_check_visits
 
@@ -171,27 +170,14 @@ class LimitWatch:
     def _is_decided(self, now: float, info: RootInfo) -> bool:
         """Return True if a proof decides the search, or the rest of it could not change the choice."""
         limits = self._task.limits
-        if info.proof is not None and self._is_final(info.proof):
+        if info.proof is not None:
             return True
-        if limits.mate is not None:
-            line = next(iter(self._tree.lines(1)), None)
-            mate = Line.of(line).mate if line is not None else None
-            if mate is not None and 0 < mate <= limits.mate:
-                return True
         children = self._tree.children()
         if limits.clock is not None and _moves_that_may_hold(children) == 1:
             return True
-        if limits.mate is None and self._gain.is_too_small(info.visits, children):
+        if self._gain.is_too_small(info.visits, children):
             return True
         return self._time_is_used_up(now, info, children)
-
-    def _is_final(self, proof: Proof) -> bool:
-        """Return True if a proof ends the search. A mate longer than the limit `mate` does not."""
-        mate = self._task.limits.mate
-        return mate is None or proof.value <= 0 or (proof.plies + 1) // 2 <= mate or self._all_proven()
-
-    def _all_proven(self) -> bool:
-        return all(child.proof is not None for child in self._tree.children())
 
     def _time_is_used_up(self, now: float, info: RootInfo, children: Sequence[ChildInfo]) -> bool:
         """Return True past the soft limit with a settled choice, or if no other move can be chosen."""
@@ -199,7 +185,7 @@ class LimitWatch:
             return len(children) < 2 or is_settled(children)
         options = self._task.options
         factor = options.smart_pruning_factor
-        if factor == 0 or options.multipv > 1 or len(children) < 2 or self._task.limits.mate is not None:
+        if factor == 0 or options.multipv > 1 or len(children) < 2:
             return False
         left = self._visits_to_come(now, info)
         if left is None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
-from engine.search.limits import Clock, Limits
+from engine.search.limits import DEFAULT_MS, Clock, Limits
 from protocol.host.printing import printable
 
 MAX_LINE_BYTES = 8 << 20
@@ -97,13 +97,10 @@ _NUMBERS = {
 
 _FLAGS = ("infinite", "ponder")
 
-UNCLEAR_MS = 500
-"""Milliseconds for a move if `go` has only invalid limits."""
-
 
 def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
     """Return limits from the words after `go`, and the errors. Invalid arguments are ignored, because a
-    search that never starts loses the game. UNCLEAR_MS limits a search that has no valid limit."""
+    search that never starts loses the game. DEFAULT_MS limits a search that has no valid limit."""
     numbers: dict[str, int] = {}
     flags: set[str] = set()
     search_moves: list[str] = []
@@ -160,8 +157,8 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
     if limits.infinite and numbers:
         complaints.append(f"go infinite ends with stop alone: {', '.join(numbers)} ignored")
     if complaints and limits.unbounded and not limits.infinite:
-        complaints.append(f"nothing says how long to search: {UNCLEAR_MS} ms")
-        limits = replace(limits, movetime_ms=UNCLEAR_MS)
+        complaints.append(f"nothing says how long to search: {DEFAULT_MS} ms")
+        limits = replace(limits, movetime_ms=DEFAULT_MS)
     return limits, complaints
 
 

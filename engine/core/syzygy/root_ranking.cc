@@ -53,6 +53,17 @@ bool has_repeated(const History& history) {
   return false;
 }
 
+// True if a distance of the tables is that to mate: one king is bare, and the other side can spare no man.
+// With more material the shortest way to a capture may give a queen away, so it is no progress.
+bool ends_in_mate(const Position& position) {
+  if (position.pieces(kPawn)) return false;
+  const Bitboard kings = position.pieces(kKing);
+  const Bitboard men = position.occupied() & ~kings;
+  if ((men & position.pieces(kWhite)) && (men & position.pieces(kBlack))) return false;
+  const bool only_minors = !(position.pieces(kQueen) | position.pieces(kRook));
+  return count(men) == (only_minors ? 2 : 1);
+}
+
 RankedMove by_distance(Move move, int dtz, bool repeats, bool shortest, int clock, bool fifty_moves) {
   const int plies = std::abs(dtz);
   if (dtz == 0) return {move, 0, 0, 0};
@@ -80,7 +91,7 @@ std::optional<RootRanking> rank_root(const Tablebases& tables, const History& hi
   if (moves.empty() || !may_be_known(tables, history.current())) return std::nullopt;
   History line = history;
   const int clock = history.current().rule50();
-  const bool shortest = rules.shortest_wins || has_repeated(history);
+  const bool shortest = rules.shortest_wins || has_repeated(history) || ends_in_mate(history.current());
   for (const bool with_dtz : {true, false}) {
     RootRanking ranking{{}, with_dtz};
     for (const Move move : moves) {

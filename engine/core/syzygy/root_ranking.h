@@ -37,7 +37,8 @@ struct RootRanking {
 // tables do not know all moves, or there are none.
 //
 // All winning moves are equal while a capture, pawn move or mate comes in time for the 50-move rule. If it
-// might not, or if a position has repeated since the clock was reset, the shortest is best. A losing side
+// might not, or if a position has repeated since the clock was reset, the shortest is best. So it is with a
+// queen, a rook or two minor pieces against a bare king: there the distance is that to mate. A losing side
 // prefers the longest if the clock may save it.
 std::optional<RootRanking> rank_root(const Tablebases& tables, const History& history,
                                      std::span<const Move> moves, const RankingRules& rules);

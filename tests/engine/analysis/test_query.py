@@ -216,3 +216,10 @@ def test_moves_to_avoid_that_are_illegal_are_told_of() -> None:
     )
     deeper = {"moves": ["e7e5"], "player": "black", "until_depth": 2}
     assert read(avoid_moves=[deeper]).restrictions[0].moves == ("e7e5",)
+
+
+def test_a_mate_excludes_restrictions_below_the_position() -> None:
+    assert read(mate=2, avoid_moves=["e2e4"]).limits.mate == 2
+    with pytest.raises(QueryError, match="until_depth is 1") as raised:
+        read(mate=2, avoid_moves=[{"moves": ["e2e4"], "until_depth": 2}])
+    assert raised.value.field == "mate"

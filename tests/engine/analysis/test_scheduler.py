@@ -157,7 +157,15 @@ def test_a_mate_is_found_and_told_with_its_sign(talk: Conversation) -> None:
     assert (answer["moves"][0]["move"], answer["moves"][0]["mate"]) == ("a1a8", 1)
     assert answer["root"]["proven"] == 1
     assert answer["moves"][0]["lcb"] == 1
+    assert answer["root"]["q"] == 1 and "network" in answer["root"]
     assert talk.ask(id="b", fen=fen, mate=1, point_of_view="black")["moves"][0]["mate"] == -1
+
+
+def test_a_search_for_a_mate_ends_if_there_is_none(talk: Conversation) -> None:
+    answer = talk.ask(id="a", fen="startpos", mate=3, nodes=50)
+    assert 40 < answer["root"]["visits"] <= 50
+    assert "mate" not in answer["moves"][0] and "proven" not in answer["root"]
+    assert talk.ask(id="b", fen="startpos", mate=1)["root"]["visits"] > 0
 
 
 def test_a_game_that_is_over_is_answered_without_a_search(talk: Conversation) -> None:

@@ -30,6 +30,7 @@ CHANGING = {"time", "nps", "hashfull"}
 """Keys whose values differ between two equal searches."""
 
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
+MATE_IN_4 = "rnb5/pp1p2k1/6p1/2p2p2/PbP2P2/6P1/Q2NK3/5BNR w - - 1 23"
 MATED_IN_1 = "7k/R7/1R6/8/8/8/8/6K1 b - - 0 1"
 CHECKMATE = "R5k1/5ppp/8/8/8/8/8/6K1 b - - 0 1"
 STALEMATE = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
@@ -229,6 +230,9 @@ def test_a_mate_limit_ends_with_the_mate(engine: WavefrontEngine) -> None:
     info = engine.analyse(board, Limit(mate=1))
     assert info["score"].white() == chess.engine.Mate(1)
     assert board.san(info["pv"][0]) == "Ra8#"
+    info = engine.analyse(chess.Board(MATE_IN_4), Limit(mate=4))
+    assert info["score"].white() == chess.engine.Mate(4) and len(info["pv"]) == 7
+    assert not engine.analyse(chess.Board(MATE_IN_4), Limit(mate=3, nodes=20))["score"].is_mate()
 
 
 def test_scores_have_the_point_of_view_of_the_side_to_move(engine: WavefrontEngine) -> None:

@@ -15,6 +15,7 @@ WIRE = {"header", "zmtp"}
 
 MAY_INCLUDE = {
     "chess": {"chess"},
+    "mate": {"chess", "mate"},
     "syzygy": {"chess", "syzygy"},
     "encoding": {"chess", "encoding"},
     "tree": {"chess", "encoding", "syzygy", "tree"},

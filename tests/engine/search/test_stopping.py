@@ -17,13 +17,10 @@ from engine.search.limits import Clock, Limits
 from engine.search.stopping import UNLIMITED_VISITS, LimitWatch, choice_holds, kld_gain, pruning_margin
 from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
-from tests.engine.core.tree.search_helpers import new_tree, proof_of, search
+from tests.engine.core.tree.search_helpers import new_tree, search
 
 STARTED = 1000.0
 INCREMENT_MS = 10
-MATE_IN_TWO = "6k1/8/6K1/8/8/8/8/5R2 w - - 0 1"
-MATED_IN_TWO = "k7/8/1K6/8/8/8/8/3R4 b - - 0 1"
-DRAWN = "k7/1R6/8/8/8/8/8/7K b - - 0 1"
 ONE_DEFENCE = "7k/8/4K3/8/8/8/8/5R1R b - - 0 1"
 ONE_GOOD_MOVE = "k7/8/8/8/8/2q5/1P6/K7 w - - 0 1"
 FORCED = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"
@@ -140,27 +137,6 @@ def test_the_only_move_that_is_not_proven_to_lose_is_played_at_once_under_a_cloc
     assert not ends(*watched(Limits(nodes=10**6), fen=ONE_DEFENCE, visits=1000), 0.001)
 
 
-@pytest.mark.parametrize(("moves", "over"), [(1, False), (2, True), (3, True)])
-def test_a_limit_of_moves_to_a_mate_is_met_by_a_mate_as_short_as_that(moves: int, over: bool) -> None:
-    watch, tree = watched(Limits(mate=moves), fen=MATE_IN_TWO)
-    assert proof_of(tree.root_info()).plies == 3
-    assert ends(watch, tree, 1) == over
-    assert ends(*watched(Limits(nodes=10**6), fen=MATE_IN_TWO), 1), "any proof ends another search"
-
-
-@pytest.mark.parametrize("fen", [MATED_IN_TWO, DRAWN])
-def test_a_search_for_a_mate_ends_when_there_is_none(fen: str) -> None:
-    watch, tree = watched(Limits(mate=5), fen=fen, visits=1000)
-    assert proof_of(tree.root_info()).value <= 0
-    assert ends(watch, tree, 1)
-
-
-def test_a_search_for_a_mate_is_not_cut_short_by_what_cannot_change_the_move() -> None:
-    watch, tree = watched(Limits(mate=9, movetime_ms=1000), visits=3000, smart_pruning_factor=10.0)
-    for tenths in range(1, 9):
-        assert not ends(watch, tree, tenths / 10)
-
-
 def pruned_at(visits_at: Callable[[float], float], **changed: Any) -> float | None:
     """When a search of ten seconds ends that has so many visits after so many seconds; one move gets
     two thirds of them. None: not before its time is over."""
@@ -245,7 +221,6 @@ def test_a_search_ends_when_an_interval_has_gained_too_little() -> None:
     later = ends_after(1e-4, 100, nodes)
     assert later is not None and later > 200
     assert ends_after(1.0, 100, Limits(infinite=True)) is None
-    assert ends_after(1.0, 100, Limits(mate=3)) is None
 
 
 def test_a_limit_of_nodes_counts_what_the_option_says() -> None:

@@ -15,6 +15,7 @@ from engine.search.limits import Limits
 from engine.search.report import Line, Report
 from engine.search.tablebases import folders_of, open_tablebases
 from engine.session import Session
+from tests.engine.core.syzygy.positions import random_position
 from tests.paths import shared
 
 SMALL = Options(hash=1, tree_memory=16, minibatch_size=16)
@@ -207,3 +208,28 @@ def test_fast_play_is_as_fast_as_can_be() -> None:
             moves.append(resist(tables, playing.game, Random(1)))
             playing.set_position(fen, moves)
     assert distance is not None and abs(len(moves) - distance) <= 1
+
+
+@pytest.mark.parametrize("name", ["KQvK", "KRvK", "KBNvK", "KBBvK"])
+def test_a_bare_king_is_mated_hardly_later_than_possible(name: str) -> None:
+    """Without captures the tables' distance is that to mate."""
+    tables = Tablebases([shared("syzygy")])
+    random = Random(name)
+    playing, _ = session(shared("syzygy"))
+    wins = 0
+    while wins < 6:
+        fen = random_position(name, random).fen()
+        playing.set_position(fen)
+        distance = tables.probe_dtz(playing.game)
+        if distance is None or distance <= 0:
+            continue
+        wins += 1
+        moves: list[str] = []
+        while playing.game.result()[0] == "undecided":
+            moves.append(playing.search(Limits(nodes=20)).best_move or "")
+            playing.set_position(fen, moves)
+            if playing.game.result()[0] == "undecided":
+                moves.append(resist(tables, playing.game, random))
+                playing.set_position(fen, moves)
+        assert playing.game.result()[1] == "checkmate"
+        assert (len(moves) + 1) // 2 <= 1.3 * ((distance + 1) // 2), fen

@@ -93,6 +93,39 @@ def test_a_mate_is_found_and_reported() -> None:
         assert lines[-1].split()[1] == "d1d8"
 
 
+def test_a_mate_search_that_proves_none_says_so_and_ends() -> None:
+    with UciProcess() as engine:
+        for moves in (1, 3):
+            engine.send("position startpos")
+            lines = engine.ask(f"go mate {moves}", "bestmove")
+            assert lines.count(f"info string no mate in {moves}") == 1
+            assert lines[-1].split()[1] in legal_moves()
+        engine.send("position fen 6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1")
+        lines = engine.ask("go mate 1 searchmoves a1a2 a1b1", "bestmove")
+        assert lines[0] == "info string no mate in 1 with these moves"
+        assert lines[-1].split()[1] in ("a1a2", "a1b1")
+
+
+def test_a_mate_search_ends_with_stop_and_waits_for_it_while_pondering() -> None:
+    with UciProcess() as engine:
+        engine.send("position startpos")
+        engine.send("go mate 50")
+        assert not any(line.startswith("bestmove") for line in engine.sync())
+        lines = engine.ask("stop", "bestmove")
+        assert any(line.startswith("info string mate in 50 not decided") for line in lines)
+        engine.send("position fen 6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1")
+        engine.send("go ponder mate 1")
+        assert not any(line.startswith("bestmove") for line in engine.sync())
+        lines = engine.ask("ponderhit", "bestmove")
+        assert " score mate 1 " in lines[-2]
+
+
+def test_a_mate_is_found_without_an_evaluator() -> None:
+    with UciProcess("WeightsFile /no/such/network") as engine:
+        engine.send("position fen 6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1")
+        assert engine.best_move("go mate 1") == "d1d8"
+
+
 def test_a_forced_move_is_played_at_once_under_a_clock() -> None:
     with UciProcess() as engine:
         engine.send("position fen 7k/8/8/8/8/8/1r6/K7 w - - 0 1")

@@ -22,6 +22,9 @@ QUEEN = "8/8/8/8/8/2k5/8/KQ6 w - - {} 1"
 KNIGHT = "8/8/8/3k4/8/8/8/KBN5 w - - {} 1"
 """Won; mate comes in 58 plies."""
 
+AGAINST_ROOK = "8/8/4k3/K7/4r3/8/5Q2/8 w - - {} 1"
+"""Won; the next capture, or mate, comes in 47 plies, so later by other moves."""
+
 ROOK_ENDING = "8/8/2k5/8/8/3KR3/4P3/7r w - - 0 1"
 """Five men."""
 
@@ -182,6 +185,10 @@ def test_the_fifty_move_rule_makes_draws_of_cursed_wins(
 def test_root_moves_keep_the_value(clock: int, tables: Tablebases) -> None:
     random = Random(clock)
     for name in ("KQvKR", "KRvK", "KPvKP", "KBNvK", "KRPvK", "KPvK", "KQvKP"):
+        to_mate = name in (
+            "KRvK",
+            "KBNvK",
+        )  # These wins have one distance, and only its shortest moves are kept.
         for _ in range(15):
             board = random_position(name, random)
             board.halfmove_clock = clock
@@ -190,7 +197,8 @@ def test_root_moves_keep_the_value(clock: int, tables: Tablebases) -> None:
             distances = {move: distance_after(tables, root, move) for move in root.legal_moves()}
             wins = {move: plies for move, plies in distances.items() if plies > 0}
             draws = [move for move, plies in distances.items() if plies == 0]
-            if safe := [move for move, plies in wins.items() if plies + clock < 100]:
+            safe = [move for move, plies in wins.items() if plies + clock < 100]
+            if safe and not to_mate:
                 expected = safe
             elif wins:
                 expected = [move for move, plies in wins.items() if plies == min(wins.values())]
@@ -239,8 +247,8 @@ def test_a_win_must_come_before_the_fifty_move_rule(
 
 
 def test_when_time_runs_short_only_the_shortest_way_is_searched(tables: Tablebases) -> None:
-    for clock, some in ((20, False), (41, True)):
-        root = game(KNIGHT.format(clock))
+    for clock, some in ((0, False), (52, True)):
+        root = game(AGAINST_ROOK.format(clock))
         distances = {move: distance_after(tables, root, move) for move in root.legal_moves()}
         shortest = min(plies for plies in distances.values() if plies > 0)
         tree = new_tree(root, tablebases=tables)
@@ -248,8 +256,8 @@ def test_when_time_runs_short_only_the_shortest_way_is_searched(tables: Tablebas
 
 
 def test_after_a_repetition_only_the_shortest_way_is_searched(tables: Tablebases) -> None:
-    root = game(QUEEN.format(0))
-    there_and_back = ("b1b8", "c3c2", "b8b1", "c2c3")
+    root = game(AGAINST_ROOK.format(0))
+    there_and_back = ("f2f8", "e4d4", "f8f2", "d4e4")
     free = new_tree(root, tablebases=tables)
     repeated = new_tree(after(root, *there_and_back), tablebases=tables)
     distances = {move: distance_after(tables, root, move) for move in root.legal_moves()}
@@ -261,10 +269,32 @@ def test_after_a_repetition_only_the_shortest_way_is_searched(tables: Tablebases
 
 
 def test_a_move_that_repeats_is_not_among_many_winning_ones(tables: Tablebases) -> None:
-    root = game(QUEEN.format(0))
-    played = after(root, "b1b8", "c3c4", "b8b7", "c4c3")
-    assert "b7b8" in new_tree(game(played.fen()), tablebases=tables).root_moves()
-    assert "b7b8" not in new_tree(played, tablebases=tables).root_moves()
+    played = after(game("8/8/8/8/8/8/2k5/K5RR w - - 0 1"), "g1g8", "c2c3", "g8g7", "c3c2")
+    assert "g7g8" in new_tree(game(played.fen()), tablebases=tables).root_moves()
+    assert "g7g8" not in new_tree(played, tablebases=tables).root_moves()
+
+
+@pytest.mark.parametrize(
+    ("fen", "shortest"),
+    [
+        ("8/8/8/8/8/2k5/8/KQ6 w - - 0 1", True),
+        ("8/8/8/8/8/2k5/8/KR6 w - - 0 1", True),
+        ("8/8/8/3k4/8/8/8/KBN5 w - - 0 1", True),
+        ("8/8/8/3k4/8/8/8/KBB5 w - - 0 1", True),
+        ("8/8/8/3k4/8/8/8/KRB5 w - - 0 1", False),
+        ("8/8/8/3k4/8/8/8/KQR5 w - - 0 1", False),
+        ("8/8/8/3k4/8/8/P7/KQ6 w - - 0 1", False),
+        ("8/8/8/3k4/7n/8/8/KQ6 w - - 0 1", False),
+    ],
+)
+def test_only_the_shortest_way_is_searched_where_it_ends_in_mate(
+    fen: str, shortest: bool, tables: Tablebases
+) -> None:
+    """With a man to spare, the shortest way to a capture may give it away."""
+    root = game(fen)
+    wins = [plies for move in root.legal_moves() if (plies := distance_after(tables, root, move)) > 0]
+    kept = new_tree(root, tablebases=tables).root_moves()
+    assert len(kept) == (wins.count(min(wins)) if shortest else len(wins))
 
 
 def test_fast_play_takes_the_shortest_way(tables: Tablebases) -> None:
