@@ -20,7 +20,7 @@ from engine.tune.spsa import Parameter
 BATCHES = 10
 """Parts of the averaged steps whose means give the standard error."""
 
-LARGEST_CORRELATION = 0.9
+LARGEST_CORRELATION = 0.95
 """Limit of the correlation of neighbouring batches, which few batches cannot tell from 1."""
 
 ELO_PER_SCORE = 1600 / log(10)
@@ -70,9 +70,15 @@ def tuned_values(config: TuneConfig, steps: Sequence[Step]) -> list[TunedValue]:
 def standard_error(path: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     """Return the standard error of the mean of a correlated sequence, by batch means; nan if it is short.
 
-    The means of BATCHES consecutive parts have the standard deviation s and the correlation r of neighbours.
-    The error is s / sqrt(BATCHES) · sqrt((1 + r) / (1 - r)). It does not include the distance to the optimum
-    that a short tuning has left: the slope shows that.
+    Values of SPSA move slowly: the correlation often lasts as long as the sequence. The means of BATCHES
+    consecutive parts are taken as an autoregressive sequence of first order with the correlation r of
+    neighbours, corrected for the bias of short sequences (M. G. Kendall, Biometrika 41, 1954). Its mean has
+    the share k(r) of a part's variance, so that the parts vary by the share 1 - k around it, and the error
+    is s sqrt(k / (1 - k)). s: standard deviation of the parts.
+
+    Measured in 40 simulated tunings each, with 8 games an iteration and 4 or 12 Elo per c_end²: two standard
+    errors around the mean contain the optimum in 60 to 90 % with 2500 iterations (r_end 0.006, 0.02) or 7500
+    (0.002). With 500 iterations (0.006), which do not always reach it, they do in 15 to 80 %.
     """
     if len(path) < 2 * BATCHES:
         return nan
@@ -81,8 +87,11 @@ def standard_error(path: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     variance = float(spread @ spread)
     if variance == 0:
         return 0.0
-    correlation = min(LARGEST_CORRELATION, max(0.0, float(spread[1:] @ spread[:-1]) / variance))
-    return sqrt(variance / (BATCHES - 1) / BATCHES * (1 + correlation) / (1 - correlation))
+    seen = float(spread[1:] @ spread[:-1]) / variance
+    correlation = min(LARGEST_CORRELATION, max(0.0, (BATCHES * seen + 1) / (BATCHES - 3)))
+    lags = np.arange(1, BATCHES)
+    share = (1 + 2 * float((1 - lags / BATCHES) @ correlation**lags)) / BATCHES
+    return sqrt(variance / BATCHES * share / (1 - share))
 
 
 def _slopes(config: TuneConfig, steps: Sequence[Step]) -> list[Estimate]:

@@ -140,11 +140,13 @@ def test_the_command_of_the_test_match_is_valid(tmp_path: Path) -> None:
 
 def test_standard_error_grows_with_correlation() -> None:
     random = np.random.default_rng(1)
-    noise = random.normal(size=4000)
-    assert standard_error(noise) == pytest.approx(1 / np.sqrt(4000), rel=0.6)
-    assert standard_error(np.cumsum(noise)) > 5
+    noise = random.normal(size=(50, 1000))
+    errors = [standard_error(sequence) for sequence in noise]
+    walks = [standard_error(np.cumsum(sequence)) for sequence in noise]
+    assert 1 < np.mean(errors) * np.sqrt(1000) < 2
+    assert np.mean(walks) > 300 * np.mean(errors)
     assert standard_error(np.ones(100)) == 0
-    assert standard_error(noise[:19]) is nan
+    assert standard_error(noise[0, :19]) is nan
 
 
 def test_a_game_takes_its_values_to_other_processes() -> None:
