@@ -26,6 +26,7 @@ COMMANDS = (
     "review",
     "self-test",
     "selfplay",
+    "tune",
 )
 """Modules of engine.commands."""
 

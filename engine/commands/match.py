@@ -108,9 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.games.journal import JournalError
     from engine.games.openings import OpeningError
     from engine.match.adjudication import TablebaseError
+    from engine.match.faults import MatchError
     from engine.match.players.player import PlayerError
     from engine.match.plot import PlotError, check_plot, plot_elo
-    from engine.match.runner import MatchError, MatchRunner
+    from engine.match.runner import MatchRunner
     from engine.workers.executor import ExecutorError
 
     config = config_of_arguments(arguments)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -33,7 +33,7 @@ class MatchArchive:
             files.journal,
             files.pgn,
             {"journal": "wavefront match", "event": config.event, "identity": config.identity()},
-            _outcome,
+            outcome_of,
             Messages(
                 another_kind="is not a journal of this program's matches: choose another --output",
                 other_games=f"{files.journal} belongs to another match; choose another --output, or "
@@ -48,24 +48,33 @@ class MatchArchive:
 
     def add(self, record: GameRecord) -> None:
         """Write a game to disk, and sync it. Raises JournalError."""
-        config = self._config
-        text = pgn_text(
-            record,
-            [player.name for player in config.players],
-            [str(player.time) for player in config.players],
-            event=config.event,
-            games_per_pair=config.schedule.games_per_pair,
-        )
-        entry = asdict(record.outcome)
-        entry["seconds"] = round(record.seconds, 3)
-        self._files.add(text, entry | {"opening": record.opening, "detail": record.detail})
+        self._files.add(game_pgn(self._config, record), game_entry(record))
 
     def close(self) -> None:
         """Close the files. Idempotent."""
         self._files.close()
 
 
-def _outcome(entry: dict[str, Any]) -> GameOutcome:
+def game_pgn(config: MatchConfig, record: GameRecord) -> str:
+    """Return a game of a match as PGN."""
+    return pgn_text(
+        record,
+        [player.name for player in config.players],
+        [str(player.time) for player in config.players],
+        event=config.event,
+        games_per_pair=config.schedule.games_per_pair,
+    )
+
+
+def game_entry(record: GameRecord) -> dict[str, Any]:
+    """Return a game's entry in the journal."""
+    entry = asdict(record.outcome)
+    entry["seconds"] = round(record.seconds, 3)
+    return entry | {"opening": record.opening, "detail": record.detail}
+
+
+def outcome_of(entry: Mapping[str, Any]) -> GameOutcome:
+    """Return the game of an entry. Raises KeyError, TypeError and ValueError."""
     return GameOutcome(
         number=int(entry["number"]),
         pair=int(entry["pair"]),

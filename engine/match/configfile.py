@@ -59,8 +59,11 @@ class _AdjudicationKeys:
     max_moves: int = setting(0, high=10_000)
 
 
-def match_config(document: Mapping[str, Any], source: str) -> MatchConfig:
-    """Return the configuration in a document. source: its name in messages.
+def match_config(
+    document: Mapping[str, Any], source: str, *, places: Sequence[str] | None = None
+) -> MatchConfig:
+    """Return the configuration in a document. source: its name in messages. places: names of the players'
+    tables there (default: player 1, …).
 
     Raises SettingsError, which names the key.
     """
@@ -70,7 +73,7 @@ def match_config(document: Mapping[str, Any], source: str) -> MatchConfig:
     players = given if isinstance(given, list) else [] if given is None else [given]
     settings = root.settings(MatchConfig)
     config = MatchConfig(
-        players=_players(source, players, defaults, chess960=settings.get("chess960", False)),
+        players=_players(source, players, defaults, chess960=settings.get("chess960", False), places=places),
         openings=root.part("openings", OpeningSettings),
         adjudication=_adjudication(root.table("adjudication")),
         sprt=root.rule("sprt", Sprt),
@@ -100,7 +103,12 @@ def _adjudication(table: Table | None) -> Adjudication:
 
 
 def _players(
-    source: str, given: Sequence[object], defaults: Table, *, chess960: bool
+    source: str,
+    given: Sequence[object],
+    defaults: Table,
+    *,
+    chess960: bool,
+    places: Sequence[str] | None,
 ) -> tuple[PlayerConfig, ...]:
     if len(given) < 2:
         raise SettingsError(f"{source}: a match needs two players, [[player]] or --player, not {len(given)}")
@@ -108,9 +116,10 @@ def _players(
     uci_options, own_options = _by_kind(defaults)
     with source_named(defaults.source):
         options = Options(chess960=chess960).parsed(own_options)
+    places = places or [f"{source}: player {number}" for number in range(1, len(given) + 1)]
     players = [
-        player_config(Table(f"{source}: player {number}", entries), time, options, uci_options)
-        for number, entries in enumerate(given, 1)
+        player_config(Table(place, entries), time, options, uci_options)
+        for place, entries in zip(places, given, strict=True)
     ]
     if own_options and all(player.is_program for player in players):
         key = next(iter(own_options))

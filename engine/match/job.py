@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -23,12 +23,24 @@ if TYPE_CHECKING:
     from engine.pool.pool import PoolStatistics, SearchPool
 
 
+Prepare = Callable[[int, int, Player], None]
+"""Prepare a player for a game. Arguments: number of the game, number of the player, the player."""
+
+
+def unchanged(number: int, index: int, player: Player) -> None:
+    """Do nothing: the players of a match are the same in all games."""
+
+
 @dataclass(frozen=True, slots=True)
 class MatchJob:
-    """The games of a match: a GameJob. openings: one per round of the schedule."""
+    """The games of a match: a GameJob.
+
+    openings: one per round of the schedule. prepare: a function of a module, as other processes call it too.
+    """
 
     config: MatchConfig
     openings: tuple[Opening, ...]
+    prepare: Prepare = unchanged
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -47,7 +59,7 @@ class MatchJob:
         players = tuple(
             replace(player, options=context.options(player.options)) for player in self.config.players
         )
-        return MatchExecutor(replace(self.config, players=players), self.openings, pool)
+        return MatchExecutor(replace(self.config, players=players), self.openings, pool, self.prepare)
 
 
 class MatchExecutor:
@@ -55,8 +67,15 @@ class MatchExecutor:
 
     games_per_task = 1
 
-    def __init__(self, config: MatchConfig, openings: Sequence[Opening], pool: SearchPool | None) -> None:
+    def __init__(
+        self,
+        config: MatchConfig,
+        openings: Sequence[Opening],
+        pool: SearchPool | None,
+        prepare: Prepare = unchanged,
+    ) -> None:
         """pool: for players of this engine; closed with the executor."""
+        self._prepare = prepare
         self._config = config
         self._openings = openings
         self._pool = pool
@@ -110,6 +129,7 @@ class MatchExecutor:
         try:
             for index in (scheduled.white, scheduled.black):
                 taken.append((index, await players.take(index)))
+                self._prepare(number, *taken[-1])
             opening = self._openings[scheduled.round]
             return await play_game(scheduled, opening, taken[0][1], taken[1][1], self._rules)
         finally:

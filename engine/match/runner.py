@@ -13,23 +13,17 @@ from typing import Any, Literal
 
 from engine.games import run
 from engine.games.openings import read_openings
-from engine.games.record import GameOutcome, GameRecord, Reason
+from engine.games.record import GameOutcome, GameRecord
 from engine.match.archive import MatchArchive
 from engine.match.config import MatchConfig
+from engine.match.faults import Faults, MatchError
 from engine.match.job import MatchJob
 from engine.match.results.standings import Standings
 from engine.match.summary import summary
 from engine.workers.executor import MakeExecutor
 from engine.workers.local import local_executor
 
-FAULTS_IN_A_ROW = 10
-"""Consecutive games lost by a player's disconnects or stalls after which the match fails."""
-
 Ending = Literal["finished", "sprt", "interrupted"]
-
-
-class MatchError(RuntimeError):
-    """The match cannot continue. Its games are kept. The message gives the reason."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,8 +97,7 @@ class _Ledger:
         """Count the games in the archive. Raises MatchError if they do not fit the match."""
         self._state = state
         self._archive = archive
-        self._faults = [0] * len(state.config.players)
-        self._failure = ""
+        self._faults = Faults([player.name for player in state.config.players])
         journal = state.config.files.journal
         scheduled, last = (
             len(state.config.schedule),
@@ -132,12 +125,11 @@ class _Ledger:
 
     def count(self, entry: GameRecord) -> None:
         self._add(entry.outcome)
-        self._count_faults(entry)
+        self._faults.count(entry)
 
     def over(self) -> bool:
         """Return True if no more games are needed. Raises MatchError if a player fails repeatedly."""
-        if self._failure:
-            raise MatchError(self._failure)
+        self._faults.check()
         return self._state.standings.over
 
     def summary(self) -> Mapping[str, Any] | None:
@@ -149,14 +141,3 @@ class _Ledger:
     def _add(self, outcome: GameOutcome) -> None:
         self._state.standings.add(outcome)
         self._state.outcomes.append(outcome)
-
-    def _count_faults(self, record: GameRecord) -> None:
-        failed = record.reason in (Reason.DISCONNECT, Reason.STALL)
-        loser = record.black if record.result == "1-0" else record.white
-        for player in (record.white, record.black):
-            self._faults[player] = self._faults[player] + 1 if failed and player == loser else 0
-        if self._faults[loser] >= FAULTS_IN_A_ROW:
-            self._failure = (
-                f"{self._state.config.players[loser].name} failed in {FAULTS_IN_A_ROW} games in a row, "
-                f"in the last one by {record.reason}{': ' + record.detail if record.detail else ''}"
-            )

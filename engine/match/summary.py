@@ -56,12 +56,12 @@ def tally_data(tally: Tally) -> dict[str, Any]:
         "draws": tally.draws,
         "losses": tally.losses,
         "points": tally.points,
-        "score": _finite(tally.score),
-        "draw_ratio": _finite(tally.draw_ratio),
+        "score": finite(tally.score),
+        "draw_ratio": finite(tally.draw_ratio),
         "pentanomial": list(tally.pairs),
-        "elo": _estimate(elo(tally)),
-        "normalised_elo": _estimate(normalised_elo(tally)),
-        "los": _finite(likelihood_of_superiority(tally)),
+        "elo": estimate_data(elo(tally)),
+        "normalised_elo": estimate_data(normalised_elo(tally)),
+        "los": finite(likelihood_of_superiority(tally)),
     }
 
 
@@ -92,13 +92,15 @@ def _player(config: MatchConfig, standings: Standings, number: int) -> dict[str,
     }
 
 
-def _estimate(estimate: Estimate) -> dict[str, float | None]:
+def estimate_data(estimate: Estimate) -> dict[str, float | None]:
+    """Return a value with its interval."""
     return {
-        "value": _finite(estimate.value),
-        "low": _finite(estimate.low),
-        "high": _finite(estimate.high),
+        "value": finite(estimate.value),
+        "low": finite(estimate.low),
+        "high": finite(estimate.high),
     }
 
 
-def _finite(number: float) -> float | None:
+def finite(number: float) -> float | None:
+    """Return a number if JSON has it."""
     return number if isfinite(number) else None

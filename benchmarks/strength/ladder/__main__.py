@@ -51,8 +51,8 @@ from engine.games.openings import OpeningError
 from engine.games.record import GameRecord
 from engine.games.run import RunEnding, RunState
 from engine.match.archive import MatchArchive
+from engine.match.faults import MatchError
 from engine.match.players.player import PlayerError
-from engine.match.runner import MatchError
 from engine.options import Options
 from engine.workers.executor import ExecutorError
 from protocol.host.files import write_atomically

@@ -21,13 +21,13 @@ from benchmarks.strength.ladder.pairing import PAIR_GAMES, GameTimes, PairingRul
 from benchmarks.strength.ladder.players import LadderPlayer
 from benchmarks.strength.ladder.scale import OpeningResult, Results
 from engine.games.openings import read_openings
-from engine.games.record import GameOutcome, GameRecord, Reason
+from engine.games.record import GameOutcome, GameRecord
 from engine.games.run import GameRun, RunEnding, RunState, View
 from engine.match.adjudication import Adjudication, DrawRule, ResignRule
 from engine.match.archive import MatchArchive
 from engine.match.config import MatchConfig
+from engine.match.faults import Faults
 from engine.match.job import MatchJob
-from engine.match.runner import FAULTS_IN_A_ROW, MatchError
 from engine.workers.local import local_executor
 
 OPENINGS = 2000
@@ -171,7 +171,7 @@ class Ledger:
     ) -> None:
         self._ladder = ladder
         self._archive = archive
-        self._faults = [0] * len(ladder.players)
+        self._faults = Faults([player.config.name for player in ladder.players])
         self.summary = report
 
     @property
@@ -184,16 +184,11 @@ class Ledger:
 
     def count(self, entry: GameRecord) -> None:
         self._ladder.add(entry.outcome)
-        failed = entry.reason in (Reason.DISCONNECT, Reason.STALL)
-        loser = entry.black if entry.result == "1-0" else entry.white
-        for player in (entry.white, entry.black):
-            self._faults[player] = self._faults[player] + 1 if failed and player == loser else 0
+        self._faults.count(entry)
 
     def over(self) -> bool:
         """Raises MatchError if a player does nothing but fail."""
-        for player, faults in zip(self._ladder.players, self._faults, strict=True):
-            if faults >= FAULTS_IN_A_ROW:
-                raise MatchError(f"{player.config.name} failed in {faults} games in a row")
+        self._faults.check()
         return False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +21,7 @@ from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.games.record import Reason
 from engine.match.config import PlayerConfig
 from engine.match.timecontrol import GameClock
+from engine.options import Options
 from engine.search.limits import Clock, Limits
 
 if TYPE_CHECKING:
@@ -160,6 +161,11 @@ class EnginePlayer:
         # A hung search keeps its tree, so the player gets another one.
         self._player = self._pool.player(self.config.options)
         self.alive = True
+
+    def use(self, options: Options) -> None:
+        """Play the next game with these options. Those of the evaluator must not change."""
+        self.config = replace(self.config, options=options)
+        self._player.options = options
 
     async def check(self) -> None:
         """Search one node to verify that the evaluator serves the network. Raises PlayerError."""

@@ -15,10 +15,11 @@ from engine.games.openings import OpeningSettings
 from engine.games.record import Reason
 from engine.match.adjudication import Adjudication
 from engine.match.config import PlayerConfig
+from engine.match.faults import FAULTS_IN_A_ROW, MatchError
 from engine.match.players import program as program_module
 from engine.match.players.player import PlayerError
 from engine.match.results.sprt import Sprt
-from engine.match.runner import FAULTS_IN_A_ROW, MatchError, MatchRunner
+from engine.match.runner import MatchRunner
 from engine.match.timecontrol import TimeControl
 from tests.engine.match.matches import RANDOM, Recorder, engine, match, play, program, replay
 

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`wavefront tune`: numeric options of the search, tuned by games."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from engine.commands.endings import exit_status
+from engine.commands.engine_flags import add_engine_flags, given_options
+from engine.commands.executors import add_executor_arguments, executor_of_arguments
+from protocol.host.processes import run_interruptible
+
+if TYPE_CHECKING:
+    from engine.games.run import RunEnding
+    from engine.tune.config import TuneConfig
+    from engine.tune.progress import TuneState
+
+HELP = "tune numeric options of the search by games (SPSA)"
+
+EPILOG = """
+examples:
+  %(prog)s tune.toml
+  %(prog)s tune.toml --weights net.pb.gz --evaluator tcp://host:5555
+
+The same command resumes an interrupted tuning. The kernels of a GPU are tuned by
+`wavefront-evaluator tune`.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "config_file",
+        metavar="CONFIG.toml",
+        help="parameters and settings of the games; configs/tune.toml shows every key",
+    )
+    add_engine_flags(parser.add_argument_group("players of this engine"))
+    games = parser.add_argument_group("games")
+    games.add_argument(
+        "--concurrency", metavar="N", help="concurrent games (default: as many as keep the evaluator busy)"
+    )
+    add_executor_arguments(games)
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--output",
+        metavar="BASE",
+        help="write BASE.pgn, BASE.jsonl (journal), BASE.json (summary) and BASE.svg (plot) "
+        "(default: name of CONFIG.toml)",
+    )
+    output.add_argument("--restart", action="store_true", help="discard the existing games")
+    output.add_argument(
+        "--json", action="store_true", help="print the summary as JSON at the end, and no table"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from engine.games.journal import JournalError
+    from engine.games.openings import OpeningError
+    from engine.match.adjudication import TablebaseError
+    from engine.match.faults import MatchError
+    from engine.match.players.player import PlayerError
+    from engine.tune.runner import TuneRunner
+    from engine.workers.executor import ExecutorError
+
+    config = config_of_arguments(arguments)
+    view = _view(config, as_json=arguments.json)
+    runner = TuneRunner(
+        config,
+        view,
+        restart=arguments.restart,
+        make_executor=executor_of_arguments(arguments, config.match.workers),
+    )
+    failure = ""
+    ending: RunEnding = "interrupted"
+    try:
+        with view, contextlib.suppress(KeyboardInterrupt):
+            ending = run_interruptible(runner.run())
+    except (JournalError, MatchError, OpeningError, ExecutorError, PlayerError, TablebaseError) as error:
+        failure = str(error)
+    _print_result(runner.state, as_json=arguments.json)
+    return exit_status("tune", "the tuning", failure=failure, interrupted=ending == "interrupted")
+
+
+def config_of_arguments(arguments: argparse.Namespace) -> TuneConfig:
+    """Return the tuning that the file and the flags configure. Raises SettingsError."""
+    from pathlib import Path
+
+    from engine.settings.tables import merge
+    from engine.tune.config import tune_config
+    from protocol.settings.sources import read_document
+
+    document = read_document(arguments.config_file)
+    flags: dict[str, Any] = {
+        name: value
+        for name in ("concurrency", "workers", "output")
+        if (value := getattr(arguments, name)) is not None
+    }
+    options = given_options(arguments)
+    if options:
+        flags["defaults"] = options
+    merge(document, flags)
+    document.setdefault("output", "")
+    document["output"] = document["output"] or Path(arguments.config_file).stem
+    return tune_config(document, arguments.config_file)
+
+
+def _view(config: TuneConfig, *, as_json: bool) -> Any:
+    from rich.console import Console
+
+    from engine.games.display import QuietDisplay, shows_tables
+    from engine.tune.display import LiveView, PlainView
+
+    if as_json:
+        return QuietDisplay(sys.stderr, prefix="wavefront tune: ")
+    console = Console()
+    return LiveView(console) if shows_tables(console) else PlainView(config, sys.stdout)
+
+
+def _print_result(state: TuneState, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from engine.games.display import shows_tables
+    from engine.match.display import reasons_line, speed_line
+    from engine.tune.display import progress_line, value_lines, values_table
+    from engine.tune.result import summary
+
+    data = summary(state)
+    if as_json:
+        print(json.dumps(data, ensure_ascii=False))
+        return
+    if not state.outcomes:
+        return
+    console = Console()
+    lines = [progress_line(state)]
+    if shows_tables(console):
+        console.print(values_table(state))
+    else:
+        lines += value_lines(state)
+    lines.append(reasons_line(state.standings))
+    if state.throughput.games:
+        lines.append(speed_line(state))
+    files, plot = state.config.files, state.progress.config.plot
+    lines.append(f"games {files.pgn}, journal {files.journal}, summary {files.summary}, plot {plot}")
+    if state.progress.steps:
+        lines += ["test the values with:", "  " + data["test"]]
+    for line in lines:
+        # A terminal wraps lines by itself, so that the command can be copied.
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
