@@ -143,7 +143,8 @@ def test_games_of_earlier_ladders_join_the_fit(tmp_path: Path) -> None:
     rated = {player["name"]: player for player in data["players"]}
     assert rated["another"]["elo"] == pytest.approx(rated[names[1]]["elo"], abs=1)
     assert rated["another"]["games"] == 4
-    assert data["runs"][0] == {"command": "before"}
+    assert data["earlier_runs"] == [{"command": "before"}]
+    assert data["runs"] == alone["runs"]
 
 
 @pytest.mark.parametrize("damage", ["ladder.json", "ladder.jsonl", "both"])

@@ -48,7 +48,8 @@ def read_earlier(folder: Path) -> EarlierLadder:
             own = points if white == first else 1 - points
             openings[game["pair"]] = Opening(first, second, before.points + own, before.games + 1)
         players = {str(player["name"]): player for player in report["players"]}
-        return EarlierLadder(players, tuple(openings.values()), tuple(report["runs"]))
+        runs = (*report.get("earlier_runs", ()), *report["runs"])
+        return EarlierLadder(players, tuple(openings.values()), runs)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ValueError(
             f"--earlier: {folder} holds no ladder's ladder.json and ladder.jsonl: {error}"

@@ -109,7 +109,7 @@ def report_data(
         "pairings": pairings,
         "method": method(conditions),
         **asdict(conditions),
-        "runs": [*(run for each in earlier for run in each.runs), *map(asdict, conditions.runs)],
+        "earlier_runs": [run for each in earlier for run in each.runs],
     }
 
 
@@ -148,7 +148,7 @@ def markdown(data: Mapping[str, Any]) -> str:
         f"{data['games']} games, seed {data['seed']}. Programs: {_listed(data['versions'].values())}.",
     ]
     lines += ["", *(f"- {sentence}" for sentence in (*data["method"], *shortfalls(data))), "", "Runs:", ""]
-    for run in data["runs"]:
+    for run in (*data["earlier_runs"], *data["runs"]):
         devices = f"; {_listed(run['devices'])}" if run["devices"] else ""
         lines += [
             f"- {run['started']}, commit {run['commit']}, {run['games']} games in {run['seconds']:.0f} s, "
