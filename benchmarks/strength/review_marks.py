@@ -69,7 +69,9 @@ class Values:
             return
         print(f"searching {len(rest)} of {len(missing)} positions", file=sys.stderr, flush=True)
         with ThreadPoolExecutor(processes) as pool:
-            shares = [pool.submit(self._search, rest[index::processes], program) for index in range(processes)]
+            shares = [
+                pool.submit(self._search, rest[index::processes], program) for index in range(processes)
+            ]
             for share in shares:
                 share.result()
         self._save()
@@ -125,7 +127,9 @@ def positions_of(review: dict[str, Any]) -> list[chess.Board]:
     return boards
 
 
-def compared(number: int, review: dict[str, Any], boards: Sequence[chess.Board], values: Values) -> list[Compared]:
+def compared(
+    number: int, review: dict[str, Any], boards: Sequence[chess.Board], values: Values
+) -> list[Compared]:
     """Return the moves of a game that Stockfish does not see as decided before."""
     moves = []
     for move, board, following in zip(review["moves"], boards, boards[1:], strict=False):

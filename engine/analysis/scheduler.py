@@ -37,6 +37,7 @@ from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.workers.local import workers_for
 from protocol.host.processors import usable_processors
+from protocol.messages import best_rate
 from protocol.settings.spec import shown
 
 if TYPE_CHECKING:
@@ -122,6 +123,11 @@ class Scheduler:
     def evaluator_pids(self) -> list[int]:
         """Return the process ids of embedded evaluators."""
         return self._pool.evaluator_pids()
+
+    def evaluator_rate(self) -> float:
+        """Return the measured positions per second of the connected evaluators; 0 without a measurement."""
+        curves = [client.curve for client in self._pool.connections(self.options)] if self._searches else []
+        return sum(best_rate(curve) for curve in curves if curve)
 
     # -- for actions -------------------------------------------------------------------------------------
 

@@ -8,12 +8,13 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.analysis.scheduler import Scheduler
     from engine.games.journal import Journal
-    from engine.review.games import GameReview, SourceGame
+    from engine.review.games import Effort, GameReview, SourceGame
 
 HELP = "review games: annotated PGN, report pages, JSON"
 NODES = {"quick": 100, "normal": 400, "deep": 2500}
@@ -40,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--depth",
         choices=tuple(NODES),
         default="normal",
-        help="nodes for each position: quick 100, normal 400, deep 2,500; 3 times as many around mistakes "
-        "(default: %(default)s)",
+        help="nodes for each position: quick 100, normal 400, deep 2,500; 3 and 10 times as many around "
+        "suspicious moves (default: %(default)s)",
     )
     parser.add_argument("--nodes", type=int, metavar="N", help="another number of nodes for each position")
     parser.add_argument(
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.games.journal import Journal, JournalError
     from engine.option_flags import options_of_arguments
     from engine.options import Options
-    from engine.review.games import GameReview, games_of
+    from engine.review.games import Effort, GameReview, games_of
 
     nodes = arguments.nodes or NODES[arguments.depth]
     if nodes < 1:
@@ -84,11 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
                     f"{journal.path} is a review with other settings; add --restart, or name another --output"
                 )
                 return 1
+            effort, rate = Effort(), 0.0
             settings = AnalysisSettings(max_queued_bytes=1 << 30, max_message_bytes=1 << 24)
             scheduler = Scheduler(options, settings, log=_log)
             try:
                 scheduler.start(failures.append)
-                done = _reviewed(sources, journal, scheduler, nodes, show=not arguments.json)
+                done = _reviewed(sources, journal, scheduler, nodes, effort, show=not arguments.json)
                 reviews, skipped = [], []
                 for entry in done:
                     if "skipped" in entry:
@@ -97,6 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
                         reviews.append(GameReview.of(entry["review"]))
                     if arguments.json:
                         print(json.dumps(entry), flush=True)
+                rate = scheduler.evaluator_rate()
             finally:
                 scheduler.close()
     except (OSError, JournalError) as error:
@@ -106,7 +109,9 @@ def run(arguments: argparse.Namespace) -> int:
         _log(str(failures[0]))
         return 1
     reviews.sort(key=lambda review: review.number)
+    began = perf_counter()
     _write(arguments.output, sources, reviews, skipped)
+    _log(_speed(effort, rate, perf_counter() - began))
     print(
         f"{len(reviews)} games reviewed, {len(skipped)} skipped: {arguments.output / 'index.html'}, "
         f"{arguments.output / 'games.pgn'}",
@@ -115,8 +120,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if reviews else 1
 
 
+def _speed(effort: Effort, rate: float, writing_seconds: float) -> str:
+    """Return the speed of a review. rate: positions per second of the evaluator alone, 0 if unknown."""
+    parts = [
+        f"{effort.positions:,} searches in {effort.seconds:.1f} s",
+        f"{effort.evaluations_per_second:,.0f} evaluations/s",
+    ]
+    if rate:
+        parts.append(f"{effort.evaluations_per_second / rate:.1%} of the evaluator's measured {rate:,.0f}/s")
+    return f"{', '.join(parts)}; files written in {writing_seconds:.1f} s"
+
+
 def _reviewed(
-    sources: list[SourceGame], journal: Journal, scheduler: Scheduler, nodes: int, *, show: bool
+    sources: list[SourceGame],
+    journal: Journal,
+    scheduler: Scheduler,
+    nodes: int,
+    effort: Effort,
+    *,
+    show: bool,
 ) -> Iterator[dict[str, Any]]:
     """Yield an entry for each game: those of the journal, then new ones as they are ready."""
     from rich.console import Console
@@ -145,7 +167,7 @@ def _reviewed(
     ) as progress:
         bar = progress.add_task("games", total=len(sources), completed=len(known))
         by_number = {source.number: source for source in rest}
-        for review in review_games(iter(rest), scheduler, nodes, skipped=skip):
+        for review in review_games(iter(rest), scheduler, nodes, skipped=skip, effort=effort):
             keep(by_number[review.number], {"review": review.data()})
             progress.update(bar, completed=len(known) + len(finished))
             yield from finished

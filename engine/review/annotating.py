@@ -31,17 +31,19 @@ def annotated(source: SourceGame, review: GameReview) -> str:
         game.headers["BlackAccuracy"] = f"{black:.1f}"
     if review.opening is not None:
         game.headers["ECO"], game.headers["Opening"] = review.opening
+    board = game.board()  # node.board() replays the game for each move.
     for node, move, value in zip(list(game.mainline()), review.moves, review.expected[1:], strict=True):
         node.nags = {nag for nag in node.nags if nag not in JUDGED_NAGS}
         if move.mark:
             node.nags.add(NAGS[move.mark])
-        if not node.board().is_game_over():
+        if move.mark in ("mistake", "blunder"):
+            add_line(node.parent, board, move)
+        board.push(node.move)
+        if not (node.is_end() and board.is_game_over()):
             node.set_eval(chess.engine.PovScore(score_of(value), chess.WHITE))
         text = remark(move, lost_here=move.ply == review.decisive)
         if text:
             node.comment = f"{text} {node.comment}".strip()
-        if move.mark in ("mistake", "blunder"):
-            add_line(node.parent, move)
     exporter = chess.pgn.StringExporter(columns=100)
     return f"{game.accept(exporter)}\n\n"
 
@@ -67,11 +69,9 @@ def remark(move: MoveReview, *, lost_here: bool = False) -> str:
     return " ".join(parts)
 
 
-def add_line(parent: chess.pgn.GameNode | None, move: MoveReview) -> None:
-    """Add the best line as a variation of the move's position, unless the game has it."""
-    node = parent
-    if node is None:
-        return
+def add_line(node: chess.pgn.GameNode, board: chess.Board, move: MoveReview) -> None:
+    """Add the best line as a variation of a node with the move's position, unless the game has it."""
+    board = board.copy(stack=False)
     for san in move.line:
-        played = node.board().parse_san(san)
+        played = board.push_san(san)
         node = node.variation(played) if node.has_variation(played) else node.add_variation(played)

@@ -16,7 +16,8 @@ COLORS = {"inaccuracy": "#c9a400", "mistake": "#e07b00", "blunder": "#d02020", "
 
 
 def course(expected: Sequence[float], moves: Sequence[MoveReview], decisive: int | None) -> str:
-    """Return a chart of White's expected score by ply, with a dot for each marked move.
+    """Return a chart of White's expected score by ply, with a dot for each marked move, and a line at the
+    decisive one.
 
     Dots link to the moves' ids, `m1` for the first.
     """
@@ -27,6 +28,9 @@ def course(expected: Sequence[float], moves: Sequence[MoveReview], decisive: int
 
     points = " ".join("{},{}".format(*place(ply)) for ply in range(len(expected)))
     dots = []
+    if decisive is not None:
+        x, _ = place(decisive + 1)
+        dots.append(f'<line class="decisive" x1="{x}" y1="0" x2="{x}" y2="{HEIGHT}"/>')
     for move in moves:
         if move.mark:
             x, y = place(move.ply + 1)
@@ -48,9 +52,9 @@ def course(expected: Sequence[float], moves: Sequence[MoveReview], decisive: int
 def position(move: MoveReview, *, chess960: bool = False) -> str:
     """Return the board before a move, with an arrow for the move played and one for the best."""
     board = chess.Board(move.fen, chess960=chess960)
-    arrows = [_arrow(board, board.parse_uci(move.uci), "#d02020" if move.mark in FAULTS else "#2080d0")]
+    arrows = [_arrow(board, board.parse_uci(move.uci), "#d02020b0" if move.mark in FAULTS else "#2080d0b0")]
     if move.best and move.best != move.san:
-        arrows.append(_arrow(board, board.parse_san(move.best), "#208040"))
+        arrows.append(_arrow(board, board.parse_san(move.best), "#208040b0"))
     return str(chess.svg.board(board, arrows=arrows, orientation=move.white, size=300, coordinates=True))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import queue
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,17 +21,15 @@ import chess.pgn
 from engine.analysis.scheduler import Scheduler
 from engine.games.pgn_reading import PgnError, PgnGame, PgnGames
 from engine.review.accuracy import game_accuracy
-from engine.review.judging import MoveReview, Searched, decisive, expected, judge
+from engine.review.judging import MISTAKE, MoveReview, Searched, decisive, expected, judge, losses
 from engine.review.openings import opening_of
 
 POSITIONS_IN_FLIGHT = 4000
 """Positions that wait or are searched: enough for the largest batches."""
 
-DEEPER = 3
-"""Factor of the nodes before and after a move that seems to lose something. One search may be mistaken."""
-
-SUSPECT = 0.04
-"""Lost expected score from which a move is searched deeper."""
+DEEPER = ((3, 0.04), (10, MISTAKE))
+"""Second and third search: factor of the nodes, and lost expected score from which both positions of a move
+are searched again. One search may be mistaken."""
 
 LINE_PLIES = 8
 RESULTS = {"white_won": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "black_won": (0.0, 0.0, 1.0)}
@@ -124,9 +123,23 @@ class _Pending:
     game: chess.pgn.Game
     asked: list[int] = field(default_factory=list)
     """Turns that are searched."""
-    answers: dict[int, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[int, Searched] = field(default_factory=dict)
     answered: int = 0
-    deeper: bool = False
+    searches: int = 1
+
+
+@dataclass(slots=True)
+class Effort:
+    """What a review took. positions: searched, each as often as it was. evaluations: of the network. seconds:
+    from the first answer to the last."""
+
+    positions: int = 0
+    evaluations: int = 0
+    seconds: float = 0.0
+
+    @property
+    def evaluations_per_second(self) -> float:
+        return self.evaluations / self.seconds if self.seconds > 0 else 0.0
 
 
 class _Answers:
@@ -150,12 +163,15 @@ def review_games(
     nodes: int,
     *,
     skipped: Callable[[SourceGame, str], None],
+    effort: Effort | None = None,
 ) -> Iterator[GameReview]:
     """Yield the reviews of games, as they are ready.
 
-    nodes: of each position; DEEPER times as many before and after moves that seem to lose something. skipped:
-    called with a game that cannot be reviewed, and the reason.
+    nodes: of each position; more by DEEPER around moves that seem to lose something. skipped: called with a
+    game that cannot be reviewed, and the reason. effort: receives counts.
     """
+    effort = Effort() if effort is None else effort
+    began: float | None = None
     client = _Answers()
     pending: dict[str, _Pending] = {}
     in_flight = 0
@@ -186,16 +202,20 @@ def review_games(
             in_flight -= len(waiting.asked) - waiting.answered
             skipped(waiting.source, answer["error"])
             continue
-        waiting.answers[answer["turn"]] = answer
+        began = began or time.perf_counter()
+        effort.seconds = time.perf_counter() - began
+        effort.positions += 1
+        effort.evaluations += answer.get("search", {}).get("evaluations", 0)
+        waiting.answers[answer["turn"]] = searched_of(answer)
         waiting.answered += 1
         in_flight -= 1
         if waiting.answered < len(waiting.asked):
             continue
-        suspects = [] if waiting.deeper else suspects_of(waiting)
+        factor, suspects = next_search(waiting)
         if suspects:
-            waiting.asked, waiting.answered, waiting.deeper = suspects, 0, True
+            waiting.asked, waiting.answered = suspects, 0
             in_flight += len(suspects)
-            scheduler.receive(client, json.dumps(query_of(waiting, DEEPER * nodes)))
+            scheduler.receive(client, json.dumps(query_of(waiting, factor * nodes)))
             continue
         del pending[answer["id"]]
         yield finished(waiting)
@@ -217,25 +237,26 @@ def query_of(waiting: _Pending, nodes: int) -> dict[str, Any]:
     }
 
 
-def suspects_of(waiting: _Pending) -> list[int]:
-    """Return the positions before and after moves that seem to lose something."""
-    _, reviews = judged(waiting)
-    return sorted({turn for move in reviews if move.loss >= SUSPECT for turn in (move.ply, move.ply + 1)})
-
-
-def judged(waiting: _Pending) -> tuple[list[Searched], list[MoveReview]]:
-    """Return what the searches say of a game's positions, and its judged moves."""
-    game = waiting.game
-    moves = list(game.mainline_moves())
-    searched = [searched_of(waiting.answers[turn]) for turn in range(len(moves) + 1)]
-    return searched, judge(game.board(), moves, searched, [node.clock() for node in game.mainline()])
+def next_search(waiting: _Pending) -> tuple[int, list[int]]:
+    """Return the factor of the nodes of the next search of a game, and the positions before and after moves
+    that seem to lose something. There are none if the game is searched."""
+    moves = list(waiting.game.mainline_moves())
+    lost = losses(moves, [waiting.answers[turn] for turn in range(len(moves) + 1)])
+    for factor, least in DEEPER[waiting.searches - 1 :]:
+        waiting.searches += 1
+        suspects = {turn for ply, loss in enumerate(lost) if loss >= least for turn in (ply, ply + 1)}
+        if suspects:
+            return factor, sorted(suspects)
+    return 1, []
 
 
 def finished(waiting: _Pending) -> GameReview:
     """Return the review of a game whose positions are searched."""
     game = waiting.game
     board = game.board()
-    searched, reviews = judged(waiting)
+    moves = list(game.mainline_moves())
+    searched = [waiting.answers[turn] for turn in range(len(moves) + 1)]
+    reviews = judge(board, moves, searched, [node.clock() for node in game.mainline()])
     white = [board.turn == (ply % 2 == 0) for ply in range(len(searched))]
     wdl = [
         each.wdl if is_white else (each.wdl[2], each.wdl[1], each.wdl[0])
@@ -250,7 +271,7 @@ def finished(waiting: _Pending) -> GameReview:
         headers=dict(game.headers),
         moves=reviews,
         wdl=wdl,
-        opening=opening_of(game.mainline_moves()) if from_start else None,
+        opening=opening_of(moves) if from_start else None,
         accuracy=game_accuracy(percentages, white[0]),
         decisive=None if worst is None else worst.ply,
     )

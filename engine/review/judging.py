@@ -65,10 +65,10 @@ class Searched:
 class MoveReview:
     """A judged move. Results are for the mover.
 
-    ply: number of the moves before it. white: the mover. san, best: SAN. line: SAN of the best line. before,
-    after: win, draw and loss before and after the move. mark: a key of SIGNS, or "". missed_win: the move
-    gives a winning position away. phase: opening, middlegame or endgame. clock: seconds left, None if the
-    game does not say. fen: of the position before.
+    ply: number of the moves before it. white: the mover. san, best: SAN. line: SAN of the best line, empty if
+    the move loses less than INACCURACY. before, after: win, draw and loss before and after the move. mark: a
+    key of SIGNS, or "". missed_win: the move gives a winning position away. phase: opening, middlegame or
+    endgame. clock: seconds left, None if the game does not say. fen: of the position before.
     """
 
     ply: int
@@ -116,11 +116,10 @@ def judge(
     """
     board = board.copy(stack=False)
     reviews = []
-    for ply, (move, clock) in enumerate(zip(moves, clocks, strict=True)):
+    for ply, (move, clock, loss) in enumerate(zip(moves, clocks, losses(moves, searched), strict=True)):
         before, after = searched[ply], searched[ply + 1]
         wdl = (after.wdl[2], after.wdl[1], after.wdl[0])
-        is_best = before.best is not None and board.parse_uci(before.best) == move
-        loss = 0.0 if is_best else round(max(0.0, before.expected - expected(wdl)), 4)
+        mark = mark_of(before, loss, after=expected(wdl), is_best=before.best == move.uci())
         reviews.append(
             MoveReview(
                 ply=ply,
@@ -129,11 +128,11 @@ def judge(
                 san=board.san(move),
                 uci=board.uci(move),
                 best=board.san(board.parse_uci(before.best)) if before.best else "",
-                line=san_line(board, before.line),
+                line=san_line(board, before.line) if loss >= INACCURACY else (),
                 before=before.wdl,
                 after=wdl,
                 loss=loss,
-                mark=mark_of(before, loss, is_best=is_best),
+                mark=mark,
                 missed_win=before.expected >= WINNING and expected(wdl) < NOT_WINNING,
                 phase=phase_of(board),
                 clock=clock,
@@ -145,12 +144,23 @@ def judge(
     return reviews
 
 
-def mark_of(before: Searched, loss: float, *, is_best: bool) -> str:
-    """Return a key of SIGNS, or "" for a move without a mark."""
-    if loss >= BLUNDER:
-        return "blunder"
-    if loss >= MISTAKE:
-        return "mistake"
+def losses(moves: Sequence[chess.Move], searched: Sequence[Searched]) -> list[float]:
+    """Return the expected score that each move loses. The best move loses nothing."""
+    lost = []
+    for move, before, after in zip(moves, searched[:-1], searched[1:], strict=True):
+        fall = 0.0 if before.best == move.uci() else before.expected + after.expected - 1
+        lost.append(round(max(0.0, fall), 4))
+    return lost
+
+
+def mark_of(before: Searched, loss: float, *, after: float, is_best: bool) -> str:
+    """Return a key of SIGNS, or "" for a move without a mark.
+
+    after: the mover's expected score after the move. A move that keeps a won position is an inaccuracy at
+    worst, even if it misses a mate.
+    """
+    if loss >= MISTAKE and after < WINNING:
+        return "blunder" if loss >= BLUNDER else "mistake"
     if loss >= INACCURACY:
         return "inaccuracy"
     if is_best and before.second is not None and before.prior < EXPECTED_PRIOR:
@@ -193,9 +203,13 @@ def decisive(reviews: Sequence[MoveReview], result: str) -> MoveReview | None:
     return found
 
 
-def critical(reviews: Sequence[MoveReview], most: int = 4) -> list[MoveReview]:
-    """Return the moves that lose most, in their order."""
+def critical(
+    reviews: Sequence[MoveReview], most: int = 4, *, decisive: int | None = None
+) -> list[MoveReview]:
+    """Return the moves that lose most, in their order, and among them the decisive one, a ply."""
     worst = sorted(
         (each for each in reviews if each.mark in ("mistake", "blunder")), key=lambda each: -each.loss
     )
-    return sorted(worst[:most], key=lambda each: each.ply)
+    chosen = [each for each in reviews if each.ply == decisive]
+    chosen += [each for each in worst if each.ply != decisive]
+    return sorted(chosen[:most], key=lambda each: each.ply)

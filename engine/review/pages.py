@@ -89,22 +89,24 @@ def summary(review: GameReview) -> str:
 
 def moments(review: GameReview, *, chess960: bool) -> str:
     """Return boards of the moves that lost most, and of the best one."""
-    chosen = critical(review.moves)
+    chosen = critical(review.moves, decisive=review.decisive)
     best = max(
         (move for move in review.moves if move.mark == "only move"),
         key=lambda move: expected(move.after),
         default=None,
     )
-    figures = [figure(move, chess960=chess960) for move in chosen]
+    figures = [figure(move, chess960=chess960, lost_here=move.ply == review.decisive) for move in chosen]
     if best is not None:
         figures.append(figure(best, chess960=chess960))
     return f'<h2>Critical moments</h2><div class="moments">{"".join(figures)}</div>' if figures else ""
 
 
-def figure(move: MoveReview, *, chess960: bool) -> str:
+def figure(move: MoveReview, *, chess960: bool, lost_here: bool = False) -> str:
     """Return a board with its move and remark."""
-    caption = f'<b class="{css(move)}">{escape(move.label)}</b> {escape(remark(move))}'
-    return f"<figure>{position(move, chess960=chess960)}<figcaption>{caption}</figcaption></figure>"
+    said = escape(remark(move, lost_here=lost_here))
+    caption = f'<b class="{css(move)}">{escape(move.label)}</b> {said}'
+    kind = ' class="decisive"' if lost_here else ""
+    return f"<figure{kind}>{position(move, chess960=chess960)}<figcaption>{caption}</figcaption></figure>"
 
 
 def css(move: MoveReview) -> str:
@@ -193,11 +195,11 @@ def games_table(reviews: Sequence[GameReview], links: Sequence[str]) -> str:
         shown = ["–" if each is None else f"{each:.1f}" for each in review.accuracy]
         names = f"{headers.get('White', '?')} – {headers.get('Black', '?')}"
         cells = [
-            f'<td><a href="{escape(link)}">{escape(names)}</a></td>',
+            f'<td class="names"><a href="{escape(link)}">{escape(names)}</a></td>',
             f'<td class="nowrap">{escape(headers.get("Result", "*"))}</td>',
             f'<td class="n">{shown[0]}</td><td class="n">{shown[1]}</td>',
             f"<td>{escape(review.opening[1]) if review.opening else ''}</td>",
-            f"<td>{escape(move.label) if move else ''}</td>",
+            f'<td class="nowrap">{escape(move.label) if move else ""}</td>',
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = "<th>game</th><th>result</th>"
@@ -207,19 +209,20 @@ def games_table(reviews: Sequence[GameReview], links: Sequence[str]) -> str:
 
 
 def group_table(name: str, groups: dict[str, Group]) -> str:
-    """Return a table of groups, those with most games first."""
+    """Return a table of groups, those with most games first. Groups of parts of games have no accuracy."""
     rows = []
+    accurate = any(group.accuracies for group in groups.values())
     for label, group in sorted(groups.items(), key=lambda item: -len(item[1].games))[:30]:
         accuracy = f"{fmean(group.accuracies):.1f}" if group.accuracies else "–"
+        accuracy = f'<td class="n">{accuracy}</td>' if accurate else ""
         counts = "".join(f'<td class="n">{group.marks[mark]}</td>' for mark in MARKS)
         lost = f"{fmean(group.losses):.1%}" if group.losses else "–"
         rows.append(
-            f'<tr><td>{escape(label)}</td><td class="n">{len(group.games)}</td><td class="n">{accuracy}</td>'
+            f'<tr><td>{escape(label)}</td><td class="n">{len(group.games)}</td>{accuracy}'
             f'<td class="n">{lost}</td>{counts}</tr>'
         )
-    heads = "".join(
-        f'<th class="n">{head}</th>' for head in ("games", "accuracy", "lost a move", "?!", "?", "??")
-    )
+    names = ("games", *(("accuracy",) if accurate else ()), "loss per move", "?!", "?", "??")
+    heads = "".join(f'<th class="n">{head}</th>' for head in names)
     return (
         f'<h2>By {name}</h2><div class="scroll"><table><tr><th></th>{heads}</tr>{"".join(rows)}</table></div>'
     )

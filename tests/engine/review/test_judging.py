@@ -20,7 +20,12 @@ def searched(expected: float, best: str | None = None) -> Searched:
     [(0.0, ""), (0.049, ""), (0.05, "inaccuracy"), (0.1, "mistake"), (0.15, "blunder"), (0.9, "blunder")],
 )
 def test_a_move_is_marked_by_what_it_loses(loss: float, mark: str) -> None:
-    assert mark_of(searched(0.9, "e2e4"), loss, is_best=False) == mark
+    assert mark_of(searched(0.9, "e2e4"), loss, after=0.5, is_best=False) == mark
+
+
+def test_a_move_that_keeps_a_won_position_is_no_mistake() -> None:
+    assert mark_of(searched(1.0, "e2e4"), 0.14, after=0.86, is_best=False) == "inaccuracy"
+    assert mark_of(searched(1.0, "e2e4"), 0.16, after=0.84, is_best=False) != "inaccuracy"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +34,7 @@ def test_a_move_is_marked_by_what_it_loses(loss: float, mark: str) -> None:
 )
 def test_the_only_move_is_marked_unless_it_is_obvious(second: float | None, prior: float, mark: str) -> None:
     before = Searched((0.5, 0.0, 0.5), "e2e4", ("e2e4",), second=second, prior=prior)
-    assert mark_of(before, 0.0, is_best=True) == mark
+    assert mark_of(before, 0.0, after=0.5, is_best=True) == mark
 
 
 def test_a_loss_is_the_difference_for_the_mover_and_the_best_move_loses_nothing() -> None:
@@ -49,6 +54,8 @@ def test_a_loss_is_the_difference_for_the_mover_and_the_best_move_loses_nothing(
     assert decisive([f3, e5, g4, mate], "0-1") is g4
     assert decisive([f3, e5, g4, mate], "1/2-1/2") is None
     assert critical([f3, e5, g4, mate], 1) == [g4]
+    assert critical([f3, e5, g4, mate], 1, decisive=f3.ply) == [f3]
+    assert g4.line == ("Nc3",) and mate.line == ()
 
 
 def test_a_missed_win_is_noted() -> None:
