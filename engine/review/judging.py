@@ -27,8 +27,8 @@ EXPECTED_PRIOR = 0.4
 WINNING, NOT_WINNING = 0.85, 0.65
 """Expected score before and after a missed win."""
 
-LOST = 0.25
-"""Expected score below which a side does not recover from its decisive mistake."""
+LOST, LEVEL = 0.25, 0.45
+"""Expected score below which a side does not recover from its decisive mistake, and one of a level game."""
 
 NAGS = {
     "only move": 1,
@@ -188,11 +188,14 @@ def phase_of(board: chess.Board) -> str:
 
 
 def decisive(reviews: Sequence[MoveReview], result: str) -> MoveReview | None:
-    """Return the move after which the loser never recovers; None in a draw, or if every move was good."""
+    """Return the move after which the loser never recovers; None in a draw, or if every move was good.
+
+    If the loser drifts below LOST by small losses, it is the largest loss since the last level position.
+    """
     if result not in ("1-0", "0-1"):
         return None
     loser_is_white = result == "0-1"
-    found = None
+    found, largest, after = None, None, 1.0
     for review in reviews:
         own = review.white == loser_is_white
         after = expected(review.after) if own else 1 - expected(review.after)
@@ -200,7 +203,11 @@ def decisive(reviews: Sequence[MoveReview], result: str) -> MoveReview | None:
             found = None
         elif found is None and own and review.loss >= INACCURACY:
             found = review
-    return found
+        if own and review.loss >= INACCURACY and (largest is None or review.loss > largest.loss):
+            largest = review
+        if after >= LEVEL:
+            largest = None
+    return found or (largest if after < LOST else None)
 
 
 def critical(

@@ -90,6 +90,7 @@ def summary(review: GameReview) -> str:
 def moments(review: GameReview, *, chess960: bool) -> str:
     """Return boards of the moves that lost most, and of the best one."""
     chosen = critical(review.moves, decisive=review.decisive)
+    chosen.sort(key=lambda move: move.ply != review.decisive)  # The decisive one first.
     best = max(
         (move for move in review.moves if move.mark == "only move"),
         key=lambda move: expected(move.after),
@@ -197,14 +198,14 @@ def games_table(reviews: Sequence[GameReview], links: Sequence[str]) -> str:
         cells = [
             f'<td class="names"><a href="{escape(link)}">{escape(names)}</a></td>',
             f'<td class="nowrap">{escape(headers.get("Result", "*"))}</td>',
-            f'<td class="n">{shown[0]}</td><td class="n">{shown[1]}</td>',
-            f"<td>{escape(review.opening[1]) if review.opening else ''}</td>",
             f'<td class="nowrap">{escape(move.label) if move else ""}</td>',
+            f'<td class="n">{shown[0]}</td><td class="n">{shown[1]}</td>',
+            f'<td class="wide">{escape(review.opening[1]) if review.opening else ""}</td>',
         ]
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    heads = "<th>game</th><th>result</th>"
+    heads = "<th>game</th><th>result</th><th>lost by</th>"
     heads += "".join(f'<th class="n">{side}</th>' for side in ("White", "Black"))
-    heads += "<th>opening</th><th>lost by</th>"
+    heads += '<th class="wide">opening</th>'
     return f'<div class="scroll"><table><tr>{heads}</tr>{"".join(rows)}</table></div>'
 
 

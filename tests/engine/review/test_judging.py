@@ -90,3 +90,18 @@ def test_openings_are_named_by_position() -> None:
     other = ["c2c4", "d7d5", "d2d4"]
     assert opening_of(map(chess.Move.from_uci, transposed)) == opening_of(map(chess.Move.from_uci, other))
     assert opening_of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "ply"), [((0.5, 0.45, 0.3, 0.27, 0.24, 0.2), 2), ((0.5, 0.4, 0.35), None)]
+)
+def test_a_drift_into_a_lost_position_has_its_largest_loss_as_decisive(
+    values: tuple[float, ...], ply: int | None
+) -> None:
+    uci = ("g1f3", "g8f6", "f3g1", "f6g8")
+    moves, positions = [], [searched(values[0], "e2e4")]
+    for index, value in enumerate(values[1:]):
+        moves += [chess.Move.from_uci(uci[2 * index % 4]), chess.Move.from_uci(uci[2 * index % 4 + 1])]
+        positions += [searched(1 - value, moves[-1].uci()), searched(value, "e2e4")]
+    found = decisive(judge(chess.Board(), moves, positions, [None] * len(moves)), "0-1")
+    assert (found.ply if found else None) == ply
