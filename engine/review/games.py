@@ -21,13 +21,13 @@ import chess.pgn
 from engine.analysis.scheduler import Scheduler
 from engine.games.pgn_reading import PgnError, PgnGame, PgnGames
 from engine.review.accuracy import game_accuracy
-from engine.review.judging import MISTAKE, MoveReview, Searched, decisive, expected, judge, losses
+from engine.review.judging import INACCURACY, MISTAKE, MoveReview, Searched, decisive, expected, judge, losses
 from engine.review.openings import opening_of
 
 POSITIONS_IN_FLIGHT = 4000
 """Positions that wait or are searched: enough for the largest batches."""
 
-DEEPER = ((3, 0.04), (10, MISTAKE))
+DEEPER = ((3, INACCURACY), (10, MISTAKE))
 """Second and third search: factor of the nodes, and lost expected score from which both positions of a move
 are searched again. One search may be mistaken."""
 

@@ -15,8 +15,8 @@ import chess
 
 WDL = tuple[float, float, float]
 
-INACCURACY, MISTAKE, BLUNDER = 0.05, 0.1, 0.15
-"""Lost expected score from which a move gets a mark."""
+INACCURACY, MISTAKE, BLUNDER = 0.05, 0.1, 0.2
+"""Lost expected score from which a move gets a mark, chosen against Stockfish (benchmarks/RESULTS.md)."""
 
 ONLY_MOVE = 0.15
 """Expected score that every other move loses, if a move counts as the only one."""

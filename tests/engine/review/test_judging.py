@@ -17,7 +17,7 @@ def searched(expected: float, best: str | None = None) -> Searched:
 
 @pytest.mark.parametrize(
     ("loss", "mark"),
-    [(0.0, ""), (0.049, ""), (0.05, "inaccuracy"), (0.1, "mistake"), (0.15, "blunder"), (0.9, "blunder")],
+    [(0.0, ""), (0.049, ""), (0.05, "inaccuracy"), (0.1, "mistake"), (0.2, "blunder"), (0.9, "blunder")],
 )
 def test_a_move_is_marked_by_what_it_loses(loss: float, mark: str) -> None:
     assert mark_of(searched(0.9, "e2e4"), loss, after=0.5, is_best=False) == mark
