@@ -21,15 +21,15 @@ import chess.pgn
 from engine.analysis.scheduler import Scheduler
 from engine.games.pgn_reading import PgnError, PgnGame, PgnGames
 from engine.review.accuracy import game_accuracy
-from engine.review.judging import INACCURACY, MISTAKE, MoveReview, Searched, decisive, expected, judge, losses
+from engine.review.judging import INACCURACY, MoveReview, Searched, decisive, expected, judge, losses
 from engine.review.openings import opening_of
 
 POSITIONS_IN_FLIGHT = 4000
 """Positions that wait or are searched: enough for the largest batches."""
 
-DEEPER = ((3, INACCURACY), (10, MISTAKE))
-"""Second and third search: factor of the nodes, and lost expected score from which both positions of a move
-are searched again. One search may be mistaken."""
+DEEPER = ((3, INACCURACY, 1.0), (10, 0.15, 0.3))
+"""Second and third search: factor of the nodes, and least and greatest lost expected score of a move. Both of
+its positions are searched again. One search may be mistaken. The third decides about marks as blunder."""
 
 LINE_PLIES = 8
 RESULTS = {"white_won": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "black_won": (0.0, 0.0, 1.0)}
@@ -242,9 +242,9 @@ def next_search(waiting: _Pending) -> tuple[int, list[int]]:
     that seem to lose something. There are none if the game is searched."""
     moves = list(waiting.game.mainline_moves())
     lost = losses(moves, [waiting.answers[turn] for turn in range(len(moves) + 1)])
-    for factor, least in DEEPER[waiting.searches - 1 :]:
+    for factor, least, most in DEEPER[waiting.searches - 1 :]:
         waiting.searches += 1
-        suspects = {turn for ply, loss in enumerate(lost) if loss >= least for turn in (ply, ply + 1)}
+        suspects = {turn for ply, loss in enumerate(lost) if least <= loss <= most for turn in (ply, ply + 1)}
         if suspects:
             return factor, sorted(suspects)
     return 1, []

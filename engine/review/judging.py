@@ -15,7 +15,7 @@ import chess
 
 WDL = tuple[float, float, float]
 
-INACCURACY, MISTAKE, BLUNDER = 0.05, 0.1, 0.2
+INACCURACY, MISTAKE, BLUNDER = 0.05, 0.09, 0.2
 """Lost expected score from which a move gets a mark, chosen against Stockfish (benchmarks/RESULTS.md)."""
 
 ONLY_MOVE = 0.15

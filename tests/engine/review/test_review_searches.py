@@ -60,6 +60,7 @@ def test_a_suspicious_move_is_searched_three_times_and_marked_by_the_last_search
     assert marks == ["", "", ""] and effort.positions == 10
 
 
-def test_an_inaccuracy_is_not_searched_a_third_time() -> None:
-    marks, searches, _ = reviewed(lambda turn, nodes: 0.57 if turn == 2 else 0.5)
-    assert [nodes for nodes, _ in searches] == [100, 300] and marks == ["", "inaccuracy", "inaccuracy"]
+@pytest.mark.parametrize(("value", "mark"), [(0.57, "inaccuracy"), (0.62, "mistake"), (0.84, "blunder")])
+def test_a_move_far_from_the_loss_of_a_blunder_is_not_searched_a_third_time(value: float, mark: str) -> None:
+    marks, searches, _ = reviewed(lambda turn, nodes: value if turn == 2 else 0.5)
+    assert [nodes for nodes, _ in searches] == [100, 300] and marks == ["", mark, mark]
