@@ -9,7 +9,8 @@ from pathlib import Path
 import chess
 import pytest
 
-from benchmarks.strength.review_marks import Compared, Values, ended, found, harmless, key_of, wilson
+from benchmarks.common.figures import wilson
+from benchmarks.strength.review_marks import Compared, Values, ended, found, harmless, key_of
 
 
 def test_wilson_intervals_are_those_of_the_formula() -> None:
