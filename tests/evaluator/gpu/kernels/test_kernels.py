@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,15 +17,27 @@ from evaluator.cli import main
 from evaluator.gpu.driver.compiler import AMD_FLAGS, KernelKey, source
 from evaluator.gpu.driver.device import CompilationError
 from evaluator.gpu.driver.target import Precision, Target, amd_target
-from evaluator.gpu.inspect.resources import measure, measure_all, unavailable
+from evaluator.gpu.inspect.resources import amd_assembly, measure, measure_all, unavailable
 from evaluator.gpu.inspect.variants import AMD_TARGETS, NVIDIA_TARGETS, Variant, Variants, target_named
 
 pytestmark = pytest.mark.kernels
 
 TARGETS = (*AMD_TARGETS, *NVIDIA_TARGETS)
 
-SIBLINGS = ("gfx90a", "gfx1151", "gfx1201")
+SIBLINGS = ("gfx908", "gfx90a", "gfx1151", "gfx1201")
 """Of gfx942, gfx1100 and gfx1200."""
+
+NAMED = (
+    "gfx9-generic",
+    "gfx9-4-generic",
+    "gfx10-1-generic",
+    "gfx10-3-generic",
+    "gfx11-generic",
+    "gfx12-generic",
+    "gfx90c",
+    "gfx1250",
+)
+"""Targets that a user may name, and that get the kernels of others."""
 
 
 def compiled_for(name: str) -> Target:
@@ -102,6 +115,36 @@ def test_no_hot_kernel_spills(name: str, precision: Precision) -> None:
         gemm = [variant for variant in wanted if variant.key.file == "gemm"]
         wanted = [variant for variant in wanted if variant.key.file == "attention"] + gemm[-1:]
     assert_in_registers(wanted, target)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_targets_that_get_the_kernels_of_others_compile(name: str) -> None:
+    target = compiled_for(name)
+    listed = variants().used(target, Precision.FP16)
+    wanted = [
+        next(each for each in listed if each.key.file == file) for file in ("gemm", "attention", "rows")
+    ]
+    assert_in_registers(wanted, target)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "instruction"),
+    [
+        ("gfx908", Precision.FP16, "v_mfma_f32_16x16x16f16"),
+        ("gfx908", Precision.BF16, ""),
+        ("gfx942", Precision.FP16, "v_mfma_f32_16x16x16_f16"),
+        ("gfx950", Precision.FP16, "v_mfma_f32_16x16x32_f16"),
+        ("gfx950", Precision.BF16, "v_mfma_f32_16x16x32_bf16"),
+    ],
+)
+def test_products_use_the_matrix_instruction_of_their_target(
+    name: str, precision: Precision, instruction: str
+) -> None:
+    target = compiled_for(name)
+    listed = variants().used(target, precision)
+    text, _ = amd_assembly(next(each for each in listed if each.key.file == "gemm"), target)
+    found = set(re.findall("v_mfma_[a-z0-9_]+", text))
+    assert found == ({instruction} if instruction else set())
 
 
 @pytest.mark.slow
