@@ -210,7 +210,7 @@ _GFX_FAMILY_NAMES = {
 these have; empty if they share none."""
 
 _GFX_WITHOUT = (
-    (re.compile("gfx9(02|04|09|0c)|gfx1013"), "no matrix unit"),
+    (re.compile("gfx9(02|04|09|0c)|gfx1013"), "not tried yet"),
     (re.compile("gfx125[0-9a-f]"), "its matrix unit differs from that of gfx1200"),
     (re.compile("gfx117[0-9a-f]"), "its matrix unit has not been tried"),
 )

@@ -39,6 +39,10 @@ def command(target: str, folder: Path) -> list[str]:
     found = _clang(target)
     assert found is not None
     start = [*found, "-x", "hip", f"--offload-arch={target}", *ALONE]
+    if target.endswith("-generic"):
+        start.append(
+            "-mcode-object-version=6"
+        )  # older ones have no code for families; clang-19 makes version 5
     if found[0] == "clang-19":
         return start
     linker = shutil.which(_LINKER)

@@ -208,6 +208,12 @@ def test_the_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str])
     assert all(0 < row["waves"] <= row["most_waves"] and row["registers"] > 0 for row in rows)
 
 
+def test_the_command_says_what_an_unlisted_target_gets(capsys: pytest.CaptureFixture[str]) -> None:
+    compiled_for("gfx11-generic")
+    assert main(["kernels", "--target", "gfx11-generic", "--precision", "fp32", "--kernel", "attention"]) == 0
+    assert "gfx11-generic: a family, for compiling only: the kernels of gfx1100" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
