@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from types import ModuleType
@@ -30,6 +31,16 @@ _REPAIRED_WMMA_SUMS = """src2 = ctx.inst_field(type(inst).src2)
 _WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'f16_to_f32'"
 _REPAIRED_WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'fp8_to_f32' if 'FP8' in op_name else 'f16_to_f32'"
 
+_MFMA = {
+    "use_acc = bool(_iattr(inst, 'acc_cd'))": "use_acc = _sums_in_acc() or bool(_iattr(inst, 'acc_cd'))",
+    "raw = is_vgpr.where(ctx.rvgpr_dyn(": """in_acc = int(_iattr(inst, 'acc') or 0) >> (base > 0) & 1
+      raw = is_vgpr.where((ctx.raccvgpr_dyn if in_acc else ctx.rvgpr_dyn)(""",
+}
+
+_OWN_INSTRUCTIONS = ("gfx908", "gfx950")
+"""Targets with an instruction that has the bytes of another target's and another meaning: MFMA on gfx908,
+conversions from and to e4m3 on gfx950. Their translations are kept apart."""
+
 _HIGH_HALVES = {
     "_load_vsrc0": {"if bits['s0'] == 16:": "if bits['s0'] == 16 and not _of_cdna(inst):"},
     "_compile_vop12": {
@@ -45,8 +56,9 @@ _HIGH_HALVES = {
 def repair(emulator: ModuleType) -> Callable[[str], None]:
     """Half loads: the emulator writes the whole register. Instructions of 16 bits: it takes registers from
     128 on for upper halves, which they are on RDNA alone. WMMA whose sums begin with a constant: it takes the
-    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. e4m3: it
-    has one for all targets. Raises RuntimeError where the emulator is not the one that this was written for.
+    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. MFMA: it
+    ignores that factors can be in accumulation registers, and that gfx908's sums always are. e4m3: it has one
+    for all targets. Raises RuntimeError where the emulator is not the one that this was written for.
 
     Returns a function that is to be called with the target before each instruction is translated.
     """
@@ -55,6 +67,7 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
         "_compile_wmma",
         {_WMMA_SUMS: _REPAIRED_WMMA_SUMS, _WMMA_ELEMENTS: _REPAIRED_WMMA_ELEMENTS},
     )
+    _rewrite(emulator, "_compile_mfma", _MFMA)
     _of_rdna_only(emulator)
     for form in (emulator.ir3.DS, emulator.ir4.DS, emulator.irc.DS):
         original = emulator._INST_HANDLERS[form]
@@ -105,9 +118,15 @@ def _e4m3_of_targets(emulator: ModuleType) -> Callable[[str], None]:
         return code.cast(normal.dtype)
 
     functions |= {"fp8_to_f32": read, "f32_to_fp8": write}
+    emulator.__dict__["_sums_in_acc"] = lambda: current[0] == "gfx908"
+    runners = {"": (emulator._get_runner, emulator._canonical_runner_cache)}
 
     def choose(target: str) -> None:
         current[0] = target
+        group = target if target in _OWN_INSTRUCTIONS else ""
+        if group not in runners:
+            runners[group] = functools.cache(emulator._get_runner.__wrapped__), []
+        emulator.__dict__["_get_runner"], emulator.__dict__["_canonical_runner_cache"] = runners[group]
 
     return choose
 
