@@ -40,9 +40,7 @@ def command(target: str, folder: Path) -> list[str]:
     assert found is not None
     start = [*found, "-x", "hip", f"--offload-arch={target}", *ALONE]
     if target.endswith("-generic"):
-        start.append(
-            "-mcode-object-version=6"
-        )  # older ones have no code for families; clang-19 makes version 5
+        start.append("-mcode-object-version=6")  # clang-19 makes version 5, which has no families
     if found[0] == "clang-19":
         return start
     linker = shutil.which(_LINKER)
