@@ -37,6 +37,24 @@ _MFMA = {
       raw = is_vgpr.where((ctx.raccvgpr_dyn if in_acc else ctx.rvgpr_dyn)(""",
 }
 
+_SHARED_DATA = {
+    "      if data_bits_mem <= 32:": (
+        "      rdata = ctx.raccvgpr_dyn if use_acc else ctx.rvgpr_dyn\n      if data_bits_mem <= 32:"
+    ),
+    "data = {'DATA': ctx.rvgpr_dyn(vdata_reg, lane), 'DATA2': ctx.rvgpr_dyn(": (
+        "data = {'DATA': rdata(vdata_reg, lane), 'DATA2': rdata("
+    ),
+    "data = {'DATA': _u64(ctx.rvgpr_dyn(vdata_reg, lane), ctx.rvgpr_dyn(": (
+        "data = {'DATA': _u64(rdata(vdata_reg, lane), rdata("
+    ),
+    "'DATA2': _u64(ctx.rvgpr_dyn(data1_reg, lane), ctx.rvgpr_dyn(": (
+        "'DATA2': _u64(rdata(data1_reg, lane), rdata("
+    ),
+    "data = {'DATA': ctx.rvgpr_dyn(vdata_reg, lane), **{f'DATA{i}': ctx.rvgpr_dyn(": (
+        "data = {'DATA': rdata(vdata_reg, lane), **{f'DATA{i}': rdata("
+    ),
+}
+
 _OWN_INSTRUCTIONS = ("gfx908", "gfx950")
 """Targets with an instruction that has the bytes of another target's and another meaning: MFMA on gfx908,
 conversions from and to e4m3 on gfx950. Their translations are kept apart."""
@@ -56,9 +74,10 @@ _HIGH_HALVES = {
 def repair(emulator: ModuleType) -> Callable[[str], None]:
     """Half loads: the emulator writes the whole register. Instructions of 16 bits: it takes registers from
     128 on for upper halves, which they are on RDNA alone. WMMA whose sums begin with a constant: it takes the
-    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. MFMA: it
-    ignores that factors can be in accumulation registers, and that gfx908's sums always are. e4m3: it has one
-    for all targets. Raises RuntimeError where the emulator is not the one that this was written for.
+    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. MFMA and stores
+    to shared memory: it ignores that factors and data can be in accumulation registers, and that gfx908's
+    sums always are. e4m3: it has one for all targets. Raises RuntimeError where the emulator is not the one
+    that this was written for.
 
     Returns a function that is to be called with the target before each instruction is translated.
     """
@@ -68,6 +87,7 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
         {_WMMA_SUMS: _REPAIRED_WMMA_SUMS, _WMMA_ELEMENTS: _REPAIRED_WMMA_ELEMENTS},
     )
     _rewrite(emulator, "_compile_mfma", _MFMA)
+    _rewrite_handler(emulator, "_compile_mem_op", _SHARED_DATA)
     _of_rdna_only(emulator)
     for form in (emulator.ir3.DS, emulator.ir4.DS, emulator.irc.DS):
         original = emulator._INST_HANDLERS[form]
@@ -83,13 +103,17 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
 
 
 def _of_rdna_only(emulator: ModuleType) -> None:
-    handlers = emulator._INST_HANDLERS
     emulator.__dict__["_of_cdna"] = lambda inst: type(inst).__module__ == emulator.irc.VOP1.__module__
     for name, changes in _HIGH_HALVES.items():
-        original = getattr(emulator, name)
-        _rewrite(emulator, name, changes)
-        for form in [form for form, handler in handlers.items() if handler is original]:
-            handlers[form] = getattr(emulator, name)
+        _rewrite_handler(emulator, name, changes)
+
+
+def _rewrite_handler(emulator: ModuleType, function: str, changes: dict[str, str]) -> None:
+    """`_rewrite` for a function that is in the table of instructions."""
+    handlers, original = emulator._INST_HANDLERS, getattr(emulator, function)
+    _rewrite(emulator, function, changes)
+    for form in [form for form, handler in handlers.items() if handler is original]:
+        handlers[form] = getattr(emulator, function)
 
 
 def _e4m3_of_targets(emulator: ModuleType) -> Callable[[str], None]:
