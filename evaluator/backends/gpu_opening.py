@@ -125,7 +125,7 @@ class OpenNetwork:
         ends with `close`. Raises BackendError and DeviceError."""
         info, formats = device.info, wanted.formats
         if not info.target.known:
-            log.warning("%s: target %s is %s", info.name, info.target.name, info.target.note)
+            log.warning("%s: target %s: %s", info.name, info.target.name, info.target.note)
         self.name = f"{info.name} ({info.target.name}, {formats}, {info.driver})"
         self.device, self.wanted, self.provisional = device, wanted, False
         self._given, self._libraries, self._attempt, self._lease = network, libraries, attempt, lease

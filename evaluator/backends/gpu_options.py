@@ -91,7 +91,7 @@ def fp8_network(network: NetworkSpec, target: Target) -> NetworkSpec:
     if reason := target.no_e4m3:
         raise BackendError(
             f"{option} is not for {target.name}: {reason}; NVIDIA GPUs from compute capability 8.9 on gain "
-            "by it, and gfx942, gfx1200 and gfx1201; use precision=fp16"
+            "by it, and gfx942, gfx950, gfx1200 and gfx1201; use precision=fp16"
         )
     if not (isinstance(network.body, AttentionBody) and network.body.encoders):
         raise BackendError(f"{option} is for attention networks; this one has no encoders")

@@ -75,6 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     for name, reason in missing.items():
         print(f"{name}: {reason}", file=sys.stderr)
     targets = [target for target in targets if target.name not in missing]
+    for target in targets:
+        if target.note or target.problem:
+            print(f"{target.name}: {target.problem or target.note}", file=sys.stderr)
     precisions = [Precision(name) for name in arguments.precision or (each.value for each in Precision)]
     variants = Variants()
     listed = variants.all if arguments.all_tiles else variants.used

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Numbers of 8 bits (e4m3, at most 448), for targets with a matrix unit for them: sm_89 and newer, gfx942,
-// gfx1200 and gfx1201. evaluator/network/e4m3.py defines the rounding.
+// gfx950, gfx1200 and gfx1201. evaluator/network/e4m3.py defines the rounding.
 //
 // They are stored in pairs as 16-bit elements, k of them as k / 2 elements, so that code for elements can
 // move them. Fragments have the same bytes as for 16 bits: a lane's bytes along k have the same positions in

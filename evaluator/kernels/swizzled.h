@@ -77,7 +77,14 @@ DEVICE void multiply_transposed(Accumulators& c, Operand a, Operand b) {
 }
 template <typename Accumulators>
 DEVICE void multiply_span(Accumulators& c, Span a, Span b) {
-#if defined(MATRIX_MFMA)
+#if defined(MFMA_SPAN) && !FORMAT
+  Sums sums;
+#pragma unroll
+  for (int i = 0; i < ACCUMULATORS; i++) sums[i] = c.value[i];
+  sums = MFMA_SPAN(__builtin_bit_cast(SpanLanes, b), __builtin_bit_cast(SpanLanes, a), sums);
+#pragma unroll
+  for (int i = 0; i < ACCUMULATORS; i++) c.value[i] = sums[i];
+#elif defined(MATRIX_MFMA)
   const Lanes8 x = __builtin_bit_cast(Lanes8, a), y = __builtin_bit_cast(Lanes8, b);
   multiply_transposed(c, __builtin_shufflevector(x, x, 0, 1, 2, 3),
                       __builtin_shufflevector(y, y, 0, 1, 2, 3));

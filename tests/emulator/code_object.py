@@ -17,6 +17,7 @@ import msgpack
 
 _MACHINES = {
     0x2F: "gfx906",
+    0x30: "gfx908",
     0x36: "gfx1030",
     0x3F: "gfx90a",
     0x41: "gfx1100",
@@ -24,6 +25,7 @@ _MACHINES = {
     0x4A: "gfx1151",
     0x4C: "gfx942",
     0x4E: "gfx1201",
+    0x4F: "gfx950",
 }
 """EF_AMDGPU_MACH, the low byte of e_flags."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.gpu.driver.device import Device
+from evaluator.gpu.inspect import clang
 from tests.emulator import instructions
 from tests.emulator.strategy import Emulation
 from tests.evaluator.gpu.fibers import open_amd
@@ -28,6 +29,9 @@ def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def device(request: pytest.FixtureRequest, rocm: Path) -> Iterator[Device]:
     """The target that the test names, through hip-python. Whatever a correct program does not do fails the
     test at its end."""
+    reason = clang.unavailable(request.param)
+    if reason is not None:
+        pytest.skip(reason)
     runtime = standin.load(rocm)
     runtime.reset(request.param)
     runtime.set_strategy(Emulation())

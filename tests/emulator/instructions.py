@@ -26,8 +26,10 @@ from tests.emulator.repairs import repair
 
 _FAMILIES = {
     "gfx906": "cdna",  # of whose instructions CDNA has all that our kernels use
+    "gfx908": "cdna",
     "gfx90a": "cdna",
     "gfx942": "cdna",
+    "gfx950": "cdna",
     "gfx1100": "rdna3",
     "gfx1151": "rdna3",
     "gfx1200": "rdna4",

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evaluator.gpu.driver.device import CompilationError
+from evaluator.gpu.inspect import clang
+
+_TARGET = "--offload-arch="
 
 
 def compile_offline(source: str, options: Sequence[str]) -> bytes:
@@ -16,10 +19,10 @@ def compile_offline(source: str, options: Sequence[str]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.hip"
         path.write_text(source, "utf-8")
-        # The kernels need no header of ROCm and no device library.
-        alone = ["--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib"]
+        target = next(option for option in options if option.startswith(_TARGET)).removeprefix(_TARGET)
+        command = clang.command(target.partition(":")[0], path.parent)
         run = subprocess.run(
-            ["clang-19", "-x", "hip", *alone, *options, str(path), "-o", str(path.with_suffix(".co"))],
+            [*command, *options, str(path), "-o", str(path.with_suffix(".co"))],
             capture_output=True,
             text=True,
             check=False,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from types import ModuleType
@@ -30,6 +31,34 @@ _REPAIRED_WMMA_SUMS = """src2 = ctx.inst_field(type(inst).src2)
 _WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'f16_to_f32'"
 _REPAIRED_WMMA_ELEMENTS = "'bf16_to_f32' if is_bf16 else 'fp8_to_f32' if 'FP8' in op_name else 'f16_to_f32'"
 
+_MFMA = {
+    "use_acc = bool(_iattr(inst, 'acc_cd'))": "use_acc = _sums_in_acc() or bool(_iattr(inst, 'acc_cd'))",
+    "raw = is_vgpr.where(ctx.rvgpr_dyn(": """in_acc = int(_iattr(inst, 'acc') or 0) >> (base > 0) & 1
+      raw = is_vgpr.where((ctx.raccvgpr_dyn if in_acc else ctx.rvgpr_dyn)(""",
+}
+
+_SHARED_DATA = {
+    "      if data_bits_mem <= 32:": (
+        "      rdata = ctx.raccvgpr_dyn if use_acc else ctx.rvgpr_dyn\n      if data_bits_mem <= 32:"
+    ),
+    "data = {'DATA': ctx.rvgpr_dyn(vdata_reg, lane), 'DATA2': ctx.rvgpr_dyn(": (
+        "data = {'DATA': rdata(vdata_reg, lane), 'DATA2': rdata("
+    ),
+    "data = {'DATA': _u64(ctx.rvgpr_dyn(vdata_reg, lane), ctx.rvgpr_dyn(": (
+        "data = {'DATA': _u64(rdata(vdata_reg, lane), rdata("
+    ),
+    "'DATA2': _u64(ctx.rvgpr_dyn(data1_reg, lane), ctx.rvgpr_dyn(": (
+        "'DATA2': _u64(rdata(data1_reg, lane), rdata("
+    ),
+    "data = {'DATA': ctx.rvgpr_dyn(vdata_reg, lane), **{f'DATA{i}': ctx.rvgpr_dyn(": (
+        "data = {'DATA': rdata(vdata_reg, lane), **{f'DATA{i}': rdata("
+    ),
+}
+
+_OWN_INSTRUCTIONS = ("gfx908", "gfx950")
+"""Targets with an instruction that has the bytes of another target's and another meaning: MFMA on gfx908,
+conversions from and to e4m3 on gfx950. Their translations are kept apart."""
+
 _HIGH_HALVES = {
     "_load_vsrc0": {"if bits['s0'] == 16:": "if bits['s0'] == 16 and not _of_cdna(inst):"},
     "_compile_vop12": {
@@ -45,8 +74,10 @@ _HIGH_HALVES = {
 def repair(emulator: ModuleType) -> Callable[[str], None]:
     """Half loads: the emulator writes the whole register. Instructions of 16 bits: it takes registers from
     128 on for upper halves, which they are on RDNA alone. WMMA whose sums begin with a constant: it takes the
-    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. e4m3: it
-    has one for all targets. Raises RuntimeError where the emulator is not the one that this was written for.
+    constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. MFMA and stores
+    to shared memory: it ignores that factors and data can be in accumulation registers, and that gfx908's
+    sums always are. e4m3: it has one for all targets. Raises RuntimeError where the emulator is not the one
+    that this was written for.
 
     Returns a function that is to be called with the target before each instruction is translated.
     """
@@ -55,6 +86,8 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
         "_compile_wmma",
         {_WMMA_SUMS: _REPAIRED_WMMA_SUMS, _WMMA_ELEMENTS: _REPAIRED_WMMA_ELEMENTS},
     )
+    _rewrite(emulator, "_compile_mfma", _MFMA)
+    _rewrite_handler(emulator, "_compile_mem_op", _SHARED_DATA)
     _of_rdna_only(emulator)
     for form in (emulator.ir3.DS, emulator.ir4.DS, emulator.irc.DS):
         original = emulator._INST_HANDLERS[form]
@@ -70,13 +103,17 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
 
 
 def _of_rdna_only(emulator: ModuleType) -> None:
-    handlers = emulator._INST_HANDLERS
     emulator.__dict__["_of_cdna"] = lambda inst: type(inst).__module__ == emulator.irc.VOP1.__module__
     for name, changes in _HIGH_HALVES.items():
-        original = getattr(emulator, name)
-        _rewrite(emulator, name, changes)
-        for form in [form for form, handler in handlers.items() if handler is original]:
-            handlers[form] = getattr(emulator, name)
+        _rewrite_handler(emulator, name, changes)
+
+
+def _rewrite_handler(emulator: ModuleType, function: str, changes: dict[str, str]) -> None:
+    """`_rewrite` for a function that is in the table of instructions."""
+    handlers, original = emulator._INST_HANDLERS, getattr(emulator, function)
+    _rewrite(emulator, function, changes)
+    for form in [form for form, handler in handlers.items() if handler is original]:
+        handlers[form] = getattr(emulator, function)
 
 
 def _e4m3_of_targets(emulator: ModuleType) -> Callable[[str], None]:
@@ -105,9 +142,15 @@ def _e4m3_of_targets(emulator: ModuleType) -> Callable[[str], None]:
         return code.cast(normal.dtype)
 
     functions |= {"fp8_to_f32": read, "f32_to_fp8": write}
+    emulator.__dict__["_sums_in_acc"] = lambda: current[0] == "gfx908"
+    runners = {"": (emulator._get_runner, emulator._canonical_runner_cache)}
 
     def choose(target: str) -> None:
         current[0] = target
+        group = target if target in _OWN_INSTRUCTIONS else ""
+        if group not in runners:
+            runners[group] = functools.cache(emulator._get_runner.__wrapped__), []
+        emulator.__dict__["_get_runner"], emulator.__dict__["_canonical_runner_cache"] = runners[group]
 
     return choose
 

@@ -90,7 +90,7 @@ def test_products_of_8_bits_with_every_tile(device: Device) -> None:
         assert_rounded(memory, pairs, device, expected)
 
 
-@pytest.mark.parametrize("device", ["gfx942"], indirect=True)
+@pytest.mark.parametrize("device", ["gfx942", "gfx950"], indirect=True)
 def test_products_of_8_bits_by_fragments(device: Device) -> None:
     m, width, k, inputs = 72, 80, 256, 4.0
     precision, target = Precision.FP16, device.info.target
@@ -108,7 +108,7 @@ def test_products_of_8_bits_by_fragments(device: Device) -> None:
         assert_close(matrix_of(memory, out, precision), expected, precision, 2000)
 
 
-@pytest.mark.parametrize("device", ["gfx942"], indirect=True)
+@pytest.mark.parametrize("device", ["gfx942", "gfx950"], indirect=True)
 def test_what_the_tuner_compares_products_of_8_bits_with(device: Device) -> None:
     product = Product(64, 32, 64, Activation.RELU, residual=True, e4m3=True)
     choice = smallest_tile(device.info.target, Precision.FP16)(product)

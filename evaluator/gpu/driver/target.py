@@ -3,7 +3,8 @@
 
 The compiler's macros decide whether a kernel has a matrix unit (kernels/matrix.h). This module has the same
 knowledge on the host, for choosing tile shapes. Unlisted names get the kernels of their family, or the
-generic kernels, which need only FMA; `note` informs the user.
+generic kernels, which need only FMA; `note` informs the user. Names of families (gfx11-generic) are for
+compiling only: no device reports one.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class Target:
     @property
     def no_e4m3(self) -> str:
         """Why products of e4m3 numbers are useless here; empty if the matrix unit multiplies them twice as
-        fast as fp16."""
+        fast as fp16. On gfx950 only its MFMA 16x16x128 does, which the kernels do not use; the operands still
+        have half the bytes."""
         if self.unit is MatrixUnit.FMA:
             return "the kernels use no matrix unit there"
         if not self.known:
@@ -107,7 +109,17 @@ class Target:
 
     def matrix_unit(self, precision: Precision) -> MatrixUnit:
         """Return the unit for matrices in this format."""
-        return MatrixUnit.FMA if precision is Precision.FP32 else self.unit
+        if precision is Precision.FP32 or (precision is Precision.BF16 and self.name in _NO_BF16):
+            return MatrixUnit.FMA
+        return self.unit
+
+    @property
+    def lds_bytes(self) -> int:
+        """LDS that the blocks on four SIMDs of an AMD GPU share: on a compute unit before RDNA, on a work
+        group processor since. From LLVM's AMDGPU user guide and AMD's ISA documents."""
+        if self.name.startswith("gfx9"):
+            return _GFX_LDS_KIB.get(self.name, 64) << 10
+        return 128 << 10
 
 
 _FMA_FLOPS = 128
@@ -118,7 +130,8 @@ _UNIT_FLOPS = {
     MatrixUnit.WMMA_GFX12: 1024,
     MatrixUnit.MFMA: 2048,
 }
-_FLOPS = {"sm_80": 2048, "sm_90": 4096, "sm_100": 8192, "sm_103": 8192, "gfx90a": 1024}
+_FLOPS = {"sm_80": 2048, "sm_90": 4096, "sm_100": 8192, "sm_103": 8192}
+_FLOPS |= {"gfx908": 1024, "gfx90a": 1024, "gfx950": 4096}
 
 _SM_SHARED_KIB = {
     75: 64,
@@ -134,14 +147,23 @@ _SM_SHARED_KIB = {
 """Shared memory per block, from the table of compute capabilities in the CUDA C++ Programming Guide."""
 
 _LDS_BYTES = 64 << 10
+"""Limit of a block on every AMD target. gfx950 allows 160 KB, but no tile for AMD needs more than 64 KB. Its
+larger LDS holds more blocks instead (`Target.lds_bytes`)."""
+
+_GFX_LDS_KIB = {"gfx950": 160}
 
 _FIRST_SM_WITH_E4M3 = 89
 
-_GFX_E4M3 = {"gfx942": 0.5, "gfx1200": 1.0, "gfx1201": 1.0}
+_GFX_E4M3 = {"gfx942": 0.5, "gfx950": 1.0, "gfx1200": 1.0, "gfx1201": 1.0}
+
+_NO_BF16 = ("gfx908",)
+"""Their MFMA for bf16 has another shape than gfx90a's (16x16x8), which the kernels do not use."""
 
 _GFX_UNITS = {
+    "gfx908": MatrixUnit.MFMA,
     "gfx90a": MatrixUnit.MFMA,
     "gfx942": MatrixUnit.MFMA,
+    "gfx950": MatrixUnit.MFMA,
     "gfx1100": MatrixUnit.WMMA_GFX11,
     "gfx1101": MatrixUnit.WMMA_GFX11,
     "gfx1102": MatrixUnit.WMMA_GFX11,
@@ -157,7 +179,6 @@ _GFX_UNITS = {
 _GFX_GENERIC = {
     "gfx900",
     "gfx906",
-    "gfx908",
     "gfx1010",
     "gfx1011",
     "gfx1012",
@@ -175,17 +196,40 @@ _GFX_FAMILIES = (
     (re.compile("gfx11[05][0-9a-f]"), "gfx1100"),
     (re.compile("gfx120[0-9a-f]"), "gfx1200"),
 )
-"""Unlisted names whose matrix unit has the instructions that the kernels use on a listed target. gfx950 has
-MFMA 16x16x16 (used by AMD's Composable Kernel). gfx1250's WMMA differs from gfx1200's (LLVM's
-gfx1250-insts)."""
+"""Unlisted names whose matrix unit has the instructions that the kernels use on a listed target."""
+
+_GFX_FAMILY_NAMES = {
+    "gfx9-generic": "",
+    "gfx9-4-generic": "gfx942",
+    "gfx10-1-generic": "",
+    "gfx10-3-generic": "",
+    "gfx11-generic": "gfx1100",
+    "gfx12-generic": "gfx1200",
+}
+"""LLVM's names for code that runs on several GPUs, and the listed target whose matrix instructions all of
+these have; empty if they share none."""
+
+_GFX_WITHOUT = (
+    (re.compile("gfx9(02|04|09|0c)|gfx1013"), "not tried yet"),
+    (re.compile("gfx125[0-9a-f]"), "its matrix unit differs from that of gfx1200"),
+    (re.compile("gfx117[0-9a-f]"), "its matrix unit has not been tried"),
+)
+"""Unlisted names that get the generic kernels, and why. gfx1250's WMMA is that of LLVM's gfx1250-insts."""
+
+_GENERIC_KERNELS = "generic kernels, without a matrix unit"
 
 
 def _unlisted(name: str) -> tuple[MatrixUnit, str]:
     """Return the matrix unit for an unlisted name, and the note for the user."""
+    member = _GFX_FAMILY_NAMES.get(name)
+    if member is not None:
+        kernels = f"the kernels of {member}, without e4m3" if member else _GENERIC_KERNELS
+        return _GFX_UNITS.get(member, MatrixUnit.FMA), f"a family, for compiling only: {kernels}"
     for names, member in _GFX_FAMILIES:
         if names.fullmatch(name):
             return _GFX_UNITS[member], f"not tried yet: the kernels of {member}"
-    return MatrixUnit.FMA, "unknown: generic kernels, without a matrix unit"
+    reason = next((why for names, why in _GFX_WITHOUT if names.fullmatch(name)), "unknown")
+    return MatrixUnit.FMA, f"{reason}: {_GENERIC_KERNELS}"
 
 
 def amd_target(gcn_arch_name: str) -> Target:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Resources of a kernel on a target: registers, spills, shared memory, occupancy. Compiles; needs no GPU.
 
-For AMD targets with clang-19 and lld, into a code object like hipRTC's; for NVIDIA's with NVRTC. The numbers
+For AMD targets with clang (clang.py), into a code object like hipRTC's; for NVIDIA's with NVRTC. The numbers
 are those of the compilers. They do not know a launch's dynamic shared memory, so the occupancy is computed
 here.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 from evaluator.gpu.driver.compiler import AMD_FLAGS, source
 from evaluator.gpu.driver.device import CompilationError, DeviceError
 from evaluator.gpu.driver.target import MatrixUnit, Target
+from evaluator.gpu.inspect import clang
 from evaluator.gpu.inspect.variants import Variant
 
 
@@ -47,8 +47,7 @@ class Resources:
 def unavailable(target: Target) -> str | None:
     """Return why kernels cannot be compiled for a target here; None if they can."""
     if target.name.startswith("gfx"):
-        missing = [name for name in ("clang-19", "ld.lld-19") if shutil.which(name) is None]
-        return f"needs {' and '.join(missing)} (apt-get install clang-19 lld-19)" if missing else None
+        return clang.unavailable(target.name)
     try:
         from evaluator.gpu.driver import nvidia
 
@@ -107,8 +106,7 @@ def _clang(variant: Variant, target: Target, options: Sequence[str], out: Path) 
     """Compile to a file. Returns the compiler's messages. Raises CompilationError."""
     path = out.parent / f"{variant.key.file}.hip"
     path.write_text(source(variant.key.file), "utf-8")
-    command = ["clang-19", "-x", "hip", f"--offload-arch={target.name}", "--cuda-device-only"]
-    command += ["--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", *AMD_FLAGS]
+    command = [*clang.command(target.name, out.parent), *AMD_FLAGS]
     command += ["-Rpass-analysis=kernel-resource-usage", *options, path.name, "-o", out.name]
     done = subprocess.run(command, cwd=out.parent, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not out.exists():
@@ -121,11 +119,11 @@ def _amd_resources(variant: Variant, target: Target, report: str) -> Resources:
     found = {name: int(value) for name, value in _REMARK.findall(report)}
     try:
         shared = found["LDS Size"] + variant.shared_bytes
-        most, lds = _amd_limits(target)
+        most = _most_waves(target)
         registers = found["VGPRs"] + found.get("AGPRs", 0)
         waves = found["Occupancy"]
         if shared:
-            waves = min(waves, _waves(lds // shared, variant.threads // target.wave, 4))
+            waves = min(waves, _waves(target.lds_bytes // shared, variant.threads // target.wave, 4))
         return Resources(
             registers, found["VGPRs Spill"], found["ScratchSize"], shared, min(waves, most), most
         )
@@ -133,12 +131,11 @@ def _amd_resources(variant: Variant, target: Target, report: str) -> Resources:
         raise CompilationError(f"clang did not report {error} of {variant.key}:\n{report}") from error
 
 
-def _amd_limits(target: Target) -> tuple[int, int]:
-    """Return the waves per SIMD, and the LDS in bytes of four SIMDs: a compute unit before RDNA, a work group
-    processor since. From LLVM's AMDGPU user guide and AMD's ISA documents."""
+def _most_waves(target: Target) -> int:
+    """Return the waves per SIMD, from LLVM's AMDGPU user guide."""
     if target.name.startswith("gfx9"):
-        return (8 if target.unit is MatrixUnit.MFMA else 10), 64 << 10
-    return (20 if target.name.startswith("gfx101") else 16), 128 << 10
+        return 8 if target.unit is MatrixUnit.MFMA and target.name != "gfx908" else 10
+    return 20 if target.name.startswith(("gfx101", "gfx10-1")) else 16
 
 
 # --- NVIDIA -------------------------------------------------------------------------------------------------

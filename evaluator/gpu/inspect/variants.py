@@ -21,7 +21,18 @@ from evaluator.gpu.plan.tiles import Choice, Chooser, candidates, model_chooser
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import AttentionBody
 
-AMD_TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201")
+AMD_TARGETS = (
+    "gfx906",
+    "gfx908",
+    "gfx90a",
+    "gfx942",
+    "gfx950",
+    "gfx1030",
+    "gfx1100",
+    "gfx1151",
+    "gfx1200",
+    "gfx1201",
+)
 NVIDIA_TARGETS = ("sm_80", "sm_90")
 
 NETWORKS = ("t82", "bt4", "t80", "resnet-64x4", "resnet-classical")

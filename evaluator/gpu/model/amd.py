@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluator.gpu.driver.device import CompilationError
-from evaluator.gpu.driver.target import MatrixUnit, Precision, Target
+from evaluator.gpu.driver.target import MatrixUnit, Precision, Target, amd_target
 from evaluator.gpu.inspect.resources import amd_assembly
 from evaluator.gpu.inspect.resources import unavailable as no_compiler
 from evaluator.gpu.inspect.variants import Variant
@@ -29,6 +29,13 @@ from evaluator.gpu.model.cards import Card
 from evaluator.gpu.model.code import Code, Work
 
 _ANALYSER = "llvm-mca-19"
+_ANALYSED_AS = {"gfx950": "gfx942"}
+"""Targets that llvm-mca-19 does not know, and the one whose code and occupancy are taken instead. The matrix
+unit's cycles are those of the card's rate."""
+
+_MFMA_RATE = 512
+"""FLOPs of gfx942's matrix unit per clock, in fp16."""
+
 _FLOP_OF_PRODUCT = 2 * 16**3
 _QUARTER_RATE = ("v_exp_", "v_rcp_", "v_rsq_", "v_log_", "v_sqrt_", "v_sin_", "v_cos_")
 _FMA = ("v_fma_", "v_fmac_", "v_pk_fma_", "v_dual_fmac_", "v_dual_fmamk_", "v_fma_mix_")
@@ -43,11 +50,16 @@ def unavailable(target: Target) -> str | None:
     """Return why kernels cannot be analysed here; None if they can."""
     if shutil.which(_ANALYSER) is None:
         return f"needs {_ANALYSER} (apt-get install llvm-19)"
-    return no_compiler(target)
+    return no_compiler(_analysed_as(target))
+
+
+def _analysed_as(target: Target) -> Target:
+    return amd_target(_ANALYSED_AS.get(target.name, target.name))
 
 
 def code_of(variant: Variant, target: Target, card: Card) -> Code:
     """Compile and analyse a kernel. Raises CompilationError."""
+    target = _analysed_as(target)
     text, resources = amd_assembly(variant, target)
     fma = target.matrix_unit(variant.key.precision) is MatrixUnit.FMA
     products = _FMA if fma else ("v_wmma_", "v_mfma_")
@@ -69,6 +81,8 @@ def _work(
     pressure, _ = _analysed(tuple(timed), target.name)
     _, cycles = _analysed(tuple(each for each in timed if not each.startswith(_LOADS)), target.name)
     matrix = float(scale * pressure["HWXDL"])
+    if target.name in _ANALYSED_AS.values():
+        matrix *= _MFMA_RATE / card.matrix
     vector = float(scale * (pressure["HWVALU"] + pressure["HWTransVALU"]))
     quarter = sum(each.startswith(_QUARTER_RATE) for each in instructions)
     vector += 3 * scale * quarter

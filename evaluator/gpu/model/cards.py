@@ -101,6 +101,26 @@ CARDS = {
         source="AMD's data sheet and CDNA 3 white paper: 304 compute units, 2.1 GHz, 1307.4 TFLOP/s fp16, "
         "5.3 TB/s, 256 MB of Infinity Cache with 17.2 TB/s, 2 KB a clock from the L2 of each of 8 dies",
     ),
+    "mi355x": Card(
+        name="Instinct MI355X",
+        target="gfx950",
+        units=256,
+        clock=2400,
+        matrix=1024,
+        memory=8000,
+        cache=17200,
+        cache_mb=256,
+        shared=256,
+        level2=64,
+        latency=500,
+        memory_latency=800,
+        beside=True,
+        launch=_LAUNCH,
+        source="AMD's data sheet and CDNA 4 white paper: 256 compute units, 2.4 GHz (MI350X: 2.2), 8 TB/s, "
+        "2516 TFLOP/s fp16, 256 MB of Infinity Cache, an LDS that reads twice as much a clock as CDNA 3's; "
+        "speed of the last cache and latency are taken as those of the MI300X, as are 2 KB a clock from the "
+        "L2 of each of 8 dies",
+    ),
     "strix-halo": Card(
         name="Radeon 8060S (Strix Halo)",
         target="gfx1151",
@@ -140,7 +160,7 @@ CARDS = {
 }
 """Cards by command line name. The H200 is included to show the model's error."""
 
-PREDICTED = ("7900xtx", "9070xt", "mi300x", "strix-halo")
+PREDICTED = ("7900xtx", "9070xt", "mi300x", "mi355x", "strix-halo")
 """Cards that are predicted by default."""
 
 MEMORY_REACHED = 0.87

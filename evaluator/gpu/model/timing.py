@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evaluator.gpu.driver.target import MatrixUnit, Target
+from evaluator.gpu.driver.target import MatrixUnit, Target, amd_target
 from evaluator.gpu.model.banks import conflicts
 from evaluator.gpu.model.cards import MEMORY_REACHED, Card
 from evaluator.gpu.model.code import Code, Work
@@ -133,7 +133,7 @@ def _shared_issue(needs: dict[str, float], card: Card) -> float:
 
 
 def _shared_bytes(card: Card) -> int:
-    return {"gfx9": 64, "gfx1": 128, "sm_9": 227}[card.target[:4]] << 10
+    return 227 << 10 if card.target.startswith("sm_9") else amd_target(card.target).lds_bytes
 
 
 def _passes(launch: Launch, loop: Work, target: Target) -> float:

@@ -12,8 +12,10 @@ from evaluator.gpu.driver.target import MatrixUnit, Precision, Target, amd_targe
     ("name", "wave", "unit"),
     [
         ("gfx906:sramecc+:xnack-", 64, MatrixUnit.FMA),
+        ("gfx908:sramecc+:xnack-", 64, MatrixUnit.MFMA),
         ("gfx90a:sramecc+:xnack-", 64, MatrixUnit.MFMA),
         ("gfx942", 64, MatrixUnit.MFMA),
+        ("gfx950:sramecc+:xnack-", 64, MatrixUnit.MFMA),
         ("gfx1030", 32, MatrixUnit.FMA),
         ("gfx1100", 32, MatrixUnit.WMMA_GFX11),
         ("gfx1151", 32, MatrixUnit.WMMA_GFX11),
@@ -30,7 +32,7 @@ def test_known_amd_targets(name: str, wave: int, unit: MatrixUnit) -> None:
 @pytest.mark.parametrize(
     ("names", "member"),
     [
-        (("gfx940", "gfx950", "gfx951"), "gfx942"),
+        (("gfx940", "gfx951"), "gfx942"),
         (("gfx1104", "gfx1154"), "gfx1100"),
         (("gfx1202", "gfx120a"), "gfx1200"),
     ],
@@ -46,12 +48,58 @@ def test_an_unlisted_target_gets_the_kernels_of_its_family_and_says_so(
         assert target.no_e4m3
 
 
-@pytest.mark.parametrize("name", ["gfx90c", "gfx1170", "gfx1250", "gfx1310"])
-def test_a_target_of_no_known_family_gets_the_generic_kernels_and_says_so(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("gfx90c", "not tried yet"),
+        ("gfx1170", "its matrix unit has not been tried"),
+        ("gfx1171", "its matrix unit has not been tried"),
+        ("gfx1250", "its matrix unit differs from that of gfx1200"),
+        ("gfx1310", "unknown"),
+    ],
+)
+def test_a_target_of_no_known_family_gets_the_generic_kernels_and_says_so(name: str, reason: str) -> None:
     target = amd_target(name)
     assert target.unit is MatrixUnit.FMA
-    assert "generic" in target.note
+    assert target.note == f"{reason}: generic kernels, without a matrix unit"
     assert target.options == ("-DMATRIX_GENERIC=1",)
+
+
+@pytest.mark.parametrize(
+    ("name", "wave", "member"),
+    [
+        ("gfx9-generic", 64, ""),
+        ("gfx9-4-generic", 64, "gfx942"),
+        ("gfx10-1-generic", 32, ""),
+        ("gfx10-3-generic", 32, ""),
+        ("gfx11-generic", 32, "gfx1100"),
+        ("gfx12-generic", 32, "gfx1200"),
+    ],
+)
+def test_a_name_of_a_family_gets_what_its_members_share_and_says_so(
+    name: str, wave: int, member: str
+) -> None:
+    target = amd_target(name)
+    assert (target.wave, target.problem) == (wave, "")
+    assert target.unit is (amd_target(member).unit if member else MatrixUnit.FMA)
+    assert target.note.startswith("a family, for compiling only: ")
+    assert (member or "generic kernels") in target.note
+    assert target.no_e4m3
+
+
+def test_gfx950_has_the_common_e4m3_and_a_larger_lds() -> None:
+    older, newer = amd_target("gfx942"), amd_target("gfx950")
+    assert (older.e4m3, newer.e4m3) == (0.5, 1.0)
+    assert not newer.no_e4m3
+    assert (older.lds_bytes, newer.lds_bytes) == (64 << 10, 160 << 10)
+    assert newer.shared_bytes == older.shared_bytes == 64 << 10
+
+
+def test_gfx908_has_a_matrix_unit_for_fp16_alone() -> None:
+    target = amd_target("gfx908")
+    units = [target.matrix_unit(precision) for precision in Precision]
+    assert units == [MatrixUnit.MFMA, MatrixUnit.FMA, MatrixUnit.FMA]
+    assert target.no_e4m3 == "its matrix unit has no e4m3"
 
 
 def test_an_unknown_target_gets_the_generic_kernels_and_says_so() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,15 +17,27 @@ from evaluator.cli import main
 from evaluator.gpu.driver.compiler import AMD_FLAGS, KernelKey, source
 from evaluator.gpu.driver.device import CompilationError
 from evaluator.gpu.driver.target import Precision, Target, amd_target
-from evaluator.gpu.inspect.resources import measure, measure_all, unavailable
+from evaluator.gpu.inspect.resources import amd_assembly, measure, measure_all, unavailable
 from evaluator.gpu.inspect.variants import AMD_TARGETS, NVIDIA_TARGETS, Variant, Variants, target_named
 
 pytestmark = pytest.mark.kernels
 
 TARGETS = (*AMD_TARGETS, *NVIDIA_TARGETS)
 
-SIBLINGS = ("gfx90a", "gfx1151", "gfx1201")
+SIBLINGS = ("gfx908", "gfx90a", "gfx1151", "gfx1201")
 """Of gfx942, gfx1100 and gfx1200."""
+
+NAMED = (
+    "gfx9-generic",
+    "gfx9-4-generic",
+    "gfx10-1-generic",
+    "gfx10-3-generic",
+    "gfx11-generic",
+    "gfx12-generic",
+    "gfx90c",
+    "gfx1250",
+)
+"""Targets that a user may name, and that get the kernels of others."""
 
 
 def compiled_for(name: str) -> Target:
@@ -104,6 +117,36 @@ def test_no_hot_kernel_spills(name: str, precision: Precision) -> None:
     assert_in_registers(wanted, target)
 
 
+@pytest.mark.parametrize("name", NAMED)
+def test_targets_that_get_the_kernels_of_others_compile(name: str) -> None:
+    target = compiled_for(name)
+    listed = variants().used(target, Precision.FP16)
+    wanted = [
+        next(each for each in listed if each.key.file == file) for file in ("gemm", "attention", "rows")
+    ]
+    assert_in_registers(wanted, target)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "instruction"),
+    [
+        ("gfx908", Precision.FP16, "v_mfma_f32_16x16x16f16"),
+        ("gfx908", Precision.BF16, ""),
+        ("gfx942", Precision.FP16, "v_mfma_f32_16x16x16_f16"),
+        ("gfx950", Precision.FP16, "v_mfma_f32_16x16x32_f16"),
+        ("gfx950", Precision.BF16, "v_mfma_f32_16x16x32_bf16"),
+    ],
+)
+def test_products_use_the_matrix_instruction_of_their_target(
+    name: str, precision: Precision, instruction: str
+) -> None:
+    target = compiled_for(name)
+    listed = variants().used(target, precision)
+    text, _ = amd_assembly(next(each for each in listed if each.key.file == "gemm"), target)
+    found = set(re.findall("v_mfma_[a-z0-9_]+", text))
+    assert found == ({instruction} if instruction else set())
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("precision", Precision)
@@ -163,6 +206,12 @@ def test_the_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str])
     rows = json.loads(capsys.readouterr().out)
     assert {(row["kernel"], row["target"], row["hot"]) for row in rows} == {("attention", "gfx1100", True)}
     assert all(0 < row["waves"] <= row["most_waves"] and row["registers"] > 0 for row in rows)
+
+
+def test_the_command_says_what_an_unlisted_target_gets(capsys: pytest.CaptureFixture[str]) -> None:
+    compiled_for("gfx11-generic")
+    assert main(["kernels", "--target", "gfx11-generic", "--precision", "fp32", "--kernel", "attention"]) == 0
+    assert "gfx11-generic: a family, for compiling only: the kernels of gfx1100" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

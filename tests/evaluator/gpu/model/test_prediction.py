@@ -20,7 +20,7 @@ from evaluator.gpu.plan.tiles import Tile
 TILE = Tile(32, 32, 128, 2, 1, 6, 0.3, warps_k=4)
 
 
-@pytest.mark.parametrize("name", ["7900xtx", "mi300x"])
+@pytest.mark.parametrize("name", ["7900xtx", "mi300x", "mi355x"])
 def test_the_loop_of_a_product_holds_what_its_tile_says(name: str) -> None:
     """A wave's part of a step is 16 x 32 and 32 along k: 4 products of 16 x 16 x 16, for which it reads three
     fragments twice."""

@@ -92,7 +92,7 @@ def test_split_products_leave_partial_sums() -> None:
 
 def test_the_cards_are_those_published() -> None:
     """fp16 of the matrix units, TFLOP/s, by the makers' data sheets."""
-    published = {"7900xtx": 122.8, "9070xt": 195, "mi300x": 1307.4, "strix-halo": 59.4}
+    published = {"7900xtx": 122.8, "9070xt": 195, "mi300x": 1307.4, "mi355x": 2516.6, "strix-halo": 59.4}
     for name, tflops in published.items():
         assert CARDS[name].matrix_tflops == pytest.approx(tflops, rel=0.01)
 

@@ -131,7 +131,9 @@ def formats_of(found: list[Launch]) -> set[int]:
     return {each.get(flag, 0) for each in constants for flag in ("FORMAT", "ROUND")}
 
 
-@pytest.mark.parametrize("target", [HOPPER, nvidia_target(8, 9), amd_target("gfx942"), amd_target("gfx1200")])
+@pytest.mark.parametrize(
+    "target", [HOPPER, nvidia_target(8, 9), *map(amd_target, ("gfx942", "gfx950", "gfx1200"))]
+)
 def test_large_batches_multiply_the_encoders_in_8_bits(target: Target) -> None:
     found = launches(target, FP8_POSITIONS, random_network(SHAPE))
     layers = ("qkv", "output", "ffn1", "ffn2")
@@ -196,6 +198,7 @@ def test_the_option_is_a_precision() -> None:
     ("name", "reason"),
     [
         ("gfx1100", "has no e4m3"),
+        ("gfx908", "has no e4m3"),
         ("gfx90a", "has no e4m3"),
         ("gfx906", "no matrix unit"),
         ("sm_86", "has no e4m3"),
