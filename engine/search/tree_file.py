@@ -59,7 +59,7 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         import numpy
 
-        return str(numpy.float32(value))  # The core has single precision.
+        return str(numpy.float32(value + 0.0))  # The core has single precision; -0.0 is 0.0.
     return str(value)
 
 
