@@ -38,7 +38,7 @@ def listed_options() -> list[Option]:
     options = [_option(setting, setting.title) for setting in OPTIONS]
     options += [_option(setting, name) for name, setting in ALIASES.items()]
     options.append(Option(CLEAR_TREE, "button", None, None, None, []))
-    options += [Option(name, "string", "", None, None, []) for name in (SAVE_TREE, LOAD_TREE)]
+    options += [Option(name, "string", "<empty>", None, None, []) for name in (SAVE_TREE, LOAD_TREE)]
     options.append(Option(ABOUT, "string", ABOUT_TEXT, None, None, []))
     return options
 

@@ -415,7 +415,7 @@ class WavefrontProtocol(chess.engine.Protocol):
             elif option is not None and option.name == ABOUT:
                 continue
             elif option is not None and option.name in (SAVE_TREE, LOAD_TREE):
-                if value not in (None, ""):
+                if value not in (None, "", "<empty>"):
                     raise EngineError(f"{name} is an option of the UCI program only")
             elif option is not None and value is None:
                 raise EngineError(f"{name} needs a value, not None")
