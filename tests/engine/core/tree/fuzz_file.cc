@@ -17,7 +17,7 @@
 #include <string>
 
 #include "../../../fuzzing.h"
-#include "chess/uci_move.h"
+#include "chess/attacks.h"
 #include "tree/file_stream.h"
 #include "tree/random_evaluator.h"
 #include "tree/tree.h"
@@ -133,6 +133,7 @@ int run(int rounds, uint64_t seed, const std::filesystem::path& folder) {
 
 int main(int count, char** arguments) {
   if (count != 4) return 2;
+  wavefront::chess::initialise_attacks();
   return wavefront::tree::run(std::atoi(arguments[1]), std::strtoull(arguments[2], nullptr, 10),
                               arguments[3]);
 }
