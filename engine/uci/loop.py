@@ -185,14 +185,19 @@ class UciEngine:
             from engine.evaluation.errors import NoEvaluatorError
 
             try:
-                session = self._opened_session()
-                waited = perf_counter() + READY_SECONDS
-                while not session.ready(0.05) and perf_counter() < waited:
-                    if self._quitting.is_set():
-                        return
+                if not self._await_evaluator() and self._quitting.is_set():
+                    return
             except NoEvaluatorError as error:
                 self._output.info_string(f"error: {error}")
         self._output.send("readyok")
+
+    def _await_evaluator(self) -> bool:
+        """Wait until the evaluator is ready, and return False if it is late or `quit` has come. Raises
+        NoEvaluatorError."""
+        session, end = self._opened_session(), perf_counter() + READY_SECONDS
+        while not (ready := session.ready(0.05)) and perf_counter() < end and not self._quitting.is_set():
+            pass
+        return ready
 
     def _ucinewgame(self, arguments: list[str], received: float) -> None:
         self._await_search()
@@ -239,6 +244,8 @@ class UciEngine:
 
         session = self._opened_session()
         try:
+            if option == LOAD_TREE and not self._await_evaluator():
+                raise NoEvaluatorError("the evaluator is not ready")
             size = session.save_tree(path) if option == SAVE_TREE else session.load_tree(path)[1]
         except (ValueError, NoEvaluatorError) as error:
             raise CommandError(f"{option}: {shown(path)}: {error}") from None
