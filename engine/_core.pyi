@@ -548,6 +548,22 @@ class RootInfo:
     @property
     def full(self) -> bool: ...
 
+class TreeFileSize:
+    """The size of a saved tree."""
+
+    @property
+    def visits(self) -> int:
+        """Visits of the root."""
+
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Of the file."""
+
+def tree_file_header(path: str | os.PathLike[str]) -> tuple[Game, str]:
+    """Return the game and the note of a saved tree. Raises ValueError for a damaged or foreign file."""
+
 class Tree:
     """The MCTS tree of one game's current position.
 
@@ -596,6 +612,20 @@ class Tree:
         """Clear the tree, but not the evaluation cache."""
 
     def clear_cache(self) -> None: ...
+    def save(self, path: str | os.PathLike[str], settings: Sequence[tuple[str, str]], note: str = "") -> TreeFileSize:
+        """Write the tree from the root down to a file, whose contents are replaced.
+
+        settings: (name, value) of what the values depend on. note: text of tree_file_header. Raises
+        ValueError if the file cannot be written, RuntimeError while a batch is in flight.
+        """
+
+    def load(self, path: str | os.PathLike[str], settings: Sequence[tuple[str, str]]) -> TreeFileSize:
+        """Replace the tree and its position by those of a file.
+
+        Raises ValueError for a damaged or foreign file, other settings, or too little memory; RuntimeError
+        while a batch is in flight.
+        """
+
     def collect(self, batch: Batch, target: int, max_visits: int = ..., ahead: int = 0) -> CollectResult:
         """Fill the batch with up to `target` positions, making at most `max_visits` visits. Then add up to
         `ahead` positions that are likely to be needed next. Their evaluations go to the cache without a

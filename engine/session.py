@@ -32,8 +32,10 @@ from engine.search.static_choice import continued, static_lines
 from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
 from engine.search.tree import SearchTree
+from engine.search.tree_file import read_header
 
 if TYPE_CHECKING:
+    from engine._core import TreeFileSize
     from protocol.client import EvaluatorClient
     from protocol.messages import NetworkInfo, Priority
 
@@ -157,6 +159,47 @@ class Session:
     def clear(self) -> None:
         """Clear the tree and the evaluation cache."""
         self._tree.clear()
+
+    def save_tree(self, path: str) -> TreeFileSize:
+        """Save the last search's tree to a file, and return its size. Raises ValueError with a reason."""
+        return self._tree.save(path)
+
+    def load_tree(self, path: str) -> tuple[Game, TreeFileSize]:
+        """Replace the tree by one from a file, and return the game of that tree and its size.
+
+        Waits for the evaluator, because the network must be that of the file. Raises ValueError with a
+        reason, and NoEvaluatorError.
+        """
+        game, _favoured = read_header(path)
+        while not self.ready(POLL_SECONDS):
+            pass
+        # Contempt may depend on the limits of the search that made the tree.
+        possible = (Limits(), Limits(nodes=1))
+        contempts = list(dict.fromkeys(Contempt.of(self._options, game.turn, each) for each in possible))
+        for number, contempt in enumerate(contempts, 1):
+            task = replace(self._task(Limits(), perf_counter()), game=game, contempt=contempt)
+            self._prepare_tree(task)
+            try:
+                return game, self._tree.load(path)
+            except ValueError:
+                if number == len(contempts):
+                    raise
+        raise AssertionError("there is at least one contempt")
+
+    def has_visits(self) -> bool:
+        """Return True if the tree has visits of the position."""
+        return self._tree.known(self._task(Limits(), perf_counter())) is not None
+
+    def _prepare_tree(self, task: SearchTask) -> None:
+        """Prepare the tree for a task and the network of the ready evaluator. Raises EvaluatorLateError."""
+        if self._in_process:
+            self._tree.prepared(task.options, 1, "in-process", contempt=task.contempt)
+            return
+        link = self.start_evaluator()
+        client = link.client
+        if client is None:
+            raise EvaluatorLateError("the evaluator was lost")
+        self._tree.prepared_for(task, link.network_of(client))
 
     # -- evaluator ---------------------------------------------------------------------------------------
 

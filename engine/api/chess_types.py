@@ -29,7 +29,7 @@ from engine.options import ALIASES, OPTIONS, Options
 from engine.search.limits import Clock, Limits
 from engine.search.report import Line, Report
 from engine.search.scores import thousandths
-from engine.settings.identity import ABOUT, ABOUT_TEXT, CLEAR_TREE
+from engine.settings.identity import ABOUT, ABOUT_TEXT, CLEAR_TREE, LOAD_TREE, SAVE_TREE
 from protocol.settings.spec import Setting
 
 
@@ -38,6 +38,7 @@ def listed_options() -> list[Option]:
     options = [_option(setting, setting.title) for setting in OPTIONS]
     options += [_option(setting, name) for name, setting in ALIASES.items()]
     options.append(Option(CLEAR_TREE, "button", None, None, None, []))
+    options += [Option(name, "string", "<empty>", None, None, []) for name in (SAVE_TREE, LOAD_TREE)]
     options.append(Option(ABOUT, "string", ABOUT_TEXT, None, None, []))
     return options
 

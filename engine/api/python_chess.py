@@ -55,7 +55,7 @@ from engine.search.control import SearchControl
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.session import Session
-from engine.settings.identity import ABOUT, AUTHOR, CLEAR_TREE, NAME
+from engine.settings.identity import ABOUT, AUTHOR, CLEAR_TREE, LOAD_TREE, NAME, SAVE_TREE
 from protocol.settings.spec import SettingsError
 
 __all__ = ["WavefrontEngine", "WavefrontProtocol"]
@@ -414,6 +414,9 @@ class WavefrontProtocol(chess.engine.Protocol):
                 clear = True
             elif option is not None and option.name == ABOUT:
                 continue
+            elif option is not None and option.name in (SAVE_TREE, LOAD_TREE):
+                if value not in (None, "", "<empty>"):
+                    raise EngineError(f"{name} is an option of the UCI program only")
             elif option is not None and value is None:
                 raise EngineError(f"{name} needs a value, not None")
             else:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.options import Options
     from engine.search.control import SearchControl
     from engine.search.report import Line, Report
+    from engine.session import Session
 
 HELP = "analyse a position and show the best lines as they are found"
 
@@ -39,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     limit.add_argument("--movetime", type=int, help=f"milliseconds to think (default: {DEFAULT_MOVETIME_MS})")
     limit.add_argument("--nodes", type=int, help="nodes to search")
     limit.add_argument("--infinite", action="store_true", help="think until interrupted with Ctrl-C")
+    parser.add_argument(
+        "--tree", metavar="FILE", help="load the tree of FILE if it exists, and save it at the end"
+    )
     add_flags(parser, defaults=default_options())
 
 
@@ -64,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         print("wavefront analyse: the limit must be above 0", file=sys.stderr)
         return 2
     options = options_of_arguments(arguments, default_options())
-    fen = arguments.fen_flag or " ".join(arguments.fen) or "startpos"
+    given = arguments.fen_flag or " ".join(arguments.fen)
+    fen = given or "startpos"
     if arguments.fen_flag and arguments.fen:
         print("wavefront analyse: the position is given twice, with --fen and without", file=sys.stderr)
         return 2
@@ -81,6 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
         with console.status("starting the evaluator …"):
             while not session.ready(60.0):
                 pass
+        if arguments.tree:
+            _load_tree(session, arguments.tree, has_position=bool(given or arguments.moves))
         view = _View(console, session.game, session.describe_evaluator())
         control = SearchControl()
         with view:
@@ -89,12 +96,54 @@ def run(arguments: argparse.Namespace) -> int:
             )
             view.show(report)
         view.conclude(report)
+        if arguments.tree and report.nodes:
+            _save_tree(session, arguments.tree)
     except (NoEvaluatorError, ValueError) as error:
         print(f"wavefront analyse: {error}", file=sys.stderr)
         return 1
     finally:
         session.close()
     return 0
+
+
+def _load_tree(session: Session, path: str, *, has_position: bool) -> None:
+    """Load the tree of a file, if it exists, and search its position unless one is given.
+
+    Raises ValueError if the file is refused, or if it has no visits of the position: saving would lose them.
+    """
+    import os
+
+    from engine.search.tree_file import described
+
+    if not os.path.lexists(path):
+        return
+    try:
+        game, size = session.load_tree(path)
+    except ValueError as error:
+        raise ValueError(f"--tree: {path}: {error}") from None
+    if not has_position:
+        session.game = game
+    elif not session.has_visits():
+        raise ValueError(
+            f"--tree: {path} has no visits of this position, but those of {game.fen()}: choose another file"
+        )
+    print(f"wavefront: tree loaded from {path}: {described(size)}", file=sys.stderr)
+
+
+def _save_tree(session: Session, path: str) -> None:
+    """Save the tree. Ctrl-C does not interrupt this. Raises ValueError."""
+    import signal
+
+    from engine.search.tree_file import described
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        size = session.save_tree(path)
+    except ValueError as error:
+        raise ValueError(f"--tree: {path}: {error}") from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    print(f"wavefront: tree saved to {path}: {described(size)}", file=sys.stderr)
 
 
 def _interruptible(search: Callable[[], Report], control: SearchControl) -> Report:
@@ -104,20 +153,25 @@ def _interruptible(search: Callable[[], Report], control: SearchControl) -> Repo
     results: list[Report] = []
     failures: list[BaseException] = []
 
+    # Not `join`: in Python 3.11 an interrupted one takes the thread for ended.
+    ended = threading.Event()
+
     def work() -> None:
         try:
             results.append(search())
         except BaseException as error:  # Raised again in the caller's thread.
             failures.append(error)
+        finally:
+            ended.set()
 
     thread = threading.Thread(target=work, name="search")
     thread.start()
     try:
-        while thread.is_alive():
-            thread.join(0.1)
+        while not ended.wait(0.1):
+            pass
     except KeyboardInterrupt:
         control.stop()
-        thread.join()
+        ended.wait()
     if failures:
         raise failures[0]
     return results[0]

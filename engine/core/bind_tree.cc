@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -262,6 +263,18 @@ void bind_tree(nb::module_& m) {
   bind_batch(m);
   bind_reports(m);
   using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<TreeFileSize>(m, "TreeFileSize", "The size of a saved tree.")
+      .def_ro("visits", &TreeFileSize::visits, "Visits of the root.")
+      .def_ro("nodes", &TreeFileSize::nodes)
+      .def_ro("bytes", &TreeFileSize::bytes, "Of the file.");
+  m.def(
+      "tree_file_header",
+      [](const std::filesystem::path& path) {
+        TreeFileHeader header = read_tree_file_header(path);
+        return std::pair(std::move(header.game), std::move(header.note));
+      },
+      "path"_a, Release(),
+      "Return the game and the note of a saved tree. Raises ValueError for a damaged or foreign file.");
   nb::class_<Tree>(m, "Tree", R"(The MCTS tree of one game's current position.
 
 One thread may collect, apply, cancel and set positions. root_info, lines and children are thread-safe.)")
@@ -303,6 +316,15 @@ One thread may collect, apply, cancel and set positions. root_info, lines and ch
            "Raises ValueError unless 0 <= epsilon <= 1 and alpha > 0.")
       .def("clear", &Tree::clear, Release(), "Clear the tree, but not the evaluation cache.")
       .def("clear_cache", &Tree::clear_cache, Release())
+      .def("save", &Tree::save, "path"_a, "settings"_a, "note"_a = "", Release(),
+           "Write the tree from the root down to a file, whose contents are replaced.\n\n"
+           "settings: (name, value) of what the values depend on. note: text of tree_file_header. Raises "
+           "ValueError if the file cannot be written, RuntimeError while a batch is in flight.")
+      .def("load", &Tree::load, "path"_a, "settings"_a, Release(),
+           "Replace the tree and its position by those of a file.\n\n"
+           "Raises ValueError for a damaged or foreign file, other settings, or too little memory; "
+           "RuntimeError "
+           "while a batch is in flight.")
       .def("collect", &Tree::collect, "batch"_a, "target"_a, "max_visits"_a = UINT64_MAX, "ahead"_a = 0,
            Release(),
            "Fill the batch with up to `target` positions, making at most `max_visits` visits.\n\n"

@@ -12,8 +12,10 @@ from engine.options import OPTIONS, Options
 from engine.search.contempt import NO_CONTEMPT, Contempt
 from engine.search.tablebases import description, open_tablebases
 from engine.search.task import SearchTask
+from engine.search.tree_file import Favoured, note_of, read_header, replace_file, tree_settings
 
 if TYPE_CHECKING:
+    from engine._core import TreeFileSize
     from protocol.messages import NetworkInfo
 
 CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
@@ -59,7 +61,7 @@ def search_params(
     return params
 
 
-NONE_FAVOURED: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+NONE_FAVOURED: Favoured = (frozenset(), frozenset())
 
 
 class SearchTree:
@@ -71,7 +73,8 @@ class SearchTree:
         self._key: tuple[Options, int, Contempt, bool] | None = None
         self._network_identity = ""
         # By position key: the moves that limited searches favoured, and those of the last one.
-        self._favoured: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
+        self._favoured: dict[int, Favoured] = {}
+        self._root_key = 0
         self._tablebases: Tablebases | None = None
         self._tablebases_path = ""
 
@@ -156,6 +159,7 @@ class SearchTree:
             self.new_game()  # Visits of an analysis would make the level stronger.
         # The opponent may play another move than the expected one.
         kept = self._tree.set_position(task.game, 1 if task.limits.ponder else 0)
+        self._root_key = task.game.key
         self._forget_favoured_visits(task, kept)
         self._tree.set_root_moves(task.search_moves)
         options = task.options
@@ -196,6 +200,26 @@ class SearchTree:
         if not self._tablebases or task.level is not None:
             return task
         return replace(task, tablebase_moves=tuple(self._tree.root_moves()))
+
+    def save(self, path: str) -> TreeFileSize:
+        """Save the tree of the last search to a file. Raises ValueError with a reason (tree_file.py)."""
+        tree = self._tree
+        if tree is None or not tree.root_info().visits:
+            raise ValueError("there is no tree: search a position first")
+        settings, note = self._settings(tree), note_of(self._favoured.get(self._root_key))
+        return replace_file(path, lambda new: tree.save(new, settings, note))
+
+    def load(self, path: str) -> TreeFileSize:
+        """Replace the prepared tree by one from a file. Raises ValueError with a reason (tree_file.py)."""
+        assert self._tree is not None
+        game, favoured = read_header(path)
+        size = self._tree.load(path, self._settings(self._tree))
+        self._root_key = game.key
+        self._favoured = {} if favoured is None else {game.key: favoured}
+        return size
+
+    def _settings(self, tree: Tree) -> list[tuple[str, str]]:
+        return tree_settings(tree.params, self._network_identity, self._tablebases_path)
 
     def new_game(self) -> None:
         """Clear the tree. Cached evaluations remain valid."""

@@ -13,6 +13,12 @@ AUTHOR = "the Wavefront authors"
 CLEAR_TREE = "ClearTree"
 """A button that clears the tree and the evaluation cache."""
 
+SAVE_TREE = "SaveTree"
+"""A path: setting it saves the tree to that file."""
+
+LOAD_TREE = "LoadTree"
+"""A path: setting it loads the tree of that file."""
+
 ABOUT = "UCI_EngineAbout"
 """A text that GUIs show; setting it changes nothing."""
 

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from engine.options import ALIASES, OPTIONS, AliasValues, OptionError, Options
-from engine.settings.identity import ABOUT, ABOUT_TEXT, AUTHOR, CLEAR_TREE, NAME
+from engine.settings.identity import ABOUT, ABOUT_TEXT, AUTHOR, CLEAR_TREE, LOAD_TREE, NAME, SAVE_TREE
 from engine.uci.output import Output
 from engine.uci.parse import (
     CommandError,
@@ -168,6 +168,8 @@ class UciEngine:
         lines += [option_line(option, name) for name, option in ALIASES.items()]
         lines += [
             f"option name {CLEAR_TREE} type button",
+            f"option name {SAVE_TREE} type string default <empty>",
+            f"option name {LOAD_TREE} type string default <empty>",
             f"option name {ABOUT} type string default {ABOUT_TEXT}",
             "uciok",
         ]
@@ -183,14 +185,19 @@ class UciEngine:
             from engine.evaluation.errors import NoEvaluatorError
 
             try:
-                session = self._opened_session()
-                waited = perf_counter() + READY_SECONDS
-                while not session.ready(0.05) and perf_counter() < waited:
-                    if self._quitting.is_set():
-                        return
+                if not self._await_evaluator() and self._quitting.is_set():
+                    return
             except NoEvaluatorError as error:
                 self._output.info_string(f"error: {error}")
         self._output.send("readyok")
+
+    def _await_evaluator(self) -> bool:
+        """Wait until the evaluator is ready, and return False if it is late or `quit` has come. Raises
+        NoEvaluatorError."""
+        session, end = self._opened_session(), perf_counter() + READY_SECONDS
+        while not (ready := session.ready(0.05)) and perf_counter() < end and not self._quitting.is_set():
+            pass
+        return ready
 
     def _ucinewgame(self, arguments: list[str], received: float) -> None:
         self._await_search()
@@ -206,6 +213,10 @@ class UciEngine:
             if value:
                 self._output.info_string(f"{CLEAR_TREE} is a button: the value {shown(value)} is ignored")
             return
+        for file_option in (SAVE_TREE, LOAD_TREE):
+            if name.lower() == file_option.lower():
+                self._use_tree_file(file_option, value)
+                return
         if name.lower() == ABOUT.lower():
             return
         try:
@@ -219,6 +230,27 @@ class UciEngine:
         # A running search keeps its options; the next command uses the new ones.
         self._options = options
         self._quiet_start = True
+
+    def _use_tree_file(self, option: str, path: str) -> None:
+        """Save or load the tree. Waits for a search that ends by itself, and refuses during another."""
+        if path in ("", "<empty>"):  # A GUI that sets every option to its default.
+            return
+        search = self._search
+        if search is not None and search.running and (not search.ends_by_itself or search.limits.may_not_end):
+            raise CommandError(f"{option}: a search is running; send stop first")
+        self._await_search()
+        from engine.evaluation.errors import NoEvaluatorError
+        from engine.search.tree_file import described
+
+        session = self._opened_session()
+        try:
+            if option == LOAD_TREE and not self._await_evaluator():
+                raise NoEvaluatorError("the evaluator is not ready")
+            size = session.save_tree(path) if option == SAVE_TREE else session.load_tree(path)[1]
+        except (ValueError, NoEvaluatorError) as error:
+            raise CommandError(f"{option}: {shown(path)}: {error}") from None
+        done = "saved to" if option == SAVE_TREE else "loaded from"
+        self._output.info_string(f"tree {done} {shown(path)}: {described(size)}")
 
     def _position(self, arguments: list[str], received: float) -> None:
         self._await_search()

@@ -98,10 +98,16 @@ void Tree::release_children(Node& parent) {
   if (parent.child_slots > 0) arena_.free(parent.children, child_granules(parent.child_slots));
 }
 
+// Returns the epoch once the arena has allocated so many bytes, freed ones included.
+uint32_t Tree::epoch_after(uint64_t handed_out_bytes) const {
+  const auto capacity = static_cast<uint64_t>(arena_.capacity_bytes());
+  return static_cast<uint32_t>(handed_out_bytes / (capacity / kEpochsPerTree)) % kEpochs;
+}
+
 // Called before `positions` are collected: frees some detached nodes, or prunes a full tree.
 void Tree::keep_room(size_t positions) {
   const auto capacity = static_cast<uint64_t>(arena_.capacity_bytes());
-  epoch_ = static_cast<uint32_t>(arena_.handed_out_bytes() / (capacity / kEpochsPerTree)) % kEpochs;
+  epoch_ = epoch_after(arena_.handed_out_bytes());
   hopeless_granules_ = Arena::kMaxRun + 1;
   out_of_memory_ = false;
   if (!to_free_.empty()) {

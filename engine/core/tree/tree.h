@@ -21,6 +21,7 @@
 #include "tree/arena.h"
 #include "tree/batch.h"
 #include "tree/evaluation_cache.h"
+#include "tree/file.h"
 #include "tree/move_rules.h"
 #include "tree/node.h"
 #include "tree/search_params.h"
@@ -145,6 +146,18 @@ class Tree {
   void clear();
   void clear_cache();
 
+  // Writes the tree from the root down to a file (file.h), whose contents are replaced. The evaluation cache
+  // is not saved. settings: what the values depend on. note: text that the header returns. Throws
+  // std::logic_error while a batch is in flight, std::invalid_argument if the file cannot be written, the
+  // tree is too deep, or move rules are set.
+  TreeFileSize save(const std::filesystem::path& path, const TreeSettings& settings,
+                    const std::string& note) const;
+
+  // Replaces the tree and its position by those of a file. Throws std::logic_error while a batch is in
+  // flight. Throws std::invalid_argument, and changes nothing, for a damaged or foreign file, other settings,
+  // or more memory than tree_bytes. If only a node shows that the file is invalid, the tree is cleared.
+  TreeFileSize load(const std::filesystem::path& path, const TreeSettings& settings);
+
   // Walks the tree until `target` leaves wait in the batch, or `max_visits` visits are done or in flight. It
   // ends earlier if more positions are useless before an answer. The batch must be empty (new, applied or
   // cancelled). Then adds up to `ahead` positions that the search will probably need next, within the visits
@@ -173,6 +186,7 @@ class Tree {
   std::vector<ChildInfo> children(bool own_values = false) const;
 
  private:
+  friend class TreeSaver;        // save.cc
   friend struct TreeInvariants;  // checks in tests/engine/core/tree/fuzz.cc
 
   enum class Expansion { kQueued, kCached, kTerminal, kKnown };
@@ -212,6 +226,7 @@ class Tree {
   bool may_collapse(const Node& candidate);
   void collapse(Node& old);
   void reset_hand();
+  uint32_t epoch_after(uint64_t handed_out_bytes) const;
 
   // collect.cc
   void visit(Batch& batch, ArenaIndex index, uint32_t visits);

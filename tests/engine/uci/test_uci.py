@@ -28,7 +28,14 @@ def test_uci_lists_every_option_once() -> None:
         lines = engine.ask("uci", "uciok")
         assert lines[0].startswith("id name Wavefront")
         named = [line.split(" type ")[0].removeprefix("option name ") for line in lines if "option" in line]
-        assert named == [*(option.title for option in OPTIONS), *ALIASES, "ClearTree", "UCI_EngineAbout"]
+        assert named == [
+            *(option.title for option in OPTIONS),
+            *ALIASES,
+            "ClearTree",
+            "SaveTree",
+            "LoadTree",
+            "UCI_EngineAbout",
+        ]
 
 
 def test_a_whole_conversation() -> None:

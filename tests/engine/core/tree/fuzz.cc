@@ -7,8 +7,8 @@
 // A round is a game of some plies in a tree with random settings, one time in four those that the engine has
 // by default, and little memory. Between the moves batches are collected, applied out of order, cancelled and
 // abandoned, to be answered late; moves are restricted, noise is mixed in; positions come as moves or FENs,
-// with or without the other moves kept. Prints what it has seen; the exit status is 1, with what is wrong on
-// standard error, if an invariant does not hold.
+// with or without the other moves kept; trees are saved and loaded. Prints what it has seen; the exit status
+// is 1, with what is wrong on standard error, if an invariant does not hold.
 
 #include <algorithm>
 #include <bit>
@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <initializer_list>
 #include <memory>
 #include <random>
@@ -426,6 +427,22 @@ std::string searched_move(const Tree& tree, const Game& game, Random& random) {
   return children[random() % std::min<size_t>(children.size(), 4)].move;
 }
 
+// What is saved can be loaded into the same memory, and is the same tree.
+void check_file(const Tree& tree, bool pruned, Seen& seen) {
+  static const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("wavefront-fuzz-" + std::to_string(std::random_device{}()));
+  const TreeFileSize saved = tree.save(path, {}, "");
+  Tree loaded(tree.params());
+  const TreeFileSize size = loaded.load(path, {});
+  std::filesystem::remove(path);
+  require(size.nodes == saved.nodes && size.bytes == saved.bytes,
+          "a loaded tree has the size of the saved one");
+  const RootInfo is = loaded.root_info(), was = tree.root_info();
+  require(is.visits == was.visits && is.evaluation.q == was.evaluation.q, "a loaded root is the saved one");
+  require(is.memory_bytes <= was.memory_bytes, "a loaded tree needs no more memory");
+  TreeInvariants{loaded, pruned, seen}.check();
+}
+
 void play_round(Random& random, Seen& seen) {
   Tree tree(random_params(random));
   Batches late;
@@ -438,6 +455,7 @@ void play_round(Random& random, Seen& seen) {
     if (random() % 6 == 0) tree.add_root_noise(0.25f, 0.3f, random());
     pruned |= search(tree, 10 + static_cast<int>(random() % longest), late, random, seen);
     TreeInvariants{tree, pruned, seen}.check();
+    check_file(tree, pruned, seen);
 
     const Game before = game;
     game.push_uci(searched_move(tree, game, random));

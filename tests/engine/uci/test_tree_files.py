@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""SaveTree and LoadTree: trees survive the engine's process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.uci.uci_process import UciProcess
+
+pytestmark = pytest.mark.integration
+
+POSITION = "position startpos moves e2e4"
+FULL_SEARCH = "SmartPruningFactor 0"
+
+
+def nodes_of(line: str) -> int:
+    words = line.split()
+    return int(words[words.index("nodes") + 1])
+
+
+def save(path: Path) -> str:
+    """Search a position, save its tree, and return the answer."""
+    with UciProcess(FULL_SEARCH) as engine:
+        engine.send(POSITION)
+        engine.ask("go nodes 2000", "bestmove")
+        engine.send(f"setoption name SaveTree value {path}")
+        (said,) = engine.sync()
+        return said
+
+
+def load(engine: UciProcess, path: Path) -> str:
+    engine.send(f"setoption name LoadTree value {path}")
+    (said,) = engine.sync()
+    return said
+
+
+def test_a_search_continues_after_loading(tmp_path: Path) -> None:
+    path = tmp_path / "my tree"
+    said = save(path)
+    assert said.startswith(f"info string tree saved to {path}: 2") and said.endswith(" MB")
+    with UciProcess(FULL_SEARCH) as engine:
+        assert load(engine, path) == said.replace("saved to", "loaded from")
+        engine.send(POSITION)
+        lines = engine.ask("go nodes 2001", "bestmove")
+        assert nodes_of(lines[-2]) >= 2000
+        replies = [line.split()[-1] for line in lines if " multipv 1 " in line]
+        assert replies
+        assert load(engine, path).startswith("info string tree loaded")
+        reply = lines[-1].split()[1]
+        engine.send(f"{POSITION} {reply}")
+        assert nodes_of(engine.ask("go nodes 1", "bestmove")[-2]) > 50
+
+
+def test_other_options_and_networks_are_refused(tmp_path: Path) -> None:
+    save(tmp_path / "tree")
+    with UciProcess(FULL_SEARCH, "PolicyTemperature 1.5") as engine:
+        said = load(engine, tmp_path / "tree")
+        assert "error: LoadTree" in said and "PolicyTemperature: 1.359 in the file, 1.5 here" in said
+    with UciProcess("WeightsFile wavefront-cpu") as engine:
+        assert "network: " in load(engine, tmp_path / "tree")
+
+
+def test_errors_are_told_and_change_nothing(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    (tmp_path / "pgn").write_text("[Event]")
+    with UciProcess(FULL_SEARCH) as engine:
+        engine.send(f"setoption name SaveTree value {tmp_path / 'tree'}")
+        assert "there is no tree: search a position first" in engine.sync()[0]
+        engine.send("setoption name SaveTree value <empty>")
+        engine.send("setoption name LoadTree value ")
+        assert engine.sync() == []
+        engine.send(POSITION)
+        engine.ask("go nodes 500", "bestmove")
+        for path, reason in [
+            (tmp_path / "notes", "not a tree of Wavefront"),
+            (tmp_path, "not a tree of Wavefront"),
+            (tmp_path / "nowhere" / "tree", "No such file"),
+        ]:
+            engine.send(f"setoption name SaveTree value {path}")
+            assert reason in engine.sync()[0]
+        assert "no such file" in load(engine, tmp_path / "tree")
+        assert "not a tree of Wavefront" in load(engine, tmp_path / "pgn")
+        assert "this is not a file" in load(engine, tmp_path)
+        engine.send(POSITION)
+        assert nodes_of(engine.ask("go nodes 501", "bestmove")[-2]) >= 500
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+def test_saving_waits_for_a_search_with_a_limit_and_is_refused_during_another(tmp_path: Path) -> None:
+    path = tmp_path / "tree"
+    with UciProcess(FULL_SEARCH) as engine:
+        engine.send(POSITION)
+        engine.send("go infinite")
+        engine.send(f"setoption name SaveTree value {path}")
+        said = [line for line in engine.sync() if "error" in line]
+        assert "SaveTree: a search is running; send stop first" in said[0] and not path.exists()
+        engine.ask("stop", "bestmove")
+        engine.send("go nodes 3000")
+        engine.send(f"setoption name SaveTree value {path}")
+        assert engine.until("info string tree saved")[-2].startswith("bestmove")
