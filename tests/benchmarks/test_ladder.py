@@ -165,8 +165,8 @@ def test_games_that_a_killed_run_did_not_report_are_its_own() -> None:
 
 
 def test_empty_lists_leave_players_out() -> None:
-    arguments = parsed(["--uci-elo", "", "--networks", ""])
-    assert arguments.uci_elo == []
+    arguments = parsed(["--uci-elo", "", "--networks", "", "--levels", ""])
+    assert arguments.uci_elo == arguments.levels == []
     assert arguments.networks == []
     assert arguments.nodes == [1, 100, 400, 800, 3200]
 
@@ -174,7 +174,7 @@ def test_empty_lists_leave_players_out() -> None:
 # -- played --------------------------------------------------------------------------------------------------
 
 TINY = (
-    *("--networks", "", "--player", "name=a,backend=random,nodes=2"),
+    *("--networks", "", "--levels", "", "--player", "name=a,backend=random,nodes=2"),
     *("--player", "name=b,backend=random,nodes=4", "--player", "name=c,backend=random,nodes=6"),
     *("--concurrency", "4", "--workers", "1"),
 )

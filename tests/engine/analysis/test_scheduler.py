@@ -217,6 +217,7 @@ def test_rules_of_one_query_do_not_reach_the_next() -> None:
 
 
 def test_an_unknown_network_is_refused_and_a_known_one_is_not(talk: Conversation) -> None:
+    talk.ask(id="s", nodes=1)  # Before the evaluator is ready, no network is known.
     networks = talk.ask(id="n", action="query_networks")["networks"]
     assert talk.ask(id="a", nodes=10, network=networks[0]["name"])["root"]["visits"] == 10
     assert talk.ask(id="b", nodes=10, network=networks[0]["content_hash"])["root"]["visits"] == 10
