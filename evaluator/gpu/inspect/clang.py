@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -19,8 +18,7 @@ ALONE = ("--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib
 """Options for a code object of one target. The kernels need no header of ROCm and no device library."""
 
 _LINKER = "ld.lld-19"
-_ZIGLANG = (sys.executable, "-m", "ziglang", "clang")
-_CLANGS = (("clang-19",), ("clang-20",), ("clang-21",), ("clang-22",), _ZIGLANG)
+_CLANGS = (("clang-19",), ("clang-20",), ("clang-21",), ("clang-22",))
 
 
 def unavailable(target: str) -> str | None:
@@ -53,12 +51,18 @@ def command(target: str, folder: Path) -> list[str]:
 
 def _clang(target: str) -> Sequence[str] | None:
     """Return the first clang that knows a target."""
-    return next((each for each in _CLANGS if target in _targets(each)), None)
+    return next((each for each in (*_CLANGS, *_ziglang()) if target in _targets(each)), None)
+
+
+def _ziglang() -> list[tuple[str, ...]]:
+    """Return the command of ziglang's clang, if the package is installed."""
+    spec = importlib.util.find_spec("ziglang")
+    return [] if spec is None or spec.origin is None else [(str(Path(spec.origin).with_name("zig")), "clang")]
 
 
 @cache
 def _targets(clang: tuple[str, ...]) -> frozenset[str]:
-    if shutil.which(clang[0]) is None or ("ziglang" in clang and importlib.util.find_spec("ziglang") is None):
+    if shutil.which(clang[0]) is None:
         return frozenset()
     query = ["-nogpulib", "--print-supported-cpus", "--target=amdgcn-amd-amdhsa"]
     done = subprocess.run([*clang, *query], capture_output=True, text=True, check=False)
