@@ -60,7 +60,7 @@ def read(path: Path) -> dict[Product, list[Measured]]:
         return {
             _product(entry["product"]): [_measured(each) for each in entry["choices"]] for entry in entries
         }
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
 
 

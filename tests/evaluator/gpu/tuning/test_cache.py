@@ -31,5 +31,6 @@ def test_a_field_that_is_gone_and_null_does_not_discard_measurements(tmp_path: P
 
 def test_a_damaged_file_is_empty(tmp_path: Path) -> None:
     assert cache.read(tmp_path / "missing.json") == {}
-    (tmp_path / "cut.json").write_text('[{"product": ', "utf-8")
-    assert cache.read(tmp_path / "cut.json") == {}
+    for text in ('[{"product": ', '[{"product": 7, "choices": []}]', "[3]", '{"product": []}', "null"):
+        (tmp_path / "damaged.json").write_text(text, "utf-8")
+        assert cache.read(tmp_path / "damaged.json") == {}
