@@ -49,7 +49,7 @@ def environment(rocm: Path, kernel_cache: Path, tmp_path: Path) -> dict[str, str
 
 
 def play(environment: dict[str, str], network: Path, *options: str) -> list[str]:
-    """What an engine with default options prints that is asked for a move."""
+    """What an engine with default options prints that is asked for a move, without its list of options."""
     commands = ["uci", f"setoption name WeightsFile value {network}", *options, "isready", "go nodes 20"]
     command = [sys.executable, "-P", "-c", "from engine.cli import console; console()"]
     lines = []
@@ -61,7 +61,8 @@ def play(environment: dict[str, str], network: Path, *options: str) -> list[str]
         process.stdin.write("\n".join(commands) + "\n")
         process.stdin.flush()
         for line in process.stdout:
-            lines.append(line.rstrip())
+            if not line.startswith("option "):
+                lines.append(line.rstrip())
             if line.startswith("bestmove"):
                 break
         process.stdin.close()
