@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from engine.games.openings import Opening
+from engine.games.openings import Opening, read_openings
 from engine.games.record import GameRecord
 from engine.match.adjudication import open_tablebases
 from engine.match.config import MatchConfig
@@ -41,6 +41,21 @@ class MatchJob:
     config: MatchConfig
     openings: tuple[Opening, ...]
     prepare: Prepare = unchanged
+
+    @classmethod
+    async def read(
+        cls, config: MatchConfig, report: Callable[[str], None], prepare: Prepare = unchanged
+    ) -> MatchJob:
+        """Read the openings of a match. report: receives warnings. Raises OpeningError."""
+        openings = await asyncio.to_thread(
+            read_openings,
+            config.openings,
+            config.schedule.rounds,
+            seed=config.seed,
+            chess960=config.chess960,
+            report=report,
+        )
+        return cls(config, tuple(openings), prepare)
 
     @property
     def networks(self) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engine.games import run
-from engine.games.openings import read_openings
 from engine.games.record import GameOutcome, GameRecord
 from engine.match.archive import MatchArchive
 from engine.match.config import MatchConfig
@@ -63,14 +62,7 @@ class MatchRunner:
         games so far are kept.
         """
         config, standings = self._config, self.state.standings
-        openings = await asyncio.to_thread(
-            read_openings,
-            config.openings,
-            config.schedule.rounds,
-            seed=config.seed,
-            chess960=config.chess960,
-            report=self._view.note,
-        )
+        job = await MatchJob.read(config, self._view.note)
         archive = await asyncio.to_thread(MatchArchive, config, restart=self._restart, log=self._view.note)
         try:
             ledger = _Ledger(self.state, archive)
@@ -78,7 +70,7 @@ class MatchRunner:
                 missing = (number for number in range(len(config.schedule)) if number not in standings)
                 await run.GameRun(self.state, ledger, self._view).play(
                     self._make_executor,
-                    MatchJob(config, tuple(openings)),
+                    job,
                     missing,
                     concurrency=config.concurrency,
                     most=len(config.schedule),

@@ -15,7 +15,6 @@ from time import monotonic
 from typing import Any
 
 from engine.games.archive import GameArchive, Messages
-from engine.games.openings import read_openings
 from engine.games.record import GameOutcome, GameRecord
 from engine.games.run import GameRun, RunEnding, View
 from engine.match.archive import game_entry, game_pgn, outcome_of
@@ -66,14 +65,7 @@ class TuneRunner:
         Raises the errors of MatchRunner.run. The games so far are kept.
         """
         match, standings = self._config.match, self.state.standings
-        openings = await asyncio.to_thread(
-            read_openings,
-            match.openings,
-            match.schedule.rounds,
-            seed=match.seed,
-            chess960=match.chess960,
-            report=self._view.note,
-        )
+        job = await MatchJob.read(match, self._view.note, use_values)
         archive = await asyncio.to_thread(
             open_archive, self._config, restart=self._restart, log=self._view.note
         )
@@ -84,7 +76,7 @@ class TuneRunner:
             missing = (number for number in range(len(match.schedule)) if number not in standings)
             return await GameRun(self.state, ledger, self._view).play(
                 self._tuning_executor,
-                MatchJob(match, tuple(openings), use_values),
+                job,
                 missing,
                 concurrency=match.concurrency,
                 most=len(match.schedule),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // A 16 x 16 x 16 matrix product by one wave, on the matrix unit of the target:
 //   mma.sync (sm_80 and newer), WMMA (gfx11 and gfx12), MFMA (gfx90a, gfx942, gfx950,
-//   and gfx908 but for bf16); plain FMA on other targets, and always for float storage.
+//   and gfx908 without bf16); plain FMA on other targets, and always for float storage.
 //
 // c[row][column] += sum over k of a[row][k] b[column][k], accumulated in float. Fragments of a and b come
 // from shared memory, where each row is 16-byte aligned; load_accumulator and store_accumulator move c from

@@ -7,7 +7,6 @@ such a match gives it, so the journal alone says what was played, and a killed r
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,7 +19,6 @@ import numpy as np
 from benchmarks.strength.ladder.pairing import PAIR_GAMES, GameTimes, PairingRules, choose_pairs
 from benchmarks.strength.ladder.players import LadderPlayer
 from benchmarks.strength.ladder.scale import OpeningResult, Results
-from engine.games.openings import read_openings
 from engine.games.record import GameOutcome, GameRecord
 from engine.games.run import GameRun, RunEnding, RunState, View
 from engine.match.adjudication import Adjudication, DrawRule, ResignRule
@@ -225,16 +223,7 @@ async def play_ladder(
     raises.
     """
     config = ladder.config
-    openings = tuple(
-        await asyncio.to_thread(
-            read_openings,
-            config.openings,
-            config.schedule.rounds,
-            seed=config.seed,
-            chess960=config.chess960,
-            report=view.note,
-        )
-    )
+    job = await MatchJob.read(config, view.note)
     ending: RunEnding = "finished"
     if minutes:
         ladder.deadline = monotonic() + 60 * minutes
@@ -246,7 +235,7 @@ async def play_ladder(
         played = ladder.played
         ending = await GameRun(state, Ledger(ladder, archive, report), view).play(
             partial(local_executor, workers=config.workers),
-            MatchJob(config, openings),
+            job,
             ladder.numbers(games_per_round),
             concurrency=config.concurrency,
         )

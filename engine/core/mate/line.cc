@@ -42,7 +42,7 @@ bool MateSolver::extend_line() {
   return true;
 }
 
-// Returns a move of the attacker that mates within so many plies. Nothing: the budget is used up.
+// Returns a move of the attacker that mates in at most `plies`. Nothing: the budget is used up.
 std::optional<Move> MateSolver::winning_move(const Position& position, int plies) {
   for (const Move move : moves_from(position, move_in_table(position))) {
     Position after = position;
@@ -55,7 +55,7 @@ std::optional<Move> MateSolver::winning_move(const Position& position, int plies
   throw std::logic_error("a proven mate has no move");
 }
 
-// Returns a reply that allows no mate before the last of so many plies. Nothing: the budget is used up.
+// Returns a reply that allows no mate before the last of `plies`. Nothing: the budget is used up.
 std::optional<Move> MateSolver::longest_defence(const Position& position, int plies) {
   const MoveList replies = moves_from(position, move_in_table(position));
   for (const Move reply : replies) {
@@ -75,7 +75,7 @@ Move MateSolver::move_in_table(const Position& position) const {
   return entry ? entry->move : Move();
 }
 
-// Returns true if the attacker mates within so many plies. Nothing: the budget is used up.
+// Returns true if the attacker mates in at most `plies`. Nothing: the budget is used up.
 std::optional<bool> MateSolver::mates_within(const Position& position, int plies) {
   if (!attacks(position) && position.legal_move_count() == 0) return position.in_check();
   if (plies == 0 || is_drawn(position)) return false;

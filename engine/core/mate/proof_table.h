@@ -30,8 +30,8 @@ struct ProofEntry {
   Numbers numbers{1, 1};  // for a mate within `plies`
   chess::Move move;       // attacker: leads to the mate within `mate_plies`; defender: last refutation
   uint8_t plies = 0;
-  uint8_t mate_plies = kNoMate;  // there is a mate within so many plies
-  uint8_t no_mate_plies = 0;     // there is none within so many
+  uint8_t mate_plies = kNoMate;  // there is a mate in at most this number of plies
+  uint8_t no_mate_plies = 0;     // there is none in at most this number
   uint8_t effort = 0;            // log2 of the positions that were searched below
 };
 

@@ -241,7 +241,7 @@ bool MateSolver::refutes(const Position& position, Move reply) {
   return true;
 }
 
-// Returns what the table has about a position with so many plies left.
+// Returns what the table has about a position with `plies` left.
 std::optional<MateSolver::Value> MateSolver::known(const Position& position, int plies) const {
   const ProofEntry* entry = table_.find(key(position));
   if (!entry) return std::nullopt;

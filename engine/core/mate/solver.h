@@ -33,7 +33,7 @@ class MateSolver {
 
   // Moves of the shortest mate; 0 while none is known.
   int mate() const { return mate_; }
-  // There is no mate within so many moves.
+  // There is no mate in at most this number of moves.
   int excluded() const { return excluded_; }
   // The moves up to the mate, with the longest defence. Shorter before `run` has returned true.
   const std::vector<chess::Move>& line() const { return line_; }

@@ -98,7 +98,7 @@ void Tree::release_children(Node& parent) {
   if (parent.child_slots > 0) arena_.free(parent.children, child_granules(parent.child_slots));
 }
 
-// Returns the epoch once the arena has allocated so many bytes, freed ones included.
+// Returns the epoch once the arena has allocated this number of bytes, freed ones included.
 uint32_t Tree::epoch_after(uint64_t handed_out_bytes) const {
   const auto capacity = static_cast<uint64_t>(arena_.capacity_bytes());
   return static_cast<uint32_t>(handed_out_bytes / (capacity / kEpochsPerTree)) % kEpochs;

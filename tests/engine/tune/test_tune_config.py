@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tuning's configuration: what a file means, and what its mistakes are told."""
+"""A tuning's configuration: what a file means, and the errors for its mistakes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def is_mate_line(board: chess.Board, line: Sequence[str], moves: int) -> bool:
 
 
 def _mates(board: chess.Board, moves: int) -> bool:
-    """Return True if the side to move mates within so many moves."""
+    """Return True if the side to move mates in at most `moves` moves."""
     for move in list(board.legal_moves):
         if moves == 1 and not board.gives_check(move):
             continue
@@ -39,7 +39,7 @@ def _mates(board: chess.Board, moves: int) -> bool:
 
 
 def _is_lost(board: chess.Board, moves: int) -> bool:
-    """Return True if each reply allows a mate within so many moves."""
+    """Return True if each reply allows a mate in at most `moves` moves."""
     replies = list(board.legal_moves)
     for move in replies:
         board.push(move)

@@ -27,7 +27,7 @@ FORCED = (
 
 
 def solved(game: Game, moves: int, root_moves: Sequence[str] = (), *, positions: int = 1000) -> MateSolver:
-    """Return a finished search for a mate, run in slices of so many positions."""
+    """Return a finished search for a mate, run in slices of `positions`."""
     solver = MateSolver(game, moves, root_moves)
     while not solver.run(positions):
         pass
@@ -73,7 +73,7 @@ def test_small_positions_equal_a_plain_search() -> None:
 
 
 def mate_position(random: Random, moves: int) -> chess.Board:
-    """Return a small random position with a mate within so many moves."""
+    """Return a small random position with a mate in at most `moves` moves."""
     while True:
         board = random_position(random.choice(("KQvK", "KRRvK", "KQRvK")), random)
         if solved(game_of(board), moves).mate:
