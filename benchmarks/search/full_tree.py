@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Behaviour of a search when its tree memory is full: speed, depth and pauses.
 
-    python -m benchmarks.search.full_tree [--megabytes 64,512] [--seconds 60] [--plies 40]
-        [--backend random] [--json]
+    python -m benchmarks.search.full_tree [--megabytes 64,512] [--seconds 60] [--plies 40] [--json]
 
 Runs for each size an endless search of a middle game, with default options and almost free evaluations.
 Prints a line for the time until the tree is full and for each interval after it. Then plays a game,
 searches every move until a tree of 64 MB is full, and compares its contents with those at the start.
-
-The whole engine runs the same endless searches with an evaluator. This shows the share of a tree's speed that
-`go infinite` reaches when positions go to another process.
+`search.endless` does the first with the whole engine and its evaluator.
 
 Pauses are single calls that gather, apply or change the position. Pauses and speed are given in wall time and
 in CPU time of the thread, which is more reliable on a busy machine.
@@ -26,7 +23,6 @@ from time import perf_counter, thread_time
 from benchmarks.common.command_line import count, positive
 from benchmarks.common.figures import Figure, print_figures
 from benchmarks.search.tree_growth import POSITION
-from engine import Engine
 from engine._core import Batch, Game, SearchParams, Tree
 from engine.options import Options
 from engine.search.tree import search_params
@@ -36,7 +32,6 @@ INTERVALS = 6
 PLAY_MEGABYTES = 64
 CLASSICAL_INPUT = 1  # lc0's number of the input planes
 PAUSE_MS = 20.0
-FULL = 900  # per mille; pruning keeps a full tree slightly below its limit
 
 
 def shipped_params(megabytes: int) -> SearchParams:
@@ -135,29 +130,6 @@ def endless(megabytes: int, seconds: float, *, quiet: bool) -> list[Figure]:
     ]
 
 
-def endless_in_engine(megabytes: int, seconds: float, backend: str, *, quiet: bool) -> list[Figure]:
-    """Run the same search in the engine, through its evaluator."""
-    rates, depths = list[float](), list[int]()
-    each, start, nodes = 0.0, 0.0, 0
-    with Engine(backend=backend, tree_memory=megabytes) as engine:
-        engine.position(POSITION)
-        for analysis in engine.analysis():
-            report = analysis.report
-            if (not each and report.hashfull < FULL) or report.seconds - start < each:
-                continue
-            rates.append((report.nodes - nodes) / (report.seconds - start))
-            depths.append(report.depth)
-            each, start, nodes = seconds / INTERVALS, report.seconds, report.nodes
-            if len(rates) > INTERVALS:
-                break
-    if not quiet:
-        texts = [f"{rate:,.0f}" for rate in rates]
-        print(f"\n{megabytes} MB, the engine with its evaluator ({backend}), nodes/s: {texts[0]} until")
-        print(f"the tree is full, then {', '.join(texts[1:])}; depth {depths[0]} and {depths[-1]}")
-    what = f"{megabytes} MB, through the engine: speed of the last interval, % of the first"
-    return [Figure(what, 100 * rates[-1] / rates[0], 90)]
-
-
 def played(plies: int, *, quiet: bool) -> list[Figure]:
     """Play the best moves, filling the tree for each of them, until the result is proven."""
     search, moves, reached, pauses = EndlessSearch(PLAY_MEGABYTES), list[str](), list[int](), Pauses()
@@ -194,13 +166,11 @@ def main() -> None:
         "--seconds", type=positive, default=60.0, help="in each tree once it is full (default 60)"
     )
     parser.add_argument("--plies", type=count, default=40, help="of the game (default 40)")
-    parser.add_argument("--backend", default="random", help="of the engine's evaluator (default random)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
     figures = []
     for megabytes in arguments.megabytes:
         figures += endless(megabytes, arguments.seconds, quiet=arguments.json)
-        figures += endless_in_engine(megabytes, arguments.seconds, arguments.backend, quiet=arguments.json)
     figures += played(arguments.plies, quiet=arguments.json)
     if not arguments.json:
         print()
