@@ -439,16 +439,19 @@ class EvaluatorLink:
 
     def _ended(self, process: EvaluatorProcess, status: int) -> None:
         """Restart the embedded evaluator after its process ended, unless it was stopped or keeps failing."""
-        with self._condition:
-            if self._closed or process is not self._process or self._client is None:
-                return
-            if self._idle_restarts >= MAX_IDLE_RESTARTS:
-                return
-            self._idle_restarts += 1
-            self._retired.append(self._client)
-            self._client = None
-            self._take_next()
         name = crash_signal(status)
+        with self._condition:
+            closed, client = self._closed, self._client if process is self._process else None
+            restart = not closed and client is not None and self._idle_restarts < MAX_IDLE_RESTARTS
+            if client is not None and restart:
+                self._idle_restarts += 1
+                self._retired.append(client)
+                self._client = None
+                self._take_next()
+        if not restart:
+            if name is not None and not closed:  # Its broken connection may have been noticed before.
+                self._log(f"the evaluator crashed ({name})")
+            return
         how = f"it ended with exit code {status}" if name is None else f"it crashed ({name})"
         self._log(f"evaluator lost: {how}; starting another")
         self._begin()

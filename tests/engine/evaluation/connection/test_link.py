@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -362,6 +363,26 @@ def test_an_evaluator_that_welcomes_and_refuses_is_asked_again_after_longer_and_
     finally:
         link.close()
         evaluator.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such signals")
+def test_a_crash_is_named_although_the_broken_connection_was_noticed_first() -> None:
+    said: queue.Queue[str] = queue.Queue()
+    link = EvaluatorLink(EvaluatorSettings.of(RANDOM), said.put)
+    try:
+        link.start()
+        client = link.wait(60)
+        assert client is not None and link.pid is not None
+        process = psutil.Process(link.pid)
+        process.suspend()  # It cannot end by itself when its connection is closed.
+        link.lost(client, "the connection is broken")
+        process.send_signal(signal.SIGABRT)
+        process.resume()
+        assert "the connection is broken" in said.get(timeout=60)
+        assert "crashed (SIGABRT)" in said.get(timeout=60)
+        assert link.wait(60) is not None
+    finally:
+        link.close()
 
 
 def test_a_missing_evaluator_is_an_error_elsewhere() -> None:
