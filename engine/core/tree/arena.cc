@@ -4,6 +4,11 @@
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
+#include <utility>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 namespace wavefront::tree {
 namespace {
@@ -25,13 +30,14 @@ size_t find_bit(const uint64_t* map, size_t from, size_t end, bool value) {
 
 size_t Arena::chunks_within(size_t max_bytes) {
   constexpr size_t kAddressableChunks = (size_t{1} << 32) / kChunkGranules;
-  return std::clamp<size_t>(max_bytes / (kChunkGranules * kGranuleBytes), 1, kAddressableChunks);
+  return std::clamp<size_t>(max_bytes / kChunkBytes, 1, kAddressableChunks);
 }
 
 void Arena::set_max_bytes(size_t max_bytes) {
   if (holds_more_than(max_bytes)) throw std::logic_error("the arena holds more than its new bound");
   max_chunks_ = chunks_within(max_bytes);
   if (chunks_.size() > max_chunks_) chunks_.resize(max_chunks_);
+  large_pages_ = std::min(large_pages_, chunks_.size());
 }
 
 ArenaIndex Arena::allocate(int granules) {
@@ -46,21 +52,42 @@ ArenaIndex Arena::allocate(int granules) {
 }
 
 void Arena::free(ArenaIndex index, int granules) {
-  mark(index, granules, false);
+  prefetch_address(map_word(index));
   Chunk& chunk = chunks_in_use_[index >> kChunkBits];
   chunk.used -= static_cast<uint32_t>(granules);
   Side& side = side_of(chunk);
   side.used -= static_cast<size_t>(granules);
   side.freed_since_pass += static_cast<size_t>(granules);
-  if (index < side.position) side.know(index, granules);  // The pass finds the others.
+  Run& place = freed_[next_freed_++ % kWaiting];
+  const Run earlier = std::exchange(place, {index, granules});
+  if (earlier.index != kNone) make_free(earlier);
+}
+
+void Arena::make_free(Run run) {
+  mark(run.index, run.granules, false);
+  Side& side = side_of(chunks_in_use_[run.index >> kChunkBits]);
+  if (run.index < side.position) side.know(run.index, run.granules);  // The pass finds the others.
 }
 
 void Arena::clear() {
+  freed_.fill({});
   chunks_in_use_.clear();
   for (Side* side : {&short_, &long_}) {
     side->chunks = side->used = 0;
     side->begin_pass();
   }
+}
+
+void Arena::enlarge_next_page() {
+#ifdef __linux__
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE, of Linux 6.1 and later
+  if (large_pages_ == chunks_.size()) return;
+  if (madvise(chunks_[large_pages_].get(), kChunkBytes, kCollapse) == 0) {
+    ++large_pages_;
+  } else {
+    large_pages_ = chunks_.size();
+  }
+#endif
 }
 
 void Arena::mark(ArenaIndex index, int granules, bool in_use) {
@@ -185,7 +212,9 @@ bool Arena::start_chunk(Side& side) {
   const size_t chunk = chunks_in_use_.size();
   if (chunk >= max_chunks_) return false;
   // Only the map is initialised: the system allocates the pages on their first write.
-  if (chunk == chunks_.size()) chunks_.emplace_back(new std::byte[kChunkGranules * kGranuleBytes]);
+  if (chunk == chunks_.size()) {
+    chunks_.emplace_back(static_cast<std::byte*>(::operator new[](kChunkBytes, std::align_val_t{kChunkBytes})));
+  }
   auto* map = reinterpret_cast<uint64_t*>(chunks_[chunk].get());
   std::fill_n(map, kMapGranules / 64, ~uint64_t{0});  // the map's own granules
   std::fill_n(map + kMapGranules / 64, kMapGranules - kMapGranules / 64, uint64_t{0});

@@ -37,16 +37,17 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
     const auto path = batch.path(leaf.path_offset, leaf.path_length);
     const auto moves = batch.moves_of(static_cast<int>(i));
     const Value value{wdl[3 * i] - wdl[3 * i + 2], wdl[3 * i + 1], moves_left[i]};
+    const bool is_awaited = !batch.late_ && (i < batch.wanted_ || forget_ahead(path));
+    const ArenaIndex edges = is_awaited ? new_edges(moves.size()) : kNone;
     priors_.resize(moves.size());
     softmax_priors(logits.subspan(batch.offsets_[i], moves.size()), params_.policy_temperature, priors_);
     if (!batch.late_ || batch.cache_generation_ == cache_generation_) {
       cache_.insert(leaf.cache_key, value, priors_);
     }
-    if (batch.late_) continue;
-    if (i >= batch.wanted_ && !forget_ahead(path)) continue;
+    if (!is_awaited) continue;
 
     Node& evaluated = *node(path.back());
-    give_edges(evaluated, moves, priors_);
+    give_edges(evaluated, edges, moves, priors_);
     const Color side = leaf.path_length % 2 == 1 ? root_side : ~root_side;
     const Value used = rescaled(value, side, params_);
     evaluated.set_own_q(params_.adjusts_values() ? used.q : value.q);
@@ -118,8 +119,8 @@ void Tree::finish(Batch& batch) {
 }
 
 // Expands a node. Without memory for its edges it is reset, and the next visit retries.
-void Tree::give_edges(Node& leaf, std::span<const Move> moves, std::span<const uint16_t> priors) {
-  const ArenaIndex edges = allocate(edge_granules(static_cast<int>(moves.size())));
+void Tree::give_edges(Node& leaf, ArenaIndex edges, std::span<const Move> moves,
+                      std::span<const uint16_t> priors) {
   if (edges == kNone) {
     leaf.state = NodeState::kNew;
     return;

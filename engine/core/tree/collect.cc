@@ -249,7 +249,7 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   Value value;
   if (auto priors = cache_.find(key, legal.size(), value); !priors.empty()) {
     if (looking_ahead_) return Expansion::kKnown;
-    give_edges(leaf, legal, priors);
+    give_edges(leaf, new_edges(legal.size()), legal, priors);
     const float network_q = value.q;
     value = rescaled(value, history_.current().side_to_move(), params_);
     if (params_.transposition_visits > 0) take_searched_value(key, legal.size(), value);

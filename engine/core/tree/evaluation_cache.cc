@@ -27,14 +27,16 @@ EvaluationCache::EvaluationCache(size_t bytes)
     : capacity_(std::min(bytes, kMaxBytes) / kAlign * kAlign),
       index_mask_((std::bit_ceil(capacity_ / kTypicalRecordBytes + 2) - 1) & ~size_t{1}),
       ring_(new std::byte[capacity_]),
+      offset_mask_(static_cast<uint32_t>(std::bit_ceil(capacity_ / kAlign + 2) - 1)),
       index_(new uint32_t[index_mask_ + 2]()) {}
 
 // Returns the record of a position, and copies its header; null if it is not cached.
 std::byte* EvaluationCache::record_of(uint64_t key, size_t moves, Header& header) const {
   const uint32_t* slots = bucket(key);
   for (int way = 0; way < 2; ++way) {
-    if (slots[way] == 0) continue;
-    std::byte* record = ring_.get() + (slots[way] - 1) * kAlign;
+    const uint32_t offset = slots[way] & offset_mask_;
+    if (offset == 0 || slots[way] - offset != tag(key)) continue;
+    std::byte* record = ring_.get() + (offset - 1) * kAlign;
     std::memcpy(&header, record, sizeof(header));
     if (header.key == key && header.moves == moves) return record;
   }
@@ -108,7 +110,7 @@ void EvaluationCache::insert(uint64_t key, const Value& value, std::span<const u
   // A bucket has the newer record first, then the older one; the oldest is dropped.
   uint32_t* slots = bucket(key);
   slots[1] = slots[0];
-  slots[0] = static_cast<uint32_t>(next_ / kAlign + 1);
+  slots[0] = tag(key) | static_cast<uint32_t>(next_ / kAlign + 1);
   next_ += bytes;
 }
 

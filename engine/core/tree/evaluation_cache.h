@@ -3,8 +3,9 @@
 //
 // A record is a 24-byte header (key, value, number of moves) and the packed priors of the legal moves in
 // generation order, padded to 8 bytes: about 96 bytes at 35 moves. An index of offsets, hashed by key in
-// buckets of two, finds a record. The record's key shows if it is still valid. The header may also have the
-// rounded value of a search, with its visits rounded down to a power of two.
+// buckets of two, finds a record. The bits that an offset leaves hold bits of the key, so that few records of
+// other positions are read. The record's key shows if it is still valid. The header may also have the rounded
+// value of a search, with its visits rounded down to a power of two.
 #pragma once
 
 #include <cstddef>
@@ -77,6 +78,8 @@ class EvaluationCache {
     return (sizeof(Header) + moves * sizeof(uint16_t) + kAlign - 1) / kAlign * kAlign;
   }
   uint32_t* bucket(uint64_t key) const { return index_.get() + (key & index_mask_); }
+  // The upper bits of the key, above those of an offset.
+  uint32_t tag(uint64_t key) const { return static_cast<uint32_t>(key >> 32) & ~offset_mask_; }
   std::byte* record_of(uint64_t key, size_t moves, Header& header) const;
   Header header_at(size_t offset) const;
   void reserve(size_t bytes);
@@ -89,7 +92,8 @@ class EvaluationCache {
   bool wrapped_ = false;
   size_t index_mask_;  // even: a bucket starts at an even slot
   std::unique_ptr<std::byte[]> ring_;
-  std::unique_ptr<uint32_t[]> index_;  // offset / 8 + 1 of a record; 0 for none
+  uint32_t offset_mask_;
+  std::unique_ptr<uint32_t[]> index_;  // tag, and offset / 8 + 1 of a record; 0 for none
 };
 
 }  // namespace wavefront::tree

@@ -30,6 +30,10 @@ constexpr size_t kNodesPerPosition = 8;
 // The same if memory is still missing: first and last attempt.
 constexpr size_t kNodesAtOnce = 256, kMostNodesAtOnce = 2048;
 
+// Bytes allocated in a full tree between two moves of its memory to large pages, so that these take a small
+// share of the time.
+constexpr uint64_t kBytesPerPage = uint64_t{4} << 20;
+
 // Minimum age of old nodes, in epochs.
 constexpr uint32_t kOld = 2;
 
@@ -41,13 +45,6 @@ constexpr uint32_t kSpared = 1024;
 // Old nodes between two changes of pressure: it rises if few of them could be collapsed, and falls if most
 // could.
 constexpr int kNodesPerSetting = 512;
-
-// Prefetches memory: the hand visits nodes that are not in the CPU's caches.
-inline void prefetch([[maybe_unused]] const void* address) {
-#ifdef __GNUC__
-  __builtin_prefetch(address);
-#endif
-}
 
 }  // namespace
 
@@ -72,6 +69,17 @@ ArenaIndex Tree::new_node() {
   const ArenaIndex index = allocate(kNodeGranules);
   if (index != kNone) *node(index) = Node::fresh();
   return index;
+}
+
+// Returns room for the edges of a position, or kNone. The CPU begins to fetch it.
+ArenaIndex Tree::new_edges(size_t moves) {
+  const int granules = edge_granules(static_cast<int>(moves));
+  const ArenaIndex edges = allocate(granules);
+  if (edges == kNone) return kNone;
+  for (int granule = 0; granule < granules; granule += Arena::kLineGranules) {
+    arena_.prefetch(edges + static_cast<ArenaIndex>(granule));
+  }
+  return edges;
 }
 
 void Tree::release(ArenaIndex subtree) {
@@ -110,6 +118,10 @@ void Tree::keep_room(size_t positions) {
   epoch_ = epoch_after(arena_.handed_out_bytes());
   hopeless_granules_ = Arena::kMaxRun + 1;
   out_of_memory_ = false;
+  if (full_ && arena_.handed_out_bytes() >= next_page_at_) {
+    arena_.enlarge_next_page();
+    next_page_at_ = arena_.handed_out_bytes() + kBytesPerPage;
+  }
   if (!to_free_.empty()) {
     free_some(positions * kNodesPerPosition);
   } else if (arena_.used_bytes() > capacity - capacity / kRoomShare) {
@@ -144,7 +156,7 @@ bool Tree::prune_some(size_t nodes) {
     if (may_collapse(current) && !is_on_the_way(index)) {
       collapse(current);
     } else if (current.child_slots > 0) {
-      for (int i = 0; i < current.child_slots; ++i) prefetch(node(children_of(current)[i]));
+      for (int i = 0; i < current.child_slots; ++i) arena_.prefetch(children_of(current)[i]);
       hand_.push_back({index, 0});
     }
   }

@@ -216,6 +216,7 @@ class Tree {
   // memory.cc
   ArenaIndex allocate(int granules);
   ArenaIndex new_node();
+  ArenaIndex new_edges(size_t moves);
   void release(ArenaIndex subtree);
   void release_children(Node& parent);
   void free_some(size_t nodes);
@@ -253,7 +254,8 @@ class Tree {
   void add_lines_left_out(std::vector<Line>& lines, int count) const;
 
   // backup.cc
-  void give_edges(Node& leaf, std::span<const Move> moves, std::span<const uint16_t> priors);
+  void give_edges(Node& leaf, ArenaIndex edges, std::span<const Move> moves,
+                  std::span<const uint16_t> priors);
   void back_up(std::span<const ArenaIndex> path, Value value, uint32_t visits);
   void prove(std::span<const ArenaIndex> path);
   void tell_above(std::span<const ArenaIndex> path, const Node& before, const Node& changed);
@@ -334,6 +336,7 @@ class Tree {
   int looked_at_ = 0, collapsed_ = 0;  // since the last change of pressure
   uint64_t collapsed_in_round_ = 1;
   uint32_t epoch_ = 0;
+  uint64_t next_page_at_ = 0;                   // arena_.handed_out_bytes() at the next move to a large page
   bool out_of_memory_ = false;                  // even after pruning
   int hopeless_granules_ = Arena::kMaxRun + 1;  // runs of at least this size were not found
 

@@ -128,8 +128,8 @@ def test_visits_that_wait_are_given_up_with_the_batch_that_looked_ahead(end: str
 
 
 def test_what_is_looked_ahead_to_stays_in_a_tree_that_is_pruned() -> None:
-    tree = new_tree(game(MIDDLEGAME), tree_bytes=1 << 20, cache_bytes=0)
-    search(tree, 12000)
+    tree = new_tree(game(MIDDLEGAME), tree_bytes=2 << 20, cache_bytes=0)
+    search(tree, 24000)
     assert tree.root_info().full
     ahead, others = Batch(400), Batch(64)
     assert tree.collect(ahead, 8, 100_000, 392).evaluations > 100

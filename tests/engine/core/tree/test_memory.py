@@ -58,13 +58,13 @@ def test_memory_of_moves_not_played_is_used_again(new_tree: NewTree) -> None:
 
 
 def test_a_full_tree_is_pruned_and_searched_on(new_tree: NewTree) -> None:
-    tree = new_tree(game(MIDDLEGAME), tree_bytes=4 * MIB, cache_bytes=0)
+    tree = new_tree(game(MIDDLEGAME), tree_bytes=8 * MIB, cache_bytes=0)
     full = fill(tree)
     search(tree, 10 * full, batch_size=128)
     info = tree.root_info()
     assert info.full
     assert info.visits == 10 * full
-    assert info.memory_bytes <= 4 * MIB
+    assert info.memory_bytes <= 8 * MIB
     assert info.hashfull >= 850
     # Statistics outlive what they were taken from.
     children = [child for child in tree.children() if child.visits]
