@@ -35,12 +35,12 @@ _KINDS = ("GPU", "CPU", "NPU")
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """name: in options. key: ONNX Runtime's name. quick: opens within seconds, so that `auto` may try it.
-    options: constant options for ONNX Runtime."""
+    """name: in options. key: ONNX Runtime's name. auto: `auto` may try it. options: constant options for ONNX
+    Runtime."""
 
     name: str
     key: str
-    quick: bool = True
+    auto: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -51,20 +51,22 @@ PROVIDERS = {
     for provider in (
         CPU_PROVIDER,
         Provider("directml", "DmlExecutionProvider"),
-        Provider("migraphx", "MIGraphXExecutionProvider", quick=False),
+        Provider("migraphx", "MIGraphXExecutionProvider", auto=False),
         Provider("openvino", "OpenVINOExecutionProvider"),
         Provider("cuda", "CUDAExecutionProvider"),
         # TensorRT rejects tensors in fp16 without this option.
-        Provider("tensorrt", "TensorrtExecutionProvider", quick=False, options={"trt_fp16_enable": "1"}),
+        Provider("tensorrt", "TensorrtExecutionProvider", auto=False, options={"trt_fp16_enable": "1"}),
         Provider(
             "coreml",
             "CoreMLExecutionProvider",
+            auto=False,
             options={"ModelFormat": "MLProgram", "RequireStaticInputShapes": "1"},
         ),
         Provider("webgpu", "WebGpuExecutionProvider"),
     )
 }
-"""All providers, by name. MIGraphX and TensorRT compile for minutes."""
+"""All providers, by name. `auto` does not try MIGraphX and TensorRT, which compile for minutes, nor CoreML:
+every Mac has it, so it would delay every start there, and nobody has tried it yet."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +152,7 @@ def for_auto() -> list[ProviderDevice]:
     first: dict[str, ProviderDevice] = {}
     for device in found_providers().devices:
         first.setdefault(device.provider.name, device)
-    return [each for each in first.values() if each.kind == "GPU" and each.provider.quick]
+    return [each for each in first.values() if each.kind == "GPU" and each.provider.auto]
 
 
 def open_on(device: ProviderDevice, model: bytes, *, half: bool, threads: int) -> ort.InferenceSession:

@@ -210,6 +210,43 @@ def test_builds_of_onnxruntime_with_a_provider_are_found(
     assert (str(device), device.source) == ("directml GPU", f"onnxruntime {ort.__version__}")
 
 
+def test_a_gpu_goes_before_the_cpu_and_an_npu(searched: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnxruntime.capi import _pybind_state  # noqa: TID251 - runtime.py has imported onnxruntime
+
+    monkeypatch.setattr(ort, "get_available_providers", lambda: ["OpenVINOExecutionProvider", CPU])
+    monkeypatch.setattr(
+        _pybind_state,
+        "get_available_openvino_device_ids",
+        lambda: ["CPU", "GPU.0", "GPU.1", "NPU"],
+        raising=False,
+    )
+    assert [each.number for each in found_providers().of("openvino")] == ["GPU.0", "GPU.1", "CPU", "NPU"]
+    assert [str(each) for each in providers.for_auto()] == ["openvino GPU"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "number", "half", "options"),
+    [
+        ("directml", "GPU", "1", True, {"device_id": "1"}),
+        ("cuda", "GPU", "0", False, {"device_id": "0", "use_tf32": "0"}),
+        ("tensorrt", "GPU", "0", True, {"device_id": "0", "trt_fp16_enable": "1"}),
+        ("coreml", "GPU", "0", True, {"ModelFormat": "MLProgram", "RequireStaticInputShapes": "1"}),
+        (
+            "openvino",
+            "GPU",
+            "GPU.1",
+            True,
+            {"device_type": "GPU.1", "load_config": '{"GPU": {"INFERENCE_PRECISION_HINT": "f16"}}'},
+        ),
+    ],
+)
+def test_options_of_a_provider_name_its_device_and_precision(
+    name: str, kind: str, number: str, half: bool, options: dict[str, str]
+) -> None:
+    device = ProviderDevice(PROVIDERS[name], kind, "", "package", number)
+    assert providers._options_of(device, half=half, threads=2) == options
+
+
 @pytest.mark.filterwarnings("ignore:Specified provider")
 def test_a_provider_that_cannot_be_opened_is_refused_instead_of_replaced_by_the_cpu(
     searched: None, monkeypatch: pytest.MonkeyPatch
