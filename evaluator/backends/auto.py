@@ -81,8 +81,10 @@ def _variants(name: str, *, int8: bool, providers: bool) -> list[dict[str, Any]]
     if name == "onnx":
         variants += [{"int8": True}] * int8
         if providers:
-            from evaluator.backends.onnx.providers import for_auto
+            from evaluator.backends.onnx.providers import for_auto, found_providers
 
+            for provider, problem in found_providers().problems.items():
+                warn(f"provider {provider} is not used: {problem}")
             variants += [{"provider": each.provider.name} for each in for_auto()]
     return variants
 

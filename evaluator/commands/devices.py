@@ -39,9 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.retry_gpu:
         crashes.forget()
     found = discover()
-    from evaluator.backends.onnx.providers import found_providers
-
-    providers = found_providers()
+    providers, provider_problems = _providers()
     threads = os.cpu_count() or 1
     if arguments.json:
         devices = [facts(each, found.excluded.get(each, "")) for each in found.devices]
@@ -52,8 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
             "excluded": [f"{each.vendor}:{each.index}" for each in found.excluded],
             "taken": None if chosen is None else f"{chosen.vendor}:{chosen.index}",
             "cpu": {"threads": threads},
-            "providers": provider_facts(providers),
-            "provider_problems": providers.problems,
+            "providers": providers,
+            "provider_problems": provider_problems,
         }
         print(json.dumps(facts_of_all))
         return 0
@@ -78,15 +76,25 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(_choice(found.usable), soft_wrap=True)
     for vendor, problem in found.problems.items():
         console.print(f"{vendor}: {problem}", soft_wrap=True)
-    for each in provider_facts(providers):
+    for each in providers:
         name = f"{each['kind']} {each['name']}".rstrip()
         backend = f"onnx:provider={each['provider']}" + f",device={each['device']}" * bool(each["device"])
         console.print(f"ONNX Runtime: {name} ({each['source']}), with --backend {backend}", soft_wrap=True)
-    for name, problem in providers.problems.items():
-        console.print(f"ONNX Runtime: provider {name}: {problem}", soft_wrap=True)
+    for name, problem in provider_problems.items():
+        console.print(f"ONNX Runtime: {name}: {problem}", soft_wrap=True)
     otherwise = "on request" if found.usable else "which --backend auto takes here"
     console.print(f"CPU: {threads} threads, with --backend onnx ({otherwise})", soft_wrap=True)
     return 0
+
+
+def _providers() -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the devices of ONNX Runtime's providers, and the problems by provider."""
+    try:
+        from evaluator.backends.onnx.providers import found_providers
+    except ImportError as error:  # onnxruntime is being exchanged, perhaps
+        return [], {"cpu": str(error)}
+    found = found_providers()
+    return provider_facts(found), found.problems
 
 
 def provider_facts(found: Found) -> list[dict[str, Any]]:

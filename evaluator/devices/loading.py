@@ -309,7 +309,8 @@ def shipped_network(backends: Sequence[str]) -> Path:
     parsed = [parse_backend(spec) for spec in backends]
     names = {name for name, _ in parsed}
     gpu = "gpu" in names or (AUTO in names and unavailable("gpu") is None and not is_small())
-    if any(name == "onnx" and "provider" in options for name, options in parsed):
+    named = any(name == "onnx" and "provider" in options for name, options in parsed)
+    if named and unavailable("onnx") is None:
         from evaluator.backends.onnx.backend import runs_on_gpu
 
         gpu = gpu or any(name == "onnx" and runs_on_gpu(options) for name, options in parsed)

@@ -111,21 +111,21 @@ def found_providers() -> Found:
     """Return the devices of the installed providers, cached. Never raises."""
     sources, problems = _register_plugins()
     devices: list[ProviderDevice] = []
-    listed = list(ort.get_ep_devices()) if hasattr(ort, "get_ep_devices") else []
-    built_in = ort.get_available_providers()
     for name, provider in PROVIDERS.items():
         if provider is CPU_PROVIDER:
             continue
         source = sources.get(name, f"onnxruntime {ort.__version__}")
-        own = [each for each in listed if each.ep_name == provider.key]
-        if own:
-            found = [_listed_device(provider, source, str(n), each) for n, each in enumerate(own)]
-        elif provider.key in built_in:
-            found = _unlisted_devices(provider, source)
-        else:
-            if name in sources:
-                problems[name] = f"{source} supports no device of this machine"
+        subject = f"onnxruntime|{name}|{source}|{__version__}"
+        try:
+            if crash := crashes.excluded(subject):
+                raise BackendError(f"it is not used: {crash}; {crashes.RETRY}")
+            with crashes.attempt(subject, Phase.OPENING):
+                found = _devices_of(provider, source)
+        except Exception as error:  # of a library that is not ours
+            problems[name] = f"{source}: {error}"
             continue
+        if not found and name in sources:
+            problems[name] = f"{source} supports no device of this machine"
         devices += sorted(found, key=_rank)
     return Found(tuple(devices), problems)
 
@@ -265,6 +265,15 @@ def _library_of(package: str) -> str:
     if not Path(library).resolve().is_relative_to(folder.resolve()):
         raise BackendError(f"its library {library} is not in its folder {folder}")
     return library
+
+
+def _devices_of(provider: Provider, source: str) -> list[ProviderDevice]:
+    """Return the devices of a provider, as ONNX Runtime lists them or as the provider does."""
+    listed = ort.get_ep_devices() if hasattr(ort, "get_ep_devices") else []
+    own = [each for each in listed if each.ep_name == provider.key]
+    if not own and provider.key in ort.get_available_providers():
+        return _unlisted_devices(provider, source)
+    return [_listed_device(provider, source, str(number), each) for number, each in enumerate(own)]
 
 
 def _listed_device(provider: Provider, source: str, number: str, handle: Any) -> ProviderDevice:

@@ -290,6 +290,16 @@ def test_a_plug_in_whose_library_is_elsewhere_is_not_loaded(
     assert "is not in its folder" in found_providers().problems["webgpu"]
 
 
+def test_a_provider_whose_devices_cannot_be_listed_does_not_hide_the_others(
+    searched: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built_in = ["OpenVINOExecutionProvider", "DmlExecutionProvider", CPU]
+    monkeypatch.setattr(ort, "get_available_providers", lambda: built_in)
+    found = found_providers()  # this build cannot list OpenVINO's devices
+    assert [str(each) for each in found.devices] == ["directml GPU"]
+    assert f"onnxruntime {ort.__version__}: " in found.problems["openvino"]
+
+
 def test_a_plug_in_that_does_not_load_is_reported(
     searched: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +345,16 @@ def test_auto_reports_a_provider_with_wrong_values_and_takes_the_cpu(
     (line,) = [each for each in caplog.messages if "provider" in each]
     assert line.startswith("provider directml is not used: directml GPU stand-in, fp16 (stand-in 1.0) ")
     assert "computes wrong values" in line
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_auto_reports_a_plug_in_that_cannot_be_used(
+    install: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    install(webgpu="its library does not load")
+    with caplog.at_level(logging.WARNING), open_backend("auto", NETWORK, threads=1) as backend:
+        assert isinstance(backend, OnnxBackend)
+    assert "provider webgpu is not used: its library does not load" in caplog.messages
 
 
 @pytest.mark.usefixtures("without_gpu")
