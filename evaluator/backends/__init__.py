@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The backends, opened by name.
 
-Built in are `gpu` (HIP kernels, on AMD and NVIDIA), `onnx` (onnxruntime on the CPU), `reference` (numpy, the
-reference for correctness), `random` and `uniform` (no network, for tests and for benchmarks of everything
-else). Other packages add theirs through the entry point group `wavefront.backends`. Its value names a module
-with the interface of every backend module:
+Built in are `gpu` (HIP kernels, on AMD and NVIDIA), `onnx` (onnxruntime, on the CPU or by its other
+providers), `reference` (numpy, the reference for correctness), `random` and `uniform` (no network, for tests
+and for benchmarks of everything else). Other packages add theirs through the entry point group
+`wavefront.backends`. Its value names a module with the interface of every backend module:
 
     NEEDS_NETWORK: bool
     unavailable() -> str | None                      why it cannot run on this machine; None if it can
@@ -97,7 +97,7 @@ def open_backend(
 
     network: a loaded network with its heads chosen (`load_network`); None for backends without one. threads:
     CPU threads (default: one per physical core that this process may use). options: the backend's keyword
-    arguments (onnx: int8). `auto` picks the fastest backend that can run this network.
+    arguments (onnx: int8, provider). `auto` picks the fastest backend that can run this network.
 
     Raises BackendError with a remedy.
     """

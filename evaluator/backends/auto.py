@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,9 @@ def open_fastest(
     """Return the GPU backend if it opens on a GPU that is not small. Otherwise open every candidate, check
     each against the reference, and return the fastest.
 
-    A single candidate is not measured. int8: adds quantised onnx to the candidates. tuning: passed to
-    backends with that option. options: passed to all. Raises BackendError with every candidate's reason if
-    none opens.
+    If the GPU backend does not open, the GPUs of ONNX Runtime's providers are candidates, too. A single
+    candidate is not measured. int8: adds quantised onnx to the candidates. tuning: passed to backends with
+    that option. options: passed to all. Raises BackendError with every candidate's reason if none opens.
     """
     if network is None:
         raise BackendError("backend auto needs a network; ask for random or uniform to run without one")
@@ -51,13 +52,14 @@ def open_fastest(
         if reason is not None:
             reasons.append(f"{name}: {reason}")
             continue
-        variants: list[dict[str, Any]] = [{}, {"int8": True}] if int8 and name == "onnx" else [{}]
-        for variant in variants:
+        for variant in _variants(name, int8=int8, providers=not any(each.name == "gpu" for each in opened)):
             try:
                 more = with_tuning(name, {**options, **variant}, tuning)
                 opened.append(open_backend(name, network, threads=threads, **more))
             except BackendError as error:
                 reasons.append(f"{name}: {error}")
+                if "provider" in variant:
+                    warn(f"provider {variant['provider']} is not used: {error}")
         if name == _PREFERRED and opened and not opened[0].small:
             return opened[0]
     if not opened:
@@ -71,6 +73,20 @@ def open_fastest(
         for notice in found_devices().notices:
             warn(f"{notice}; {chosen.name} on {chosen.device} is used instead")
     return chosen
+
+
+def _variants(name: str, *, int8: bool, providers: bool) -> list[dict[str, Any]]:
+    """Return the options to try a backend with. providers: include ONNX Runtime's on GPUs."""
+    variants: list[dict[str, Any]] = [{}]
+    if name == "onnx":
+        variants += [{"int8": True}] * int8
+        if providers:
+            from evaluator.backends.onnx.providers import for_auto, found_providers
+
+            for provider, problem in found_providers().problems.items():
+                warn(f"provider {provider} is not used: {problem}")
+            variants += [{"provider": each.provider.name} for each in for_auto()]
+    return variants
 
 
 def _fastest(opened: list[Backend], network: NetworkSpec) -> Backend:
@@ -100,10 +116,12 @@ def _fastest(opened: list[Backend], network: NetworkSpec) -> Backend:
 
 
 def _positions_per_second(backend: Backend, batch: PositionBatch) -> float:
-    """Return the best of as many runs as fit into the time limit."""
+    """Return the best of as many runs as fit into the time limit, of concurrent batches if it has some."""
+    at_once = backend.max_in_flight if backend.side_by_side else 1
     best = float("inf")
     end = time.perf_counter() + _MEASURE_SECONDS
-    while (start := time.perf_counter()) < end:
-        backend.evaluate(batch)
-        best = min(best, time.perf_counter() - start)
-    return len(batch) / best
+    with ThreadPoolExecutor(at_once) as threads:
+        while (start := time.perf_counter()) < end:
+            list(threads.map(backend.evaluate, [batch] * at_once))
+            best = min(best, time.perf_counter() - start)
+    return at_once * len(batch) / best

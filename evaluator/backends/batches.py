@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Conversions shared by backends: masks to planes, policy to legal logits, values to win, draw and loss."""
+"""Conversions shared by backends: masks to planes, policy to legal logits, values to win, draw and loss, and
+the option `buckets`."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluator.backends.base import BackendError
 from protocol.batch import PLANES, EvaluationBatch, PositionBatch
 
 RULE50_PLANE = 109
@@ -57,3 +59,14 @@ def evaluation(
         if moves_left is None
         else np.ascontiguousarray(moves_left[:, 0], dtype=np.float32),
     )
+
+
+def batch_sizes(text: str) -> tuple[int, ...]:
+    """Parse "1+8+64" into ascending sizes; "" gives none. Raises BackendError."""
+    try:
+        sizes = sorted({int(size) for size in text.split("+") if size})
+    except ValueError:
+        sizes = [0]
+    if sizes and sizes[0] < 1:
+        raise BackendError(f"buckets {text!r}: write sizes from 1, as in 1+8+64")
+    return tuple(sizes)

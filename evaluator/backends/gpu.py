@@ -80,8 +80,9 @@ def open(
     are not cached: before the backend opens; behind, by the caller of `tuned`; or off. libraries: use the
     vendor's libraries, too.
     """
+    from evaluator.backends.batches import batch_sizes
     from evaluator.backends.gpu_opening import Wanted, open_on
-    from evaluator.backends.gpu_options import batch_sizes, formats, tuning_of
+    from evaluator.backends.gpu_options import formats, tuning_of
     from evaluator.gpu.run.buckets import usual_buckets
 
     chosen, when = formats(precision, weights), tuning_of(tuning)

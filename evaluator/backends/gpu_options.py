@@ -116,14 +116,3 @@ def rounded(network: NetworkSpec, form: WeightFormat | None) -> NetworkSpec:
             "--backend gpu:weights=int4` prints by how much"
         )
     return rounded_network(network, form)
-
-
-def batch_sizes(text: str) -> tuple[int, ...]:
-    """Parse "1+8+64" into ascending sizes; "" gives none. Raises BackendError."""
-    try:
-        sizes = sorted({int(size) for size in text.split("+") if size})
-    except ValueError:
-        sizes = [0]
-    if sizes and sizes[0] < 1:
-        raise BackendError(f"buckets {text!r}: write sizes from 1, as in 1+8+64")
-    return tuple(sizes)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator devices`: lists the usable GPUs, and the others with the reason."""
+"""`python -m evaluator devices`: lists the usable GPUs, the others with the reason, and ONNX Runtime's
+providers."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import json
 import os
 from contextlib import closing
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +21,9 @@ from evaluator.gpu.driver.discovery import discover, fastest, open_device, subje
 from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
 from evaluator.sensors import Sensors
+
+if TYPE_CHECKING:
+    from evaluator.backends.onnx.providers import Found
 
 HELP = "list the devices, the one that is used, and why others are not"
 
@@ -35,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.retry_gpu:
         crashes.forget()
     found = discover()
+    providers, provider_problems = _providers()
     threads = os.cpu_count() or 1
     if arguments.json:
         devices = [facts(each, found.excluded.get(each, "")) for each in found.devices]
@@ -45,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
             "excluded": [f"{each.vendor}:{each.index}" for each in found.excluded],
             "taken": None if chosen is None else f"{chosen.vendor}:{chosen.index}",
             "cpu": {"threads": threads},
+            "providers": providers,
+            "provider_problems": provider_problems,
         }
         print(json.dumps(facts_of_all))
         return 0
@@ -69,9 +76,40 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(_choice(found.usable), soft_wrap=True)
     for vendor, problem in found.problems.items():
         console.print(f"{vendor}: {problem}", soft_wrap=True)
+    for each in providers:
+        name = f"{each['kind']} {each['name']}".rstrip()
+        backend = f"onnx:provider={each['provider']}" + f",device={each['device']}" * bool(each["device"])
+        console.print(f"ONNX Runtime: {name} ({each['source']}), with --backend {backend}", soft_wrap=True)
+    for name, problem in provider_problems.items():
+        console.print(f"ONNX Runtime: {name}: {problem}", soft_wrap=True)
     otherwise = "on request" if found.usable else "which --backend auto takes here"
     console.print(f"CPU: {threads} threads, with --backend onnx ({otherwise})", soft_wrap=True)
     return 0
+
+
+def _providers() -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the devices of ONNX Runtime's providers, and the problems by provider."""
+    try:
+        from evaluator.backends.onnx.providers import found_providers
+    except ImportError as error:  # onnxruntime is being exchanged, perhaps
+        return [], {"cpu": str(error)}
+    found = found_providers()
+    return provider_facts(found), found.problems
+
+
+def provider_facts(found: Found) -> list[dict[str, Any]]:
+    """Return the devices of ONNX Runtime's providers. device: value of the option `device`."""
+    return [
+        {
+            "provider": name,
+            "device": index,
+            "kind": device.kind,
+            "name": device.name,
+            "source": device.source,
+        }
+        for name in dict.fromkeys(device.provider.name for device in found.devices)
+        for index, device in enumerate(found.of(name))
+    ]
 
 
 def _choice(usable: tuple[DeviceInfo, ...]) -> str:

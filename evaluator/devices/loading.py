@@ -180,14 +180,14 @@ class Loader:
         first = runners[0]
         name = name or self._free_name(first.backend.name if network is None else network.name, taken)
         info = _described(name, network, first.backend, first.model)
-        standby = None if network is None else partial(self._open_standby, network, first.backend.name)
+        standby = None if network is None else partial(self._open_standby, network, first.backend)
         return ServedNetwork(info, runners, standby)
 
-    def _open_standby(self, network: NetworkSpec, failed: str) -> Runner:
-        """Open a standby. failed: name of the backend of the network's first device. Raises BackendError."""
+    def _open_standby(self, network: NetworkSpec, failed: Backend) -> Runner:
+        """Open a standby. failed: backend of the network's first device. Raises BackendError."""
         reasons = []
         for name in STANDBYS:
-            if name == failed:
+            if failed.on_host and name == failed.name:
                 continue
             try:
                 backend = self.open_backend(name, network, threads=self.threads)
@@ -299,14 +299,21 @@ def _described(name: str, network: NetworkSpec | None, backend: Backend, model: 
 def shipped_network(backends: Sequence[str]) -> Path:
     """Return the default network file: the larger one if any backend runs on a GPU.
 
-    `auto` runs on a GPU unless the GPU is small.
+    `auto` runs on a GPU unless the GPU is small. It may also choose a provider of ONNX Runtime, but only
+    after comparing it with the CPU, so it gets the smaller network then.
     """
     from evaluator.backends import AUTO, unavailable
     from evaluator.backends.gpu import is_small
     from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK
 
-    names = {parse_backend(spec)[0] for spec in backends}
+    parsed = [parse_backend(spec) for spec in backends]
+    names = {name for name, _ in parsed}
     gpu = "gpu" in names or (AUTO in names and unavailable("gpu") is None and not is_small())
+    named = any(name == "onnx" and "provider" in options for name, options in parsed)
+    if named and unavailable("onnx") is None:
+        from evaluator.backends.onnx.backend import runs_on_gpu
+
+        gpu = gpu or any(name == "onnx" and runs_on_gpu(options) for name, options in parsed)
     return SHIPPED_GPU_NETWORK if gpu else SHIPPED_NETWORK
 
 

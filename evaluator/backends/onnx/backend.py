@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The `onnx` backend: onnxruntime sessions on the CPU."""
+"""The `onnx` backend: onnxruntime sessions on the CPU, or on a device of another provider
+(provider_backend.py)."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -16,10 +16,11 @@ import numpy as np
 
 from evaluator.backends.agreement import Tolerance
 from evaluator.backends.base import Backend, BackendError
-from evaluator.backends.batches import evaluation
+from evaluator.backends.batches import batch_sizes, evaluation
 from evaluator.backends.onnx.calibration import calibrated, feed_of, largest_weight
-from evaluator.backends.onnx.model import build_model, build_observed_model
+from evaluator.backends.onnx.model import build_model, build_observed_model, outputs_of
 from evaluator.backends.onnx.runtime import onnxruntime as ort
+from evaluator.backends.onnx.sessions import open_session
 from evaluator.backends.sample import sample_batch
 from evaluator.backends.threads import default_threads
 from evaluator.network.describe import cost_of
@@ -58,8 +59,51 @@ def unavailable() -> str | None:
     return None
 
 
-def open(network: NetworkSpec, *, threads: int | None = None, int8: bool = False) -> OnnxBackend:
-    return OnnxBackend(network, threads=threads, int8=int8)
+def open(
+    network: NetworkSpec,
+    *,
+    threads: int | None = None,
+    int8: bool = False,
+    provider: str = "cpu",
+    device: int = 0,
+    precision: str = "",
+    buckets: str = "",
+) -> Backend:
+    """Open a network on the CPU, or on a device of another execution provider.
+
+    int8: products in 8 bits, on the CPU only. provider: one of `providers.PROVIDERS`, in any case. The other
+    options are for providers except the CPU's. device: index as listed by `wavefront-evaluator devices`.
+    precision: fp16 or fp32 (default: fp16 on GPUs). buckets: batch sizes as in "1+8+64".
+    """
+    name = str(provider).lower()
+    if name == "cpu":
+        if device or precision or buckets:
+            raise BackendError("device, precision and buckets need another provider: onnx:provider=openvino")
+        return OnnxBackend(network, threads=threads, int8=int8)
+    if int8:
+        raise BackendError(f"int8 is for the CPU; open the network without it, or without provider={name}")
+    if precision not in ("", "fp16", "fp32"):
+        raise BackendError(f"precision {precision!r} is not one of fp16, fp32")
+    from evaluator.backends.onnx.provider_backend import BUCKETS, ProviderBackend
+    from evaluator.backends.onnx.providers import select
+
+    chosen = select(name, device)
+    half = precision == "fp16" if precision else chosen.kind != "CPU"
+    sizes = batch_sizes(str(buckets)) or BUCKETS
+    return ProviderBackend(network, chosen, half=half, buckets=sizes, threads=threads)
+
+
+def runs_on_gpu(options: Mapping[str, Any]) -> bool:
+    """Return True if these options of `open` name a GPU that was found."""
+    name = str(options.get("provider", "cpu")).lower()
+    if name == "cpu":
+        return False
+    from evaluator.backends.onnx.providers import select
+
+    try:
+        return select(name, options.get("device", 0)).kind == "GPU"
+    except BackendError:
+        return False  # opening it reports the error
 
 
 class OnnxBackend(Backend):
@@ -85,9 +129,7 @@ class OnnxBackend(Backend):
         precision = "int8" if int8 else "fp32"
         self.device = f"CPU, {self.threads} thread{'s' if self.threads > 1 else ''}, {precision}"
         self.quantisation_error: QuantisationError | None = None
-        self._outputs = ["policy", "wdl" if network.value.wdl else "value"]
-        if network.moves_left is not None:
-            self._outputs.append("moves_left")
+        self._outputs = outputs_of(network)
         if int8 and not isinstance(network.body, AttentionBody):
             raise BackendError("int8 is for networks with an attention body; open this one without it")
         self._lock = threading.Lock()
@@ -100,9 +142,9 @@ class OnnxBackend(Backend):
             self.tolerance = INT8
         else:
             model = build_model(network, packed=True).SerializeToString()
-            self._session = self._open(model, self.threads)
+            self._session = open_session(model, self.threads)
         if self.threads > 1 and cost_of(network).parameters <= PAIRED_PARAMETERS:
-            self._paired = self._open(model, self.threads - 1)
+            self._paired = open_session(model, self.threads - 1)
             self.max_in_flight, self.side_by_side = 2, True
 
     def _open_quantised(self, network: NetworkSpec) -> bytes:
@@ -110,29 +152,14 @@ class OnnxBackend(Backend):
         sample = sample_batch(network.input_format)
         rest = sample.slice(CALIBRATED_POSITIONS, len(sample))
         observed, products = build_observed_model(network)
-        exact = self._open(observed.SerializeToString(), self.threads)
+        exact = open_session(observed.SerializeToString(), self.threads)
         roundings = calibrated(exact, products, sample.slice(0, CALIBRATED_POSITIONS))
         model = build_model(
             network, packed=True, roundings=roundings, largest_weight=largest_weight()
         ).SerializeToString()
-        self._session = self._open(model, self.threads)
+        self._session = open_session(model, self.threads)
         self.quantisation_error = _check_quantised(self._run(exact, rest), self._run(self._session, rest))
         return model
-
-    @staticmethod
-    def _open(model: bytes, threads: int) -> ort.InferenceSession:
-        # A process's first session with set_denormal_as_zero permanently changes the floating-point mode of
-        # the thread that opens it, so do not open it on the caller's thread.
-        try:
-            with ThreadPoolExecutor(1) as opener:
-                return opener.submit(
-                    ort.InferenceSession,
-                    model,
-                    _session_options(threads),
-                    providers=["CPUExecutionProvider"],
-                ).result()
-        except Exception as error:  # onnxruntime's exceptions have no common base
-            raise BackendError(f"onnxruntime cannot open the network: {error}") from error
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         with self.chosen_session() as session:
@@ -182,17 +209,3 @@ def _check_quantised(exact: list[Any], quantised: list[Any]) -> QuantisationErro
         "int8 changes logits by %.1f%% of their spread, value by up to %.3f", 100 * error.logits, error.value
     )
     return error
-
-
-def _session_options(threads: int) -> ort.SessionOptions:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # Between operators a waiting thread spins briefly and then sleeps. Without the limit (the default) it
-    # spins until work comes, which on a busy machine starves the thread that has the work. Measured at batch
-    # 32 next to other load: 850 to 1,550 positions/s with the limit, 470 without.
-    options.add_session_config_entry("session.intra_op.spin_duration_us", "20")
-    options.add_session_config_entry("session.force_spinning_stop", "1")  # no spinning between batches
-    options.add_session_config_entry("session.set_denormal_as_zero", "1")
-    return options

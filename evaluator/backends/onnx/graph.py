@@ -17,9 +17,13 @@ OPSET = 18
 
 
 class Graph:
-    """A graph under construction. Values are strings, the names of edges."""
+    """A graph under construction. Values are strings, the names of edges.
 
-    def __init__(self) -> None:
+    half: store float32 constants in fp16, so that everything is computed in it. Outputs stay float32.
+    """
+
+    def __init__(self, *, half: bool = False) -> None:
+        self.half = half
         self._domains = {""}
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[Hashable, onnx.TensorProto] = {}
@@ -32,7 +36,10 @@ class Graph:
         return name
 
     def output(self, value: str, name: str, shape: list[str | int]) -> None:
-        self.op("Identity", value, output=name)
+        if self.half:
+            self.op("Cast", value, output=name, to=TensorProto.FLOAT)
+        else:
+            self.op("Identity", value, output=name)
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
     def constant(self, values: NDArray[Any]) -> str:
@@ -40,11 +47,12 @@ class Graph:
         key = (values.dtype.str, values.shape, values.tobytes()) if values.size <= 64 else id(values)
         if key in self._constants:
             return self._constants[key].name
+        stored = values.astype(np.float16) if self.half and values.dtype == np.float32 else values
         tensor = TensorProto(
             name=f"c{len(self._constants)}",
-            data_type=helper.np_dtype_to_tensor_dtype(values.dtype),
-            dims=values.shape,
-            raw_data=np.ascontiguousarray(values).tobytes(),
+            data_type=helper.np_dtype_to_tensor_dtype(stored.dtype),
+            dims=stored.shape,
+            raw_data=np.ascontiguousarray(stored).tobytes(),
         )
         self._constants[key] = tensor
         self._alive.append(values)
@@ -68,6 +76,10 @@ class Graph:
         )
         self._nodes.append(node)
         return output
+
+    def number(self, x: str) -> str:
+        """Convert to the graph's floating-point type."""
+        return self.op("Cast", x, to=TensorProto.FLOAT16 if self.half else TensorProto.FLOAT)
 
     # Shapes: 0 copies the dimension of the input, -1 is inferred.
     def reshape(self, x: str, *shape: int) -> str:

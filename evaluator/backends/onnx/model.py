@@ -59,6 +59,7 @@ def build_model(
     packed: bool,
     roundings: Mapping[str, Rounding] | None = None,
     largest_weight: int = LARGEST_WEIGHT,
+    half: bool = False,
 ) -> onnx.ModelProto:
     """Return the network as an ONNX model with a dynamic batch n.
 
@@ -66,8 +67,23 @@ def build_model(
     `values` float32 [n, 112, 1] to multiply them with. Outputs: `policy` [n, 1858] raw logits; `wdl` [n, 3]
     probabilities or `value` [n, 1]; `moves_left` [n, 1] plies if the network has that head. roundings: of
     products in 8 bits, by name; the model then needs onnxruntime. largest_weight: of these products.
+    half: compute in fp16; inputs and outputs keep their types.
     """
-    return _model(Graph(), network, packed, RoundedProducts(roundings or {}, largest_weight))
+    return _model(Graph(half=half), network, packed, RoundedProducts(roundings or {}, largest_weight))
+
+
+def outputs_of(network: NetworkSpec) -> list[str]:
+    """Return the names of the model's outputs: policy, value, and moves left if the network has them."""
+    moves_left = [] if network.moves_left is None else ["moves_left"]
+    return ["policy", "wdl" if network.value.wdl else "value", *moves_left]
+
+
+def with_batch(model: onnx.ModelProto, size: int) -> bytes:
+    """Return a model of `build_model` in serialised form, with the batch n fixed to a size. Changes the model
+    instead of a copy, to save memory."""
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = size
+    return model.SerializeToString()
 
 
 def build_observed_model(network: NetworkSpec) -> tuple[onnx.ModelProto, ObservedProducts]:
@@ -109,7 +125,7 @@ def _input(g: Graph, packed: bool) -> str:
         return g.reshape(g.input("planes", TensorProto.FLOAT, ["n", PLANES, 8, 8]), 0, PLANES, 64)
     bits = g.input("bits", TensorProto.UINT8, ["n", PLANES, 64])
     values = g.input("values", TensorProto.FLOAT, ["n", PLANES, 1])
-    return g.op("Mul", g.op("Cast", bits, to=TensorProto.FLOAT), values)
+    return g.op("Mul", g.number(bits), g.number(values) if g.half else values)
 
 
 # --- bodies -------------------------------------------------------------------------------------------------
@@ -354,9 +370,9 @@ def _mish(g: Graph, x: str) -> str:
     """x tanh(log(1 + e^x)) = x t / (t + 2) with t = e^x (e^x + 2).
 
     Seven element-wise passes, all vectorised. onnxruntime's operator Mish uses a scalar softplus, 15 times
-    slower. Above 20 the factor is 1 in float32 and e^2x would overflow.
+    slower. Above 20, in fp16 above 5, the factor rounds to 1 and e^2x would soon overflow.
     """
-    power = g.op("Exp", g.op("Min", x, g.scalar(20.0)))
+    power = g.op("Exp", g.op("Min", x, g.scalar(5.0 if g.half else 20.0)))
     t = g.op("Mul", power, g.op("Add", power, g.scalar(2.0)))
     return g.op("Mul", x, g.op("Div", t, g.op("Add", t, g.scalar(2.0))))
 

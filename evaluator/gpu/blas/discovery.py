@@ -15,7 +15,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.crashes import Phase
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
-from evaluator.gpu.driver.discovery import RETRY, open_device, subject_of
+from evaluator.gpu.driver.discovery import open_device, subject_of
 from evaluator.gpu.driver.target import Precision
 from evaluator.network.spec import Activation
 from protocol.host.processes import crash_signal
@@ -44,7 +44,7 @@ def open_libraries(info: DeviceInfo, precision: Precision) -> tuple[tuple[Librar
         subject = library_subject(info, name)
         try:
             if crash := crashes.excluded(subject):
-                problems[name] = f"{crash}; {RETRY}"
+                problems[name] = f"{crash}; {crashes.RETRY}"
                 continue
             if problem := _tried(info, precision, name):
                 problems[name] = problem

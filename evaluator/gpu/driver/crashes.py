@@ -37,6 +37,8 @@ USES = 2
 """Crashes within DAY_S that exclude a device that had passed its self-check. During opening, one is
 enough."""
 
+RETRY = "to try it again: `wavefront-evaluator devices --retry-gpu`"
+
 MOST_FILES = 200
 MOST_BYTES = 1 << 20
 """Maximum bytes that are read of a file."""
@@ -51,6 +53,10 @@ _SIGNALS = {
 """faulthandler's text for each signal that it handles."""
 
 _FATAL = "Fatal Python error: "
+
+_WINDOWS = "Windows fatal exception: "
+"""faulthandler's line for a fault on Windows. The program may handle it and continue, so it ends the process
+only if no further line of this module follows."""
 
 
 class Phase(StrEnum):
@@ -242,17 +248,21 @@ def _read(path: Path) -> list[Crash]:
     except OSError:
         return []
     current: dict[int, dict[str, Any]] = {}
+    last_fault = ""
     for line in lines:
+        if line.startswith(_WINDOWS):
+            last_fault = line.removeprefix(_WINDOWS).strip()
         if line.startswith(_FATAL):
             signal = _SIGNALS.get(line.removeprefix(_FATAL).strip())
             return [] if signal is None else _blamed(list(current.values()), signal)
         with contextlib.suppress(ValueError, KeyError, TypeError):
             entry = json.loads(line)
+            last_fault = ""
             if entry["phase"]:
                 current[entry["id"]] = {**entry, "phase": Phase(entry["phase"]), "at": float(entry["at"])}
             else:
                 current.pop(entry["id"], None)
-    return []
+    return _blamed(list(current.values()), last_fault) if last_fault else []
 
 
 def _blamed(entries: list[dict[str, Any]], signal: str) -> list[Crash]:

@@ -40,8 +40,6 @@ DEVICE_NODES: dict[str, tuple[str, ...]] = {
 _BINDINGS = {"amd": "hip-python", "nvidia": "cuda-bindings"}
 _DRIVER_VERSIONS = {"amd": "/sys/module/amdgpu/version", "nvidia": "/proc/driver/nvidia/version"}
 
-RETRY = "to try it again: `wavefront-evaluator devices --retry-gpu`"
-
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
@@ -75,7 +73,7 @@ def discover() -> Discovery:
         try:
             _require_driver(vendor)
             if crash := crashes.excluded(_driver_subject(vendor)):
-                problems[vendor] = f"the driver of {vendor} is not used: {crash}; {RETRY}"
+                problems[vendor] = f"the driver of {vendor} is not used: {crash}; {crashes.RETRY}"
                 crashed.append(problems[vendor])
                 continue
             with crashes.attempt(_driver_subject(vendor), Phase.OPENING):
@@ -93,7 +91,7 @@ def discover() -> Discovery:
         except Exception as error:  # any fault of a vendor's package must not affect the others
             problems[vendor] = f"{type(error).__name__}: {error}"
     excluded = {
-        device: f"{device.name} ({device.vendor}:{device.index}) is not used: {crash}; {RETRY}"
+        device: f"{device.name} ({device.vendor}:{device.index}) is not used: {crash}; {crashes.RETRY}"
         for device in devices
         if (crash := crashes.excluded(subject_of(device)))
     }

@@ -62,7 +62,12 @@ def test_auto_measures_and_says_so_when_it_may_quantise(
         ("auto", False, {}, "ask for random or uniform"),
         ("onnx", True, {"threads": 0}, "threads must be at least 1"),
         ("onnx", True, {"int8": "maybe"}, "backend onnx: int8 is true or false, not 'maybe'"),
-        ("onnx", True, {"precision": 3}, "has no option 'precision'; it takes int8"),
+        (
+            "onnx",
+            True,
+            {"tuning": 3},
+            "has no option 'tuning'; it takes buckets, device, int8, precision, pr",
+        ),
         ("reference", True, {"dtype": "int3"}, "dtype must be float32 or float64"),
     ],
 )

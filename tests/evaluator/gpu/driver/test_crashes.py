@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -57,6 +58,21 @@ def test_one_crash_while_a_device_is_opened_excludes_it(number: signal.Signals) 
     assert crash is not None
     assert (crash.signal, crash.phase) == (number.name, Phase.OPENING)
     assert "opened" in str(crash)
+
+
+@pytest.mark.parametrize(("continued", "excluded"), [(False, True), (True, False)])
+def test_a_fault_on_windows_excludes_a_device_unless_the_process_continued(
+    folder: Path, continued: bool, excluded: bool
+) -> None:
+    """faulthandler also reports faults there that the program handles."""
+    entered = {"id": 1, "subject": DEVICE, "phase": "opened", "at": time.time()}
+    lines = [json.dumps(entered), "Windows fatal exception: access violation", "", "Current thread 0x1:"]
+    lines += [json.dumps({**entered, "phase": "used"})] * continued
+    folder.mkdir(parents=True)
+    (folder / "0-0.log").write_text("\n".join(lines) + "\n")
+    crash = crashes.excluded(DEVICE)
+    assert (crash is not None) == excluded
+    assert crash is None or "access violation" in str(crash)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
