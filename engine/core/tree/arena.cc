@@ -213,7 +213,8 @@ bool Arena::start_chunk(Side& side) {
   if (chunk >= max_chunks_) return false;
   // Only the map is initialised: the system allocates the pages on their first write.
   if (chunk == chunks_.size()) {
-    chunks_.emplace_back(static_cast<std::byte*>(::operator new[](kChunkBytes, std::align_val_t{kChunkBytes})));
+    chunks_.emplace_back(
+        static_cast<std::byte*>(::operator new[](kChunkBytes, std::align_val_t{kChunkBytes})));
   }
   auto* map = reinterpret_cast<uint64_t*>(chunks_[chunk].get());
   std::fill_n(map, kMapGranules / 64, ~uint64_t{0});  // the map's own granules
