@@ -61,6 +61,9 @@ def search_params(
     return params
 
 
+ALL_BEFORE = 1000
+"""More positions than a game has before an analysed one."""
+
 NONE_FAVOURED: Favoured = (frozenset(), frozenset())
 
 
@@ -157,8 +160,9 @@ class SearchTree:
         assert self._tree is not None
         if task.level is not None:
             self.new_game()  # Visits of an analysis would make the level stronger.
-        # The opponent may play another move than the expected one.
-        kept = self._tree.set_position(task.game, 1 if task.limits.ponder else 0)
+        # An analyst may go anywhere next. After pondering, the opponent may play another move.
+        before = ALL_BEFORE if task.limits.infinite else 1 if task.limits.ponder else 0
+        kept = self._tree.set_position(task.game, before)
         self._root_key = task.game.key
         self._forget_favoured_visits(task, kept)
         self._tree.set_root_moves(task.search_moves)

@@ -40,8 +40,8 @@ void Arena::set_max_bytes(size_t max_bytes) {
   large_pages_ = std::min(large_pages_, chunks_.size());
 }
 
-ArenaIndex Arena::allocate(int granules) {
-  const ArenaIndex index = find(granules);
+ArenaIndex Arena::allocate(int granules, bool packed) {
+  const ArenaIndex index = find(granules, packed);
   if (index == kNone) return kNone;
   mark(index, granules, true);
   Chunk& chunk = chunks_in_use_[index >> kChunkBits];
@@ -136,7 +136,7 @@ void Arena::Side::begin_pass() {
 }
 
 // Returns the best free run.
-ArenaIndex Arena::find(int granules) {
+ArenaIndex Arena::find(int granules, bool packed) {
   const bool is_short = granules <= kShort;
   Side& own = is_short ? short_ : long_;
   ArenaIndex index = own.take_known(granules, is_short ? kShort : granules);
@@ -145,7 +145,7 @@ ArenaIndex Arena::find(int granules) {
   if (index == kNone) index = own.take_known(granules, kMaxRun);
   if (index != kNone) return index;
   Side& other = is_short ? long_ : short_;
-  if (other.used > (is_short ? other.held() / 16 * 15 : other.held() / 4 * 3)) return kNone;
+  if (!packed && other.used > (is_short ? other.held() / 16 * 15 : other.held() / 4 * 3)) return kNone;
   index = take_from_hole(other, granules);
   return index != kNone ? index : other.take_known(granules, kMaxRun);
 }

@@ -39,8 +39,8 @@ class Arena {
   explicit Arena(size_t max_bytes) { set_max_bytes(max_bytes); }
 
   // Returns the index of `granules` consecutive granules with undefined contents. Returns kNone if there is
-  // no such run, or the search for a rare one takes too long.
-  ArenaIndex allocate(int granules);
+  // no such run, or the search for a rare one takes too long. packed: use any chunk that has room.
+  ArenaIndex allocate(int granules, bool packed = false);
 
   // Frees a run. granules: as in its allocation.
   void free(ArenaIndex index, int granules);
@@ -125,7 +125,7 @@ class Arena {
   static size_t chunks_within(size_t max_bytes);
   size_t capacity() const { return max_chunks_ * (kChunkGranules - kMapGranules); }
 
-  ArenaIndex find(int granules);
+  ArenaIndex find(int granules, bool packed);
   ArenaIndex take_from_hole(Side& side, int granules);
   bool find_hole(Side& side, int granules);
   int next_hole(Side& side, size_t length);

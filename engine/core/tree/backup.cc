@@ -52,6 +52,7 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
     const Value used = rescaled(value, side, params_);
     evaluated.set_own_q(params_.adjusts_values() ? used.q : value.q);
     back_up(path, {-used.q, used.d, used.m}, 1);
+    if (path.back() == graft_.anchor) attach_graft();
   }
   finish(batch);
 }

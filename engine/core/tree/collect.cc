@@ -255,6 +255,7 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
     if (params_.transposition_visits > 0) take_searched_value(key, legal.size(), value);
     leaf.set_own_q(params_.adjusts_values() ? value.q : network_q);
     back_up(path_, {-value.q, value.d, value.m}, 1);
+    if (path_.back() == graft_.anchor) attach_graft();
     ++result_.visits_done;
     ++result_.cache_hits;
     return Expansion::kCached;

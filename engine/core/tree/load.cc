@@ -106,7 +106,7 @@ class TreeLoader {
   ArenaIndex allocate(int granules) {
     granules_ += static_cast<uint64_t>(granules);
     require(granules_ <= header_.granules, "it has more nodes than it says");
-    const ArenaIndex index = arena_.allocate(granules);
+    const ArenaIndex index = arena_.allocate(granules, true);
     if (index == kNone) throw std::invalid_argument("the tree does not fit into RamLimitMb");
     return index;
   }

@@ -175,6 +175,7 @@ bool Tree::begin_round() {
     return false;
   }
   collapsed_in_round_ = 0;
+  if (graft_.subtree != kNone) hand_.push_back({graft_.subtree, 0});
   hand_.push_back({top(), 0});
   return true;
 }

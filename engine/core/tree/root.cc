@@ -53,7 +53,7 @@ uint32_t Tree::set_position(const Game& game, int keep_before) {
   root_moves_.clear();
   root_noise_.reset();
   reset_hand();
-  if (!follow(game, std::min(static_cast<size_t>(keep_before), game.moves.size()))) {
+  if (!follow(game, static_cast<size_t>(keep_before))) {
     reset_root();
   } else if (root_ != old_root) {
     edges_before_noise_.clear();
@@ -69,17 +69,24 @@ uint32_t Tree::set_position(const Game& game, int keep_before) {
 }
 
 // Moves the root from the top of the kept tree to the position of a game. Detaches everything else, except
-// the other moves of the last `keep` positions before it. Returns false if the tree does not have the
-// position.
+// the other moves of the last `keep` positions before it, and for a step back. Returns false if the tree does
+// not have the position.
 bool Tree::follow(const Game& game, size_t keep) {
   if (!game_) return false;
   const Position top = game_->history.at(static_cast<int>(above_.size()));
   const size_t top_ply = game_->moves.size() - above_.size();
   climb();
   const std::span<const Move> before(game_->moves.data(), top_ply), moves(game.moves);
-  if (same_start(*game_, game) && top_ply <= moves.size() &&
-      std::equal(before.begin(), before.end(), moves.begin())) {
-    return descend_to(moves.subspan(top_ply), keep);
+  if (same_start(*game_, game)) {
+    const size_t common = std::min(top_ply, moves.size());
+    if (std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(common), moves.begin())) {
+      if (common < top_ply) return keep > 0 && step_back(before.subspan(common));
+      std::span<const Move> rest = moves.subspan(top_ply);
+      rest = rest.subspan(return_to_graft(rest));
+      const bool found = descend_to(rest, keep);
+      if (rest.size() > keep) drop_graft();  // Its place is gone.
+      return found;
+    }
   }
   std::vector<Move> way;
   if (third_repetitions_ || game.chess960 != game_->chess960 ||
@@ -87,6 +94,7 @@ bool Tree::follow(const Game& game, size_t keep) {
     return false;
   }
   std::reverse(way.begin(), way.end());
+  drop_graft();
   return descend_to(way, 0) && descend_to(moves, keep);
 }
 

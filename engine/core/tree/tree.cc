@@ -13,8 +13,7 @@ namespace {
 
 bool same_evaluations(const SearchParams& a, const SearchParams& b) {
   return a.input_format == b.input_format && a.history_fill == b.history_fill &&
-         a.policy_temperature == b.policy_temperature && a.cache_history_length == b.cache_history_length &&
-         a.cache_bytes == b.cache_bytes;
+         a.policy_temperature == b.policy_temperature && a.cache_history_length == b.cache_history_length;
 }
 
 bool same_tree(const SearchParams& a, const SearchParams& b) {
@@ -36,7 +35,7 @@ Tree::Tree(const SearchParams& params)
 void Tree::set_params(const SearchParams& params) {
   std::lock_guard lock(mutex_);
   if (batches_in_flight_ > 0) throw std::logic_error("settings cannot change while a batch is in flight");
-  if (!same_evaluations(params, params_)) {
+  if (!same_evaluations(params, params_) || params.cache_bytes != params_.cache_bytes) {
     cache_ = EvaluationCache(params.cache_bytes);
     ++cache_generation_;
   } else if (!same_tree(params, params_)) {
@@ -93,6 +92,7 @@ void Tree::reset_root() {
   arena_.clear();
   to_free_.clear();
   above_.clear();
+  graft_ = {};
   third_repetitions_ = false;
   reset_hand();
   edges_before_noise_.clear();

@@ -117,12 +117,13 @@ class Tree {
   const SearchParams& params() const { return params_; }
 
   // Changes settings between searches. Changes that affect cached or stored evaluations (input format, policy
-  // temperature, history fill ...) clear the cache and the tree.
+  // temperature, history fill ...) clear the cache and the tree; another size of the cache clears the cache.
   void set_params(const SearchParams& params);
 
   // Makes a game's current position the root, and returns the number of visits kept. A subtree is kept if
   // moves of the tree lead from the old root to the position, or the game starts some plies below the root.
   // keep_before: number of previous positions whose other moves are kept, too, in case one of them is played.
+  // If it is not 0, a step back in the game keeps the tree as well (graft.cc).
   // Throws std::logic_error while a batch is in flight, std::invalid_argument for a position in which the
   // king could be taken, or a negative number.
   uint32_t set_position(const Game& game, int keep_before = 0);
@@ -212,6 +213,12 @@ class Tree {
   void forget_bare_root();
   bool is_on_the_way(ArenaIndex index) const;
   ArenaIndex top() const { return above_.empty() ? root_ : above_.front().node; }
+
+  // graft.cc
+  bool step_back(std::span<const Move> way);
+  size_t return_to_graft(std::span<const Move> moves);
+  void attach_graft();
+  void drop_graft();
 
   // memory.cc
   ArenaIndex allocate(int granules);
@@ -307,7 +314,15 @@ class Tree {
     ArenaIndex node;
     Node child_before;
   };
-  std::vector<Above> above_;          // from the top down
+  std::vector<Above> above_;  // from the top down
+  // The tree of an earlier search that waits below the top. way: moves from the top. anchor: the node on the
+  // way whose edges it waits for.
+  struct Graft {
+    ArenaIndex subtree = kNone;
+    std::vector<Move> way;
+    ArenaIndex anchor = kNone;
+  };
+  Graft graft_;
   bool third_repetitions_ = false;    // occurred since the tree was empty
   std::vector<Move> root_moves_;      // limit set by the caller; empty: all
   std::vector<Move> searched_moves_;  // those of them that the tablebases leave; empty: all

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from engine._core import Batch, Game
 from engine.options import OPTIONS, Options
 from engine.search.limits import Limits
@@ -122,6 +124,39 @@ def ponder_on(tree: SearchTree, move: str) -> None:
     game.push_uci(move)
     tree.set_root(SearchTask(game, game.legal_moves(), Limits(ponder=True), SMALL, 0.0, Random(1)))
     search(tree.prepared(SMALL, 1, "one"), 50)
+
+
+def test_endless_analysis_keeps_what_it_has_searched() -> None:
+    tree = SearchTree()
+    analysis = Limits(infinite=True)
+
+    def go(limits: Limits, *moves: str) -> int:
+        game = Game()
+        for move in moves:
+            game.push_uci(move)
+        task = SearchTask(game, game.legal_moves(), limits, SMALL, 0.0, Random(1))
+        tree.prepared(SMALL, 1, "a")
+        kept = tree.set_root(task).root_info().visits
+        search(tree.prepared(SMALL, 1, "a"), kept + 400)
+        return kept
+
+    go(analysis, "e2e4")
+    assert go(analysis, "e2e4", "e7e5") > 0
+    assert go(analysis, "e2e4") >= 400
+    assert go(analysis) == 0
+    assert go(analysis, "e2e4") >= 1000
+    go(Limits(nodes=400))  # a game
+    assert go(Limits(nodes=400), "e2e4") > 0
+    assert go(Limits(nodes=400)) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("multipv", 3), ("cpuct", 2.5), ("threads", 2), ("smart_pruning_factor", 0.0), ("hash", 2)],
+)
+def test_an_option_that_changes_no_value_keeps_the_tree(name: str, value: float) -> None:
+    tree, visits = searched(SMALL, "a")
+    assert prepare(tree, SMALL.changed(**{name: value}), "a") == visits
 
 
 def test_the_search_is_limited_to_the_legal_moves_among_those_asked_for() -> None:

@@ -8,6 +8,9 @@ import pytest
 from engine._core import Game
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, children_by_move, game, new_tree, params, search
 
+ALL = 1000
+"""Positions before the root that a tree keeps for analysis."""
+
 
 def test_the_tree_follows_the_game() -> None:
     tree = new_tree(game(MIDDLEGAME))
@@ -31,6 +34,53 @@ def test_another_game_or_a_takeback_starts_afresh() -> None:
     assert tree.set_position(game(MIDDLEGAME)) == 0
     search(tree, 1000)
     assert tree.set_position(game()) == 0
+
+
+def line_of(plies: int) -> list[str]:
+    """The moves of a game from the middle game."""
+    return ["e1g1", "e8g8", "h2h3", "h7h6"][:plies]
+
+
+def test_analysis_goes_forward_back_and_sideways_in_its_tree() -> None:
+    tree = new_tree(game(MIDDLEGAME))
+    search(tree, 3000)
+    best, other = (line.moves[0] for line in tree.lines(2))
+    visits = {move: child.visits for move, child in children_by_move(tree).items()}
+    assert tree.set_position(game(MIDDLEGAME, [best]), ALL) == visits[best]
+    search(tree, visits[best] + 500)
+    assert tree.set_position(game(MIDDLEGAME, [other]), ALL) == visits[other]
+    assert tree.set_position(game(MIDDLEGAME), ALL) == 3500
+    assert tree.set_position(game(MIDDLEGAME, [best]), ALL) == visits[best] + 500
+
+
+def test_analysis_goes_back_before_its_first_position() -> None:
+    tree = new_tree(game(MIDDLEGAME, line_of(4)))
+    search(tree, 2000)
+    value = tree.root_info().evaluation.q
+    for plies in (3, 1, 0):  # a step, two, and one before anything was searched
+        assert tree.set_position(game(MIDDLEGAME, line_of(plies)), ALL) == 0
+        if plies:
+            search(tree, 1500)
+    search(tree, 6000)
+    info = tree.root_info()
+    assert info.visits == 6000
+    assert info.playouts < 4500
+    assert info.mean_depth > 2
+    for plies in (1, 2, 3, 4):
+        kept = tree.set_position(game(MIDDLEGAME, line_of(plies)), ALL)
+    assert kept >= 2000
+    assert tree.root_info().evaluation.q == pytest.approx(value, abs=0.2)
+
+
+def test_analysis_returns_at_once_to_a_tree_that_still_waits() -> None:
+    tree = new_tree(game(MIDDLEGAME, line_of(4)))
+    search(tree, 2000)
+    for plies in (2, 1, 4):
+        kept = tree.set_position(game(MIDDLEGAME, line_of(plies)), ALL)
+    assert kept == 2000
+    assert tree.set_position(game(MIDDLEGAME, line_of(1)), ALL) == 0
+    # A game that is played on keeps what is ahead of it alone.
+    assert tree.set_position(game(MIDDLEGAME, line_of(4)[:3]), 0) == 0
 
 
 def test_a_position_in_which_the_king_could_be_taken_is_refused() -> None:
