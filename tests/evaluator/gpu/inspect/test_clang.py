@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluator.gpu.driver.compiler import scratch_bytes
 from evaluator.gpu.driver.device import CompilationError
 from evaluator.gpu.inspect import clang
 
@@ -41,9 +42,26 @@ def test_every_compiler_makes_a_code_object_and_reports_its_resources(compiler: 
     path.write_text('extern "C" __attribute__((global)) void fill(int* out) { *out = 7; }')
     report = clang.compile_file(path, "gfx1100", ["-O3"], tmp_path / "fill.co", compiler)
     assert "VGPRs Spill: 0" in report
-    assert (tmp_path / "fill.co").read_bytes().startswith(b"\x7fELF")
+    code = (tmp_path / "fill.co").read_bytes()
+    assert code.startswith(b"\x7fELF")
+    assert scratch_bytes(code) == 0
     clang.compile_file(path, "gfx1100", ["-O3"], tmp_path / "fill.s", compiler)
     assert "s_endpgm" in (tmp_path / "fill.s").read_text()
+
+
+@pytest.mark.parametrize("compiler", clang.COMPILERS)
+def test_memory_outside_the_registers_is_found_in_every_compilers_code(compiler: str, tmp_path: Path) -> None:
+    if reason := clang.unavailable("gfx1100", compiler):
+        pytest.skip(reason)
+    (path := tmp_path / "array.hip").write_text("""
+extern "C" __attribute__((global)) void array(int* out, int i) {
+  volatile int all[300];
+  all[i] = 7;
+  *out = all[i / 2];
+}
+""")
+    clang.compile_file(path, "gfx1100", ["-O3"], tmp_path / "array.co", compiler)
+    assert 1200 <= scratch_bytes((tmp_path / "array.co").read_bytes()) < 1300
 
 
 @pytest.mark.parametrize("compiler", clang.COMPILERS)
