@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -72,8 +71,7 @@ def compile_file(path: Path, target: str, options: Sequence[str], out: Path, com
     bitcode, linked = out.with_suffix(".bc"), out.suffix != ".s"
     made = out.with_suffix(".o") if linked else out
     _run([*start, str(bitcode), *_HIPRTC], bitcode)
-    child = [sys.executable, "-I", rocm_llvm.__file__, str(library), _stubs().name, str(bitcode), target]
-    report = _run([*child, str(made)], made)
+    report = _run(rocm_llvm.command(library, _stubs(), bitcode, target, made), made)
     if linked:
         _run([_LINKER, "-shared", "--no-undefined", str(made), "-o", str(out)], out)
     return report
@@ -105,10 +103,10 @@ def _run(arguments: Sequence[str], out: Path) -> str:
     return done.stderr
 
 
-def _stubs() -> tempfile.TemporaryDirectory[str]:
+def _stubs() -> Path:
     """Return the folder with stubs of the libraries that ROCm's LLVM is linked with."""
     with _building:
-        return _built_stubs()
+        return Path(_built_stubs().name)
 
 
 @cache

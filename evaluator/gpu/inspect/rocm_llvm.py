@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compiles bitcode to an object or to assembly by ROCm's LLVM, in a process of its own.
+"""Compiles bitcode to an object or to assembly by ROCm's LLVM, as the main module of a child process.
 
-Usage: rocm_llvm.py LIBRARY STUBS BITCODE TARGET OUT. STUBS is a folder; OUT ends in ".s" or ".o". The process
-is separate because LLVM aborts on some errors, and its options are global.
+The process is separate because LLVM aborts on some errors, and its options are global.
 
 The library comes from the package rocm-bindings-compiler. It is linked with ROCm's builds of zlib and zstd,
 which are not on PyPI. Stubs of these suffice, because nothing is compressed here.
@@ -14,6 +13,8 @@ import ctypes
 import sys
 from pathlib import Path
 from typing import Any
+
+from protocol.host.processes import child_command
 
 STUBS = {
     "librocm_sysdeps_z.so.1": ("compress2", "compressBound", "crc32", "uncompress"),
@@ -45,8 +46,18 @@ def stub_source(stub: str) -> str:
     return "".join(f"long {name}(void) {{ return 0; }}\n" for name in STUBS[stub])
 
 
-def _main(library: str, stubs: str, bitcode: str, target: str, out: str) -> str | None:
+def command(library: Path, stubs: Path, bitcode: Path, target: str, out: Path) -> list[str]:
+    """Return the command line of the child. library: ROCm's LLVM. stubs: their folder. out: the assembly if
+    the name ends in ".s", else the object."""
+    return child_command(__name__, *map(str, (library, stubs, bitcode)), target, str(out))
+
+
+def main() -> str | None:
     """Compile. Returns an error message."""
+    return _compile(*sys.argv[1:])
+
+
+def _compile(library: str, stubs: str, bitcode: str, target: str, out: str) -> str | None:
     for stub in STUBS:
         ctypes.CDLL(str(Path(stubs) / stub), ctypes.RTLD_GLOBAL)
     llvm = ctypes.CDLL(library)
@@ -88,7 +99,3 @@ def _main(library: str, stubs: str, bitcode: str, target: str, out: str) -> str 
     if llvm.LLVMTargetMachineEmitToFile(machine, module, out.encode(), form, ctypes.byref(error)):
         return str(error.value)
     return None
-
-
-if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:]))
