@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import track
@@ -18,8 +19,10 @@ from evaluator.commands import predictions
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.device import CompilationError
 from evaluator.gpu.driver.target import Precision, Target
+from evaluator.gpu.inspect.clang import COMPILERS
 from evaluator.gpu.inspect.resources import Resources, measure_all, unavailable
 from evaluator.gpu.inspect.variants import AMD_TARGETS, NVIDIA_TARGETS, Variant, Variants, target_named
+from protocol.host.extras import install
 
 HELP = (
     "compile the kernels for every target, without a GPU; print registers, spills, shared memory and "
@@ -27,6 +30,23 @@ HELP = (
 )
 
 _LABEL_COLUMNS, _CELL_COLUMNS = 46, 19
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """compiler: one of COMPILERS; empty for the target's default."""
+
+    target: Target
+    compiler: str
+
+    def __str__(self) -> str:
+        return f"{self.target.name} {self.compiler}".rstrip()
+
+
+class _Found(NamedTuple):
+    variant: Variant
+    column: _Column
+    resources: Resources
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also compile variants that only tuning would choose: every tile with every activation",
     )
     parser.add_argument(
+        "--compilers",
+        action="store_true",
+        help=f"compile for AMD with each of {', '.join(COMPILERS)} that is installed, and compare them "
+        f"({install('amd-check')})",
+    )
+    parser.add_argument(
         "--jobs", type=int, metavar="N", help="concurrent compilations (default: one per core)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -71,10 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.jobs is not None and arguments.jobs < 1:
         print("error: --jobs must be at least 1", file=sys.stderr)
         return 2
-    missing = {target.name: reason for target in targets if (reason := unavailable(target))}
-    for name, reason in missing.items():
-        print(f"{name}: {reason}", file=sys.stderr)
-    targets = [target for target in targets if target.name not in missing]
+    columns = _columns(targets, arguments.compilers)
+    targets = [target for target in targets if any(target == each.target for each in columns)]
     for target in targets:
         if target.note or target.problem:
             print(f"{target.name}: {target.problem or target.note}", file=sys.stderr)
@@ -89,66 +113,101 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.kernel is None or variant.key.file in arguments.kernel
     ]
     compiled = track(
-        measure_all(wanted, jobs=arguments.jobs),
+        _compile(wanted, columns, arguments.jobs),
         "compiling",
-        total=len(wanted),
+        total=sum(target == column.target for _, target in wanted for column in columns),
         console=Console(stderr=True),
         transient=True,
     )
-    found: list[tuple[Variant, Target, Resources]] = []
+    found: list[_Found] = []
     failures: list[CompilationError] = []
-    for variant, target, result in compiled:
+    for variant, column, result in compiled:
         if isinstance(result, CompilationError):
             failures.append(result)
         else:
-            found.append((variant, target, result))
+            found.append(_Found(variant, column, result))
     if arguments.json:
-        print(json.dumps([_facts(*each) for each in found]))
+        print(json.dumps([_facts(each) for each in found]))
     else:
         for precision in precisions:
-            _print([each for each in found if each[0].key.precision is precision], targets)
+            _print([each for each in found if each.variant.key.precision is precision], columns)
     for failure in failures:
         print(f"error: {failure}", file=sys.stderr)
-    spilling = sum(variant.hot and result.spilled for variant, _, result in found)
-    summary = f"{len(wanted)} compilations, {len(failures)} failed; {spilling} hot kernels spill"
-    print(summary, file=sys.stderr)
+    spilling = [each.column for each in found if each.variant.hot and each.resources.spilled]
+    count = len(found) + len(failures)
+    print(f"{count} compilations, {len(failures)} failed; {len(spilling)} hot kernels spill", file=sys.stderr)
+    if arguments.compilers:
+        for column in columns:
+            checked = sum(each.variant.hot for each in found if each.column == column)
+            print(f"{column}: {spilling.count(column)} of {checked} hot kernels spill", file=sys.stderr)
     # Without any compiled kernel, nothing was checked.
     return 1 if failures or spilling or not wanted else 0
 
 
-def _facts(variant: Variant, target: Target, resources: Resources) -> dict[str, Any]:
-    key = variant.key
+def _columns(targets: Sequence[Target], compare: bool) -> list[_Column]:
+    """Return the targets with each of their compilers, and print which are missing.
+
+    compare: with all named compilers instead of the default one.
+    """
+    columns = []
+    for target in targets:
+        for compiler in COMPILERS if compare and target.name.startswith("gfx") else ("",):
+            column = _Column(target, compiler)
+            if reason := unavailable(target, compiler):
+                print(f"{column}: {reason}", file=sys.stderr)
+            else:
+                columns.append(column)
+    return columns
+
+
+def _compile(
+    wanted: Sequence[tuple[Variant, Target]], columns: Sequence[_Column], jobs: int | None
+) -> Iterator[tuple[Variant, _Column, Resources | CompilationError]]:
+    """Compile each kernel for its target with the compilers of that target."""
+    for compiler in dict.fromkeys(column.compiler for column in columns):
+        able = {column.target for column in columns if column.compiler == compiler}
+        part = [each for each in wanted if each[1] in able]
+        for variant, target, result in measure_all(part, compiler=compiler, jobs=jobs):
+            yield variant, _Column(target, compiler), result
+
+
+def _facts(found: _Found) -> dict[str, Any]:
+    key = found.variant.key
+    compiler = found.column.compiler
     return {
         "kernel": key.file,
         "precision": key.precision.value,
         "constants": dict(key.constants),
-        "hot": variant.hot,
-        "target": target.name,
-        "threads": variant.threads,
-        **asdict(resources),
+        "hot": found.variant.hot,
+        "target": found.column.target.name,
+        **({"compiler": compiler} if compiler else {}),
+        "threads": found.variant.threads,
+        **asdict(found.resources),
     }
 
 
-def _print(found: list[tuple[Variant, Target, Resources]], targets: list[Target]) -> None:
-    """Print a row per kernel and a column per target, in as many tables as the terminal's width needs."""
+def _print(found: Sequence[_Found], columns: Sequence[_Column]) -> None:
+    """Print a row per kernel and a column per target and compiler, in as many tables as the terminal's width
+    needs."""
     console = Console(markup=False, highlight=False)
-    cells: dict[KernelKey, dict[str, Resources]] = {}
+    cells: dict[KernelKey, dict[_Column, Resources]] = {}
     labels: dict[KernelKey, str] = {}
-    for variant, target, resources in found:
-        cells.setdefault(variant.key, {})[target.name] = resources
-        labels[variant.key] = variant.label
+    for each in found:
+        key = each.variant.key
+        cells.setdefault(key, {})[each.column] = each.resources
+        labels[key] = each.variant.label
     side_by_side = max(1, (console.width - _LABEL_COLUMNS) // _CELL_COLUMNS)
-    for first in range(0, len(targets) if found else 0, side_by_side):
-        shown = targets[first : first + side_by_side]
-        precision = found[0][0].key.precision
+    for first in range(0, len(columns) if found else 0, side_by_side):
+        shown = columns[first : first + side_by_side]
+        precision = found[0].variant.key.precision
         title = f"{precision.value}: registers, spills, shared memory, waves on a SIMD"
         table = Table("kernel", title=title, title_justify="left")
-        for target in shown:
-            unit = target.matrix_unit(precision)
-            table.add_column(f"{target.name}\n{unit.value.split()[0]}", justify="right", no_wrap=True)
-        for key, by_target in cells.items():
-            if any(target.name in by_target for target in shown):
-                table.add_row(labels[key], *(_cell(by_target.get(target.name)) for target in shown))
+        for column in shown:
+            unit = column.target.matrix_unit(precision).value.split()[0]
+            table.add_column(f"{column}\n{unit}", justify="right", no_wrap=True)
+        for key, by_column in cells.items():
+            if any(column in by_column for column in shown):
+                table.add_row(labels[key], *(_cell(by_column.get(column)) for column in shown))
         console.print(table)
 
 

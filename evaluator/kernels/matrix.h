@@ -221,7 +221,10 @@ DEVICE void multiply(Accumulator& c, const FragmentA& a, const FragmentB& b) {
     c.value[i] = sum;
   }
 #if defined(__AMDGCN__)
-  __builtin_amdgcn_sched_barrier(0);  // no interleaved products: they spill (bf16 on gfx1030)
+  // No interleaved products: they spill (bf16 on gfx1030). ROCm 10 moves plain arithmetic past the barrier.
+#pragma unroll
+  for (int i = 0; i < ACCUMULATORS; i++) asm volatile("" : "+v"(c.value[i]));
+  __builtin_amdgcn_sched_barrier(0);
 #endif
 }
 

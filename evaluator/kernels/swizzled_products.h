@@ -3,6 +3,22 @@
 #pragma once
 #include "gemm_loads.h"
 
+// Ends the products here. clang 22 would move them past the next branch, with all fragments of the step in
+// registers until then: on gfx11 it spilled 113 registers. On CDNA the sums may be in AGPRs, and the constraint
+// would copy them.
+DEVICE void end_products(Accumulator (&c)[TILES_M][TILES_N]) {
+#if defined(MATRIX_WMMA_GFX11) || defined(MATRIX_WMMA_GFX12)
+#pragma unroll
+  for (int i = 0; i < TILES_M; i++)
+#pragma unroll
+    for (int j = 0; j < TILES_N; j++) {
+      Sums sums = __builtin_bit_cast(Sums, c[i][j]);
+      asm volatile("" : "+v"(sums));
+      c[i][j] = __builtin_bit_cast(Accumulator, sums);
+    }
+#endif
+}
+
 // Multiplies SPAN elements from k on: all rows of a wave by the fragments of b.
 DEVICE void multiply_rows(Accumulator (&c)[TILES_M][TILES_N], const char* tile, int warp_m,
                           const Span (&b)[TILES_N], int k) {
@@ -54,5 +70,6 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, 
     for (int j = 0; j < TILES_N; j++) b[j] = load_span_b(columns + j * 16 * ROW_BYTES, k);
     multiply_rows(c, tile, warp_m, b, k);
   }
+  end_products(c);
 }
 #endif

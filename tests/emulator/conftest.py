@@ -11,6 +11,7 @@ import pytest
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.inspect import clang
 from tests.emulator import instructions
+from tests.emulator.offline import COMPILER
 from tests.emulator.strategy import Emulation
 from tests.evaluator.gpu.fibers import open_amd
 from tests.hip_runtime import standin
@@ -29,7 +30,7 @@ def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def device(request: pytest.FixtureRequest, rocm: Path) -> Iterator[Device]:
     """The target that the test names, through hip-python. Whatever a correct program does not do fails the
     test at its end."""
-    reason = clang.unavailable(request.param)
+    reason = clang.unavailable(request.param, COMPILER)
     if reason is not None:
         pytest.skip(reason)
     runtime = standin.load(rocm)

@@ -43,7 +43,6 @@ E4M3_TARGETS = tuple(target for target in TARGETS if not amd_target(target).no_e
 """Those for which precision=fp8 is offered."""
 
 _WRONG = re.compile(r"SWIZZLE|PERMLANE|ATOMIC|MFMA_\w*_32X32X|DS_\w*8_D16")
-_WRONG_FORMS = ("DPP",)
 """Lane exchanges read lanes that they have already written; atomics do not return the old value; MFMA 32x32
 permutes its result's rows; loads of a byte into half a register write all of it."""
 
@@ -147,8 +146,8 @@ class Translator:
         instruction: Any = None
         try:
             instruction = self._emulator.decode_inst(code, self.family)
-            form, name = type(instruction).__name__, self._emulator._op_name(instruction)
-            if _WRONG.search(name) or any(each in form for each in _WRONG_FORMS):
+            name = self._emulator._op_name(instruction)
+            if _WRONG.search(name):
                 raise EmulatorError("the emulator is known to get it wrong")
             if name.startswith("FLAT_"):
                 raise EmulatorError("a flat access, which occupies the LDS: the kind of memory was lost")

@@ -55,6 +55,19 @@ _SHARED_DATA = {
     ),
 }
 
+_DPP_SOURCE = {
+    "swizzled = ctx.rvgpr_dyn(ctx.inst_field(type(inst).vsrc0), safe_src_lane)": """read_lane = ctx.range()
+  read = UOp.placeholder((ctx.wave_size,), dtypes.uint32, slot=0, addrspace=AddrSpace.LOCAL)
+  source = ctx.rvgpr_dyn(ctx.inst_field(type(inst).vsrc0), read_lane)
+  swizzled = read.after(read.index(read_lane).store(source).end(read_lane)).index(safe_src_lane)"""
+}
+_DPP_LANES = {
+    "    elif op == 'row_mirror'": """    elif dpp & 0x1f0 == 0x160:
+      src_lane = row_base + (lane_in_row ^ _c(arg, dtypes.int))
+    elif op == 'row_mirror'"""
+}
+"""0x160 is row_xmask, which the emulator names row_share."""
+
 _OWN_INSTRUCTIONS = ("gfx908", "gfx950")
 """Targets with an instruction that has the bytes of another target's and another meaning: MFMA on gfx908,
 conversions from and to e4m3 on gfx950. Their translations are kept apart."""
@@ -76,8 +89,8 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
     128 on for upper halves, which they are on RDNA alone. WMMA whose sums begin with a constant: it takes the
     constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. MFMA and stores
     to shared memory: it ignores that factors and data can be in accumulation registers, and that gfx908's
-    sums always are. e4m3: it has one for all targets. Raises RuntimeError where the emulator is not the one
-    that this was written for.
+    sums always are. DPP: it reads lanes that it has already written, and lacks row_xmask. e4m3: it has one
+    for all targets. Raises RuntimeError where the emulator is not the one that this was written for.
 
     Returns a function that is to be called with the target before each instruction is translated.
     """
@@ -87,6 +100,8 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
         {_WMMA_SUMS: _REPAIRED_WMMA_SUMS, _WMMA_ELEMENTS: _REPAIRED_WMMA_ELEMENTS},
     )
     _rewrite(emulator, "_compile_mfma", _MFMA)
+    _rewrite(emulator, "_load_dpp16_src0", _DPP_SOURCE)
+    _rewrite(emulator, "_dpp16_ctrl", _DPP_LANES)
     _rewrite_handler(emulator, "_compile_mem_op", _SHARED_DATA)
     _of_rdna_only(emulator)
     for form in (emulator.ir3.DS, emulator.ir4.DS, emulator.irc.DS):

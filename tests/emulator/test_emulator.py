@@ -76,6 +76,28 @@ def test_an_instruction_that_cannot_be_trusted_fails_the_launch(
     assert "cannot emulate ds_swizzle_b32" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("device", "exchange"),
+    [("gfx1100", "row_ror"), ("gfx1100", "row_xmask"), ("gfx1201", "row_xmask"), ("gfx942", "row_ror")],
+    indirect=["device"],
+)
+def test_lanes_are_exchanged_before_any_is_written(device: Device, exchange: str) -> None:
+    add = f"v_add_f32_dpp %0, %0, %0 {exchange}:"
+    steps = " ".join(f'asm volatile("{add}{distance}" : "+v"(x));' for distance in (8, 4, 2, 1))
+    source = f"""extern "C" __attribute__((global)) void sum(float* out) {{
+      float x = __builtin_amdgcn_workitem_id_x(); {steps}
+      out[__builtin_amdgcn_workitem_id_x()] = x;
+    }}"""
+    kernel = device.load(device.compile(source, "sum", []), "sum", 0)
+    buffer = device.allocate_host(256)
+    stream, done = device.create_stream(), device.create_event()
+    device.launch(kernel, (1, 1, 1), 64, 0, [np.ctypeslib.as_ctypes(np.uint64(buffer.address))], stream)
+    device.record(done, stream)
+    device.synchronize(done)
+    sums = np.arange(64, dtype=np.float32).reshape(4, 16).sum(axis=1)
+    assert np.array_equal(buffer.array.view(np.float32), sums.repeat(16))
+
+
 @pytest.mark.parametrize("device", ["gfx1100"], indirect=True)
 def test_code_for_another_target_is_refused(device: Device) -> None:
     source = 'extern "C" __attribute__((global)) void nothing() {}'

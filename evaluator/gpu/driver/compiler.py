@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgpack
+
 from evaluator.caching import cached_file, keep
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision
@@ -30,6 +32,10 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
 AMD_FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fno-strict-aliasing")
 """Options of every compiler for AMD. The last one allows access to elements through other types."""
+
+_SCRATCH = b".private_segment_fixed_size"
+"""The memory per thread outside the registers, in an AMD code object's metadata (LLVM's AMDGPU user guide,
+"Code Object V5 Metadata")."""
 
 _INCLUDE = re.compile(r'^#include "([a-z0-9_]+\.h)"$')
 _CHECKSUM_BYTES = 32
@@ -74,6 +80,19 @@ def source(file: str) -> str:
     return read(f"{file}.hip") + "\n"
 
 
+def scratch_bytes(code: bytes) -> int:
+    """Return the memory that a kernel uses per thread outside the registers, such as for spilled ones.
+
+    code: of one kernel; 0 for code that is not AMD's.
+    """
+    _, name, value = code.partition(_SCRATCH)
+    if not name:
+        return 0
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(value[:9])
+    return int(unpacker.unpack())
+
+
 class Compiler:
     """The kernels of one device. Not thread-safe: kernels are loaded while a network is being opened."""
 
@@ -112,6 +131,11 @@ class Compiler:
             self.finish()
             raise
         return {each: self._loaded[each] for each in wanted}
+
+    def scratch_bytes(self, key: KernelKey) -> int:
+        """Return `scratch_bytes` of a kernel's code, after compiling it. Raises CompilationError."""
+        self.start([key])
+        return scratch_bytes(self._codes[key].result())
 
     def finish(self) -> None:
         """Cancel the kernels that have not begun, and end the threads. `start` makes new ones."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,10 +43,13 @@ class Resources:
         return self.spills > 0 or self.scratch_bytes > 0
 
 
-def unavailable(target: Target) -> str | None:
-    """Return why kernels cannot be compiled for a target here; None if they can."""
+def unavailable(target: Target, compiler: str = "") -> str | None:
+    """Return why kernels cannot be compiled for a target here; None if they can.
+
+    compiler: as in `measure`.
+    """
     if target.name.startswith("gfx"):
-        return clang.unavailable(target.name)
+        return clang.unavailable(target.name, compiler)
     try:
         from evaluator.gpu.driver import nvidia
 
@@ -59,22 +61,28 @@ def unavailable(target: Target) -> str | None:
     return None
 
 
-def measure(variant: Variant, target: Target) -> Resources:
-    """Compile one variant. Raises CompilationError."""
-    options = (*variant.key.options, *target.options)
+def measure(variant: Variant, target: Target, compiler: str = "") -> Resources:
+    """Compile one variant. Raises CompilationError.
+
+    compiler: for an AMD target, one of `clang.COMPILERS`; empty for the default.
+    """
     if target.name.startswith("gfx"):
-        return _measure_amd(variant, target, options)
-    return _measure_nvidia(variant, target, options)
+        with tempfile.TemporaryDirectory() as folder:
+            return _measure_amd(variant, target, Path(folder) / "kernel.co", compiler)
+    return _measure_nvidia(variant, target, (*variant.key.options, *target.options))
 
 
 def measure_all(
-    wanted: Sequence[tuple[Variant, Target]], *, jobs: int | None = None
+    wanted: Sequence[tuple[Variant, Target]], *, compiler: str = "", jobs: int | None = None
 ) -> Iterator[tuple[Variant, Target, Resources | CompilationError]]:
-    """Compile many concurrently and yield results in the order of `wanted`. jobs: default one per core."""
+    """Compile many concurrently and yield results in the order of `wanted`.
+
+    compiler: as in `measure`. jobs: default one per core.
+    """
 
     def one(each: tuple[Variant, Target]) -> Resources | CompilationError:
         try:
-            return measure(*each)
+            return measure(*each, compiler)
         except CompilationError as error:
             return error
 
@@ -85,37 +93,32 @@ def measure_all(
 
 # --- AMD ----------------------------------------------------------------------------------------------------
 
-_REMARK = re.compile(r"remark: +([^:\[]+?)(?: \[[^\]]*\])?: (\d+) \[-Rpass-analysis=kernel-resource-usage\]")
+_REMARK = re.compile(r"remark: +(?:<unknown>:0:0: +)?([^:\[]+?)(?: \[[^\]]*\])?: (\d+)")
 
 
-def _measure_amd(variant: Variant, target: Target, options: Sequence[str]) -> Resources:
+def amd_assembly(variant: Variant, target: Target, compiler: str = "") -> tuple[str, Resources]:
+    """Return a variant as the compiler's assembly, and its resources. Raises CompilationError."""
     with tempfile.TemporaryDirectory() as folder:
-        report = _clang(variant, target, options, Path(folder) / "kernel.co")
+        out = Path(folder) / "kernel.s"
+        resources = _measure_amd(variant, target, out, compiler)
+        return out.read_text("utf-8"), resources
+
+
+def _measure_amd(variant: Variant, target: Target, out: Path, compiler: str) -> Resources:
+    """Compile to a file. Raises CompilationError."""
+    path = out.parent / f"{variant.key.file}.hip"
+    path.write_text(source(variant.key.file), "utf-8")
+    options = (*AMD_FLAGS, *variant.key.options, *target.options)
+    try:
+        report = clang.compile_file(path, target.name, options, out, compiler)
+    except CompilationError as error:
+        name = compiler or "clang"
+        raise CompilationError(f"{name} cannot compile {variant.key} for {target.name}:\n{error}") from error
     return _amd_resources(variant, target, report)
 
 
-def amd_assembly(variant: Variant, target: Target) -> tuple[str, Resources]:
-    """Return a variant as clang's assembly, and its resources. Raises CompilationError."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "kernel.s"
-        report = _clang(variant, target, ("-S", *variant.key.options, *target.options), out)
-        return out.read_text("utf-8"), _amd_resources(variant, target, report)
-
-
-def _clang(variant: Variant, target: Target, options: Sequence[str], out: Path) -> str:
-    """Compile to a file. Returns the compiler's messages. Raises CompilationError."""
-    path = out.parent / f"{variant.key.file}.hip"
-    path.write_text(source(variant.key.file), "utf-8")
-    command = [*clang.command(target.name, out.parent), *AMD_FLAGS]
-    command += ["-Rpass-analysis=kernel-resource-usage", *options, path.name, "-o", out.name]
-    done = subprocess.run(command, cwd=out.parent, capture_output=True, text=True, check=False)
-    if done.returncode != 0 or not out.exists():
-        raise CompilationError(f"clang cannot compile {variant.key} for {target.name}:\n{done.stderr}")
-    return done.stderr
-
-
 def _amd_resources(variant: Variant, target: Target, report: str) -> Resources:
-    """Parse the resources. report: clang's remarks."""
+    """Parse the resources. report: the compiler's remarks."""
     found = {name: int(value) for name, value in _REMARK.findall(report)}
     try:
         shared = found["LDS Size"] + variant.shared_bytes

@@ -190,6 +190,12 @@ class Bench:
             float(np.sqrt(np.square(difference).mean())) / scale, float(np.abs(difference).max()) / scale
         )
 
+    def scratch_bytes(self, choice: Choice) -> int:
+        """Return the most memory that a kernel of a choice uses per thread outside the registers."""
+        return max(
+            (self._compiler.scratch_bytes(key) for key, _ in self._program(choice).kernels()), default=0
+        )
+
     def first_look(self, choice: Choice) -> float:
         """Return a rough time of one run, with fewer runs if other choices were far faster. Call `errors`
         before."""

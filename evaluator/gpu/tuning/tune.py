@@ -269,7 +269,7 @@ class Tuner:
     ) -> list[Measured]:
         """Return the correct candidates of our own and of the libraries, fastest first."""
         measured: list[Measured] = []
-        for choice in own:
+        for choice in self._in_registers(bench, product, own):
             if not self._may_try(product, choice):
                 continue
             try:
@@ -287,6 +287,19 @@ class Tuner:
             if library.name in libraries and library.name not in self._given_up:
                 measured += self._of_library(bench, library, product)
         return sorted(measured, key=_microseconds)
+
+    def _in_registers(self, bench: Bench, product: Product, own: Sequence[Choice]) -> Sequence[Choice]:
+        """Return the choices whose kernels do not spill with this machine's compiler; all if every one
+        spills. No choice spills with the compilers of `kernels --compilers`."""
+        if not self._device.info.target.name.startswith("gfx"):
+            return own
+        scratch = {choice: bench.scratch_bytes(choice) for choice in own}
+        if not any(scratch.values()) or all(scratch.values()):
+            return own
+        for choice, size in scratch.items():
+            if size:
+                log.info("%s: %s spills %d bytes per thread and is not measured", product, choice, size)
+        return [choice for choice in own if not scratch[choice]]
 
     def _may_try(self, product: Product, candidate: Choice | str) -> bool:
         """Announce a candidate (choice or library name). Returns False for one that crashed a process

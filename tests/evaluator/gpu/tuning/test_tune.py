@@ -69,6 +69,20 @@ def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
     assert again.measured == 0
 
 
+def test_choices_that_spill_are_not_measured_unless_all_do(
+    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spilling(choice: Choice) -> int:
+        return 16 if choice.splits > 1 else 0
+
+    monkeypatch.setattr(Bench, "scratch_bytes", lambda _, choice: spilling(choice))
+    measured = tuner(device, kernel_cache).measure(PRODUCT)
+    assert measured and not any(spilling(each.choice) for each in measured)
+    monkeypatch.setattr(Bench, "scratch_bytes", lambda *_: 16)
+    measured = tuner(device, kernel_cache).measure(PRODUCT)
+    assert any(spilling(each.choice) for each in measured)
+
+
 def test_as_soon_as_one_is_not_known_all_that_are_needed_are_measured(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
