@@ -3,8 +3,7 @@
 
 Memory is this process's own. Shared memory and registers start out as NaN patterns, and shared memory lies
 between guard zones. The waves of a block run one after the other from barrier to barrier, first to last in
-one block and last to first in the next: where a barrier is missing, one of them reads what is not there yet
-or is no longer there.
+one block and last to first in the next. Races between them and missing waits fail the launch (races.py).
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class Emulator:
         block = Block(self.translator, kernel, threads, shared_bytes, arguments)
         if program.listing is not None:
             block.races = RaceCheck(
-                _waves(),
+                waves_library(),
                 program.listing,
                 self.translator.family,
                 self.translator.wave,
@@ -124,7 +123,7 @@ class Emulator:
         scalars, races = block.scalars[wave], block.races
         while True:
             stopped = int(
-                _waves().run_wave(
+                waves_library().run_wave(
                     ctypes.c_void_p(scalars.ctypes.data),
                     ctypes.c_void_p(block.buffers[wave].ctypes.data),
                     ctypes.c_void_p(table.ctypes.data),
@@ -241,7 +240,7 @@ def _put(registers: NDArray[np.uint32], at: int, value: int) -> None:
 
 
 @cache
-def _waves() -> ctypes.CDLL:
+def waves_library() -> ctypes.CDLL:
     source = Path(__file__).with_name("waves.c")
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/waves.so"
