@@ -130,7 +130,9 @@ def test_a_missing_wait_before_a_barrier_is_reported(
     device: Device, fault: Callable[[Emulation], str]
 ) -> None:
     def before_the_barrier(code: bytes) -> list[int]:
-        return [place for place in places(code, SHARED) if place < first_barrier(code)][-1:]
+        barrier = first_barrier(code)
+        store = [place for place in places(code, "ds_write|ds_store") if place < barrier][-1]
+        return [place for place in places(code, SHARED) if store < place < barrier]
 
     message = fault(Faulty(before_the_barrier))
     assert "not completed by a wait before the barrier, races with wave" in message
