@@ -96,6 +96,13 @@ DEVICE int block_z() {
 DEVICE void block_sync() {
   // The threads of a block share only LDS here, so only LDS is fenced, and no cache is invalidated.
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+  // The fence implies this wait, but clang-19 drops it from a barrier at the head of a loop: it looks at what
+  // is in flight before the loop, and not at the stores that end a turn.
+#if defined(__GFX12__)
+  asm volatile("s_wait_dscnt 0x0");
+#else
+  asm volatile("s_waitcnt lgkmcnt(0)");
+#endif
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
 }

@@ -140,10 +140,14 @@ DEVICE void write_parts(const Accumulator (&c)[TILES_M][TILES_N], Element* tiles
       x += bias;
 #endif
       Element* to = tiles + (part_row + i * 16) * OUT_STRIDE + column;
+#if RESIDUAL
+      // A wave without sums must not read what the others write.
+      const Columns residual = writes ? read_columns(to) : Columns{};
+#endif
 #if RESIDUAL_NORM
-      x += (read_columns(to) * norm.scale + norm.shift) * of_norm;
+      x += (residual * norm.scale + norm.shift) * of_norm;
 #elif RESIDUAL
-      x += read_columns(to);
+      x += residual;
 #endif
 #pragma unroll
       for (int e = 0; e < ACCUMULATORS; e++) {

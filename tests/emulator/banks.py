@@ -54,7 +54,7 @@ class CountingEmulator(Emulator):
     cycle for each different word in its fullest bank."""
 
     def __init__(self, target: str) -> None:
-        super().__init__(target)
+        super().__init__(target, check_races=False)
         self.taken = self.least = 0.0
         self._accesses: dict[int, SharedAccess | None] = {}
 

@@ -3,8 +3,7 @@
 
 Memory is this process's own. Shared memory and registers start out as NaN patterns, and shared memory lies
 between guard zones. The waves of a block run one after the other from barrier to barrier, first to last in
-one block and last to first in the next: where a barrier is missing, one of them reads what is not there yet
-or is no longer there.
+one block and last to first in the next. Races between them and missing waits fail the launch (races.py).
 """
 
 from __future__ import annotations
@@ -22,9 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.emulator.code_object import CodeObject, Kernel
+from tests.emulator.effects import EffectsError
 from tests.emulator.instructions import EmulatorError, Translator
+from tests.emulator.races import EARLY_USE, RACE, Listing, RaceCheck, listing
 
-_INSTRUCTION = np.dtype([("function", "u8"), ("arguments", "u1", 6), ("is_barrier", "u1"), ("unused", "u1")])
+_INSTRUCTION = np.dtype(
+    [("function", "u8"), ("effects", "u8"), ("arguments", "u1", 6), ("is_barrier", "u1"), ("unused", "u1")]
+)
 ENDED, AT_BARRIER, _NOT_TRANSLATED, TOO_LONG = range(4)
 _MOST_INSTRUCTIONS = 1 << 28
 _PROGRAM_COUNTER = 256
@@ -40,17 +43,20 @@ _POISON = 0xFFFFFFFF  # NaN in every floating-point format
 @dataclass(frozen=True, slots=True)
 class Program:
     """Code in memory, and for every 4 bytes of it the translation of the instruction that begins there, if it
-    has been run."""
+    has been run. listing: for the check for races; None without the check."""
 
     code: CodeObject
     translated: NDArray[Any]
+    listing: Listing | None
 
 
 class Emulator:
-    """One target. instructions: that waves have executed so far."""
+    """One target. check_races: report races in shared memory and missing waits. instructions: that waves have
+    executed so far."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, check_races: bool = True) -> None:
         self.target = target
+        self._check_races = check_races
         self.instructions = 0
         self.translator = Translator(target)
 
@@ -59,7 +65,8 @@ class Emulator:
         loaded = CodeObject(code)
         if loaded.target != self.target:
             raise EmulatorError(f"code for {loaded.target} does not run on {self.target}")
-        return Program(loaded, np.zeros(loaded.size // 4 + 1, _INSTRUCTION))
+        listed = listing(code, self.translator.family) if self._check_races else None
+        return Program(loaded, np.zeros(loaded.size // 4 + 1, _INSTRUCTION), listed)
 
     def launch(
         self,
@@ -74,7 +81,17 @@ class Emulator:
         kernel = program.code.kernels[name]
         if threads > kernel.max_threads:
             raise EmulatorError(f"{name} allows {kernel.max_threads} threads, not {threads}")
-        block = Block(self.translator, kernel, threads, kernel.shared_bytes + shared_bytes, arguments)
+        shared_bytes += kernel.shared_bytes
+        block = Block(self.translator, kernel, threads, shared_bytes, arguments)
+        if program.listing is not None:
+            block.races = RaceCheck(
+                waves_library(),
+                program.listing,
+                self.translator.family,
+                self.translator.wave,
+                block.waves,
+                shared_bytes,
+            )
         executed = ctypes.c_uint64(0)
         for number, (z, y, x) in enumerate(itertools.product(*map(range, reversed(grid)))):
             block.start((x, y, z))
@@ -91,6 +108,11 @@ class Emulator:
         stopped = self.advance(program, block, wave, executed, _MOST_INSTRUCTIONS)
         if stopped == TOO_LONG:
             raise EmulatorError(f"{block.kernel.name} does not end")
+        if block.races is not None and stopped in (EARLY_USE, RACE):
+            at = block.address(wave) - program.code.base
+            raise EmulatorError(f"{block.kernel.name}: {block.races.fault(stopped, wave, at)}")
+        if block.races is not None and stopped == AT_BARRIER:
+            block.races.count_barrier()
         return stopped == ENDED
 
     def advance(
@@ -98,10 +120,10 @@ class Emulator:
     ) -> int:
         """Run a wave up to a barrier or its end, or for so many instructions; why it stopped."""
         code, table = program.code, program.translated
-        scalars = block.scalars[wave]
+        scalars, races = block.scalars[wave], block.races
         while True:
             stopped = int(
-                _waves().run_wave(
+                waves_library().run_wave(
                     ctypes.c_void_p(scalars.ctypes.data),
                     ctypes.c_void_p(block.buffers[wave].ctypes.data),
                     ctypes.c_void_p(table.ctypes.data),
@@ -109,6 +131,8 @@ class Emulator:
                     ctypes.c_uint64(len(table)),
                     ctypes.c_uint64(limit),
                     ctypes.byref(executed),
+                    None if races is None else ctypes.byref(races.block),
+                    None if races is None else ctypes.c_void_p(races.waves[wave].ctypes.data),
                 )
             )
             if stopped != _NOT_TRANSLATED:
@@ -120,11 +144,20 @@ class Emulator:
             entry = table[(address - code.base) // 4]
             entry["arguments"][: len(translated.arguments)] = translated.arguments
             entry["is_barrier"] = translated.is_barrier
+            if program.listing is not None:
+                try:
+                    effects = program.listing.effects(address - code.base)
+                except EffectsError as error:
+                    raise EmulatorError(f"cannot check {block.kernel.name} for races: {error}") from error
+                entry["effects"] = ctypes.addressof(effects)
             entry["function"] = translated.address
 
 
 class Block:
-    """Registers and shared memory of a block's waves, used for one block after the other."""
+    """Registers and shared memory of a block's waves, used for one block after the other. races: the check
+    for races, if there is one."""
+
+    races: RaceCheck | None = None
 
     def __init__(
         self, translator: Translator, kernel: Kernel, threads: int, shared_bytes: int, arguments: bytes
@@ -158,6 +191,8 @@ class Block:
 
     def start(self, index: tuple[int, int, int]) -> None:
         """Let all waves begin block (x, y, z)."""
+        if self.races is not None:
+            self.races.start_block()
         self._shared[_GUARD_WORDS:-_GUARD_WORDS] = _POISON
         kernel = self.kernel
         for wave, (scalars, vectors, sums) in enumerate(
@@ -205,9 +240,9 @@ def _put(registers: NDArray[np.uint32], at: int, value: int) -> None:
 
 
 @cache
-def _waves() -> ctypes.CDLL:
+def waves_library() -> ctypes.CDLL:
     source = Path(__file__).with_name("waves.c")
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/waves.so"
-        subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", library], check=True)
+        subprocess.run(["cc", "-O3", "-shared", "-fPIC", str(source), "-o", library], check=True)
         return ctypes.CDLL(library)

@@ -65,9 +65,9 @@ def unavailable() -> str | None:
         return "needs the instruction emulator: TINYGRAD must name a checkout of the tinygrad source tree"
     if not (Path(os.environ["TINYGRAD"]) / "test/mockgpu/amd/emu.py").is_file():
         return f"TINYGRAD names {os.environ['TINYGRAD']}, in which there is no test/mockgpu/amd/emu.py"
-    for program in ("clang-19", "ld.lld-19", "cc"):
+    for program in ("clang-19", "ld.lld-19", "llvm-objdump-19", "cc"):
         if shutil.which(program) is None:
-            return f"needs {program} (Debian: apt-get install clang-19 lld-19)"
+            return f"needs {program} (Debian: apt-get install clang-19 lld-19 llvm-19)"
     return None
 
 
