@@ -308,6 +308,7 @@ class SearchParams:
     syzygy_fast_play: bool
     max_collision_events: int
     max_collision_visits: int
+    multipv: int
     visits_per_collision: int
     wdl_ratio: float
     wdl_shift: float

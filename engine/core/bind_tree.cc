@@ -106,6 +106,7 @@ void bind_params(nb::module_& m) {
       .def_rw("syzygy_fast_play", &P::syzygy_fast_play)
       .def_rw("max_collision_events", &P::max_collision_events)
       .def_rw("max_collision_visits", &P::max_collision_visits)
+      .def_rw("multipv", &P::multipv)
       .def_rw("visits_per_collision", &P::visits_per_collision)
       .def_rw("wdl_ratio", &P::wdl_ratio)
       .def_rw("wdl_shift", &P::wdl_shift)

@@ -37,7 +37,7 @@ PARAMETERS = {
     "noise_pruning_scale": "NoisePruningScale",
 }
 """Parameters of the core whose change clears its tree (same_tree in engine/core/tree/tree.cc), with the names
-that messages use. The size of the cache clears it, too, but changes no value."""
+that messages use."""
 
 Favoured = tuple[frozenset[str], frozenset[str]]
 """Moves that limited searches of the root favoured, and those of the last one (SearchTree)."""

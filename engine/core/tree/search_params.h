@@ -41,6 +41,10 @@ struct SearchParams {
   bool fpu_absolute_at_root = false;
   float fpu_value_at_root = 0.33f;
 
+  // Number of best root moves that are shown. Together they get at least a quarter of the root's visits, in
+  // equal parts.
+  int multipv = 1;
+
   // Divisor of the logits before the softmax.
   float policy_temperature = 1.359f;
   // Temperature at the root, after noise; 0: as elsewhere.

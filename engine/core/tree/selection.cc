@@ -10,6 +10,9 @@
 namespace wavefront::tree {
 namespace {
 
+// The lines that are shown get one in this many of the root's visits.
+constexpr int kLinesShare = 4;
+
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 // The edges' scores as arrays, so that the loops over them vectorise.
@@ -170,6 +173,39 @@ void hand_out(const Unvisited& unvisited, uint32_t visits, Candidates& candidate
   }
 }
 
+// Gives visits to the moves that are shown as lines and have too few: those with the most visits, then those
+// with the best priors. Returns the visits that are left. A proven move needs none.
+uint32_t give_to_lines(const Arena& arena, const Node& root, const Unvisited& unvisited, int lines,
+                       uint32_t visits, Candidates& candidates) {
+  auto counts = [&](int i) {
+    const ArenaIndex child = i < root.child_slots ? arena.at<ArenaIndex>(root.children)[i] : kNone;
+    return unvisited.is_allowed(i) && (child == kNone || !arena.at<Node>(child)->bounds.proven());
+  };
+  std::vector<int> shown;
+  for (int i = 0; i < candidates.count; ++i) {
+    if (counts(i)) shown.push_back(i);
+  }
+  while (static_cast<int>(shown.size()) < lines && candidates.count < unvisited.edge_count) {
+    add_next_unvisited(unvisited, candidates);
+    if (counts(candidates.count - 1)) shown.push_back(candidates.count - 1);
+  }
+  std::stable_sort(shown.begin(), shown.end(),
+                   [&](int a, int b) { return candidates.started[a] > candidates.started[b]; });
+  if (static_cast<int>(shown.size()) > lines) shown.resize(static_cast<size_t>(lines));
+  const auto all = static_cast<float>(root.visits + root.in_flight);
+  const auto least = static_cast<uint32_t>(all / static_cast<float>(kLinesShare * lines));
+  for (int i : shown) {
+    const auto started = static_cast<uint32_t>(candidates.started[i]) - 1;
+    const uint32_t given = started < least ? std::min(visits, least - started) : 0;
+    if (given == 0) continue;
+    candidates.given[i] += given;
+    candidates.started[i] += static_cast<float>(given);
+    candidates.set_score(i);
+    visits -= given;
+  }
+  return visits;
+}
+
 }  // namespace
 
 void share_visits(const Arena& arena, const Node& node, const SearchParams& params,
@@ -177,6 +213,9 @@ void share_visits(const Arena& arena, const Node& node, const SearchParams& para
   Candidates candidates;
   const Unvisited unvisited = gather_visited(arena, node, params, context, candidates);
   add_next_unvisited(unvisited, candidates);
+  if (context.is_root && params.multipv > 1) {
+    visits = give_to_lines(arena, node, unvisited, params.multipv, visits, candidates);
+  }
   hand_out(unvisited, visits, candidates);
   for (int i = 0; i < candidates.count; ++i) {
     if (candidates.given[i] > 0) choices.push_back({i, candidates.given[i]});

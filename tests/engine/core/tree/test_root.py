@@ -73,6 +73,30 @@ def test_the_search_may_be_limited_to_some_root_moves() -> None:
         tree.set_root_moves(["e2e5"])
 
 
+@pytest.mark.parametrize("batch_size", [1, 32])
+def test_each_line_that_is_shown_gets_a_minimum_of_visits(batch_size: int) -> None:
+    lines = 5
+
+    def visits_of_lines(multipv: int) -> list[int]:
+        tree = new_tree(game(MIDDLEGAME), cpuct_at_root=0.05, cpuct_factor_at_root=0.0, multipv=multipv)
+        search(tree, 4000, batch_size)
+        assert tree.root_info().visits == 4000
+        return sorted(line.visits for line in tree.lines(lines))
+
+    least = 4000 // (4 * lines)
+    assert visits_of_lines(1)[0] < least / 2
+    shown = visits_of_lines(lines)
+    assert shown[0] >= least - batch_size
+    assert shown[-1] > 3 * shown[0]
+
+
+def test_moves_that_are_proven_or_not_searched_take_no_visits_of_lines() -> None:
+    tree = new_tree(game("6k1/5ppp/8/8/8/8/5PPP/R5K1 w - - 0 1"), multipv=4)  # a mate in one
+    tree.set_root_moves(["a1a8", "a1a2"])
+    search(tree, 400)
+    assert {line.moves[0] for line in tree.lines(4) if line.visits} == {"a1a8", "a1a2"}
+
+
 @pytest.mark.parametrize("share", [1.0, 0.7, 0.3, 0.01])
 def test_the_best_move_has_the_best_value_among_those_with_enough_visits(share: float) -> None:
     tree = new_tree(game(MIDDLEGAME), value_choice_share=share)
