@@ -4,8 +4,8 @@
 #include "gemm_loads.h"
 
 // Ends the products here. clang 22 would move them past the next branch, with all fragments of the step in
-// registers until then: on gfx11 it spilled 113 registers. On CDNA the sums may be in AGPRs, and the constraint
-// would copy them.
+// registers until then: on gfx11 it spilled 113 registers. On CDNA the sums may be in AGPRs, and the
+// constraint would copy them.
 DEVICE void end_products(Accumulator (&c)[TILES_M][TILES_N]) {
 #if defined(MATRIX_WMMA_GFX11) || defined(MATRIX_WMMA_GFX12)
 #pragma unroll

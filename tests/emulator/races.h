@@ -35,20 +35,23 @@ typedef struct {
 
 typedef struct {
   uint64_t pending[WORDS];
-  uint32_t number[REGISTERS];   // of the load that writes a register
-  uint32_t origin[REGISTERS];   // its place in the program
+  uint32_t number[REGISTERS];  // of the load that writes a register
+  uint32_t origin[REGISTERS];  // its place in the program
   uint8_t kind[REGISTERS];
   uint32_t issued[KINDS], completed[KINDS];
-  uint32_t at_arrival;          // shared operations completed on arrival at the barrier
-  uint32_t passes;              // whether it has run up to a barrier
+  uint32_t at_arrival;  // shared operations completed on arrival at the barrier
+  uint32_t passes;      // whether it has run up to a barrier
   uint32_t epoch, id;
   Access ring[RING];
 } Wave;
 
-typedef struct { uint32_t writer, reader; } Granule;
+typedef struct {
+  uint32_t writer, reader;
+} Granule;
 
-// limits: by kind how many operations a counter can count. A fault: found is the register, or the byte of shared
-// memory; place is where the program uses it; origin is the place of the load, or the other wave (255: several).
+// limits: by kind how many operations a counter can count. A fault: found is the register, or the byte of
+// shared memory; place is where the program uses it; origin is the place of the load, or the other wave (255:
+// several).
 typedef struct {
   Granule* shadow;
   uint64_t granules;

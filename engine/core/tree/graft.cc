@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Steps back: the root moves to a position before the top of the kept tree.
 //
-// The tree has no node for that position, so a new one becomes the top. It needs the network's priors before it
-// can have children. Until then the earlier tree waits outside: it is the graft, with the moves that lead to it.
-// Each node on the way gets the next one as a child as soon as it is expanded, and the last one gets the graft.
-// Its visits then count in all nodes above it.
+// The tree has no node for that position, so a new one becomes the top. It needs the network's priors before
+// it can have children. Until then the earlier tree waits outside: it is the graft, with the moves that lead
+// to it. Each node on the way gets the next one as a child as soon as it is expanded, and the last one gets
+// the graft. Its visits then count in all nodes above it.
 
 #include <algorithm>
 #include <utility>
@@ -29,8 +29,8 @@ bool Tree::step_back(std::span<const Move> way) {
   return true;
 }
 
-// Makes the graft the top again if moves from the top lead to it. The nodes above it are discarded. Returns the
-// number of these moves, otherwise 0.
+// Makes the graft the top again if moves from the top lead to it. The nodes above it are discarded. Returns
+// the number of these moves, otherwise 0.
 size_t Tree::return_to_graft(std::span<const Move> moves) {
   const std::vector<Move>& way = graft_.way;
   if (graft_.subtree == kNone || moves.size() < way.size() ||
@@ -42,13 +42,15 @@ size_t Tree::return_to_graft(std::span<const Move> moves) {
   return std::exchange(graft_, {}).way.size();
 }
 
-// Called after the first visit of the node that the graft waits for: adds the graft, or the next node before it.
+// Called after the first visit of the node that the graft waits for: adds the graft, or the next node before
+// it.
 void Tree::attach_graft() {
   if (node(graft_.anchor)->state != NodeState::kExpanded) return;  // no memory for its edges
   std::vector<ArenaIndex> path{top()};
   while (path.back() != graft_.anchor) {
-    const ArenaIndex* next =
-        path.size() < graft_.way.size() ? slot_of(*node(path.back()), graft_.way[path.size() - 1], false) : nullptr;
+    const ArenaIndex* next = path.size() < graft_.way.size()
+                                 ? slot_of(*node(path.back()), graft_.way[path.size() - 1], false)
+                                 : nullptr;
     if (next == nullptr || *next == kNone) return drop_graft();
     path.push_back(*next);
   }
