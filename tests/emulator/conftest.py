@@ -16,6 +16,20 @@ from tests.emulator.strategy import Emulation
 from tests.evaluator.gpu.fibers import open_amd
 from tests.hip_runtime import standin
 
+FEW_TARGETS = ("gfx942", "gfx1100", "gfx1201")
+"""One target of each kind of matrix unit. Other targets' tests are slow, apart from one whole network."""
+EVERY_TARGET = "test_a_position_has_the_same_bits_in_every_batch_when_deterministic"
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    for item in items:
+        if not item.path.is_relative_to(Path(__file__).parent) or item.originalname == EVERY_TARGET:
+            continue
+        target = item.callspec.params.get("device") if hasattr(item, "callspec") else None
+        if isinstance(target, str) and target not in FEW_TARGETS:
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(scope="session")
 def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
