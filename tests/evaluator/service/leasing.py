@@ -146,14 +146,17 @@ class Held:
 
     def __init__(self) -> None:
         self.over = threading.Event()
-        self.asked = threading.Event()
+        self._changed = threading.Condition()
+        self._asked = self._seen = 0
 
     def __call__(self) -> int:
-        self.asked.set()
+        with self._changed:
+            self._asked += 1
+            self._changed.notify_all()
         return 0 if self.over.is_set() else NOT_READY
 
     def wait_asked(self, times: int = 1) -> None:
-        """Until it was asked so many times more."""
-        for _ in range(times):
-            self.asked.clear()
-            assert self.asked.wait(WAIT_S)
+        """Until it was asked so many times since the last wait."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._asked >= self._seen + times, WAIT_S)
+            self._seen = self._asked
