@@ -200,9 +200,12 @@ EXPORT int hipModuleLoadData(void** handle, const void* image) {
   const std::string target = runtime().devices[device].target;
   const standin_load load = strategy().load;
   void* loaded = nullptr;
+  // Two threads that load can deadlock in ROCm 7.2 (ROCm/legacy-rocm-build #6577).
+  if (runtime().loading++) call.misuse(SUCCESS, "another thread loads code, too");
   call.lock().unlock();
   const int error = load(image, bytes, target.substr(0, target.find(':')).c_str(), &loaded);
   call.lock().lock();
+  runtime().loading--;
   if (error) return error;
   runtime().modules.push_back(Module{.handle = loaded, .device = device});
   *handle = &runtime().modules.back();

@@ -169,6 +169,7 @@ struct Runtime {
   std::vector<Failure> failures;
   std::map<std::string, int> calls, launches;
   int programs = 0;
+  int loading = 0;  // threads in hipModuleLoadData
   std::vector<std::string> misuse, trace;
 
   enum class Order { LAZY, EAGER, RANDOM } order = Order::LAZY;

@@ -4,7 +4,7 @@
 A `Device` allocates, copies, compiles, launches and waits. `amd.py` and `nvidia.py` implement it, with the
 same methods in the same order. Addresses are plain integers. Streams, events, kernels and graphs are opaque
 handles of the driver. Several threads may use a device after each has called `activate`. No method holds a
-lock, and blocking driver calls release the GIL.
+lock, except AMD's while it loads code, and blocking driver calls release the GIL.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple, NoReturn, TypeAlias
@@ -255,6 +256,11 @@ class Device(ABC):
     @abstractmethod
     def load(self, code: bytes, name: str, shared_bytes: int) -> Any:
         """Load the kernel `name` of some code. shared_bytes: limit of its dynamic shared memory."""
+
+    def loading(self) -> AbstractContextManager[None]:
+        """Return the context in which code may be loaded other than by `load`, as by a library's first
+        call."""
+        return nullcontext()
 
     @abstractmethod
     def launch(
