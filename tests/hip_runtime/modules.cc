@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "runtime.h"
@@ -175,6 +176,13 @@ EXPORT int hipGetDevicePropertiesR0600(void* result, int index) {
   properties.number(396, device.integrated);
   properties.number(400, 1);             // canMapHostMemory
   properties.text(1160, device.target);  // gcnArchName
+  return SUCCESS;
+}
+
+EXPORT int hipDeviceGetPCIBusId(char* text, int bytes, int index) {
+  HIP_CALL("hipDeviceGetPCIBusId", false);
+  if (index < 0 || index >= (int)runtime().devices.size()) return INVALID_DEVICE;
+  std::snprintf(text, bytes, "%s", runtime().devices[index].pci.c_str());
   return SUCCESS;
 }
 

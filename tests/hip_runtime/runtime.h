@@ -128,7 +128,7 @@ struct Block {
 };
 
 struct Device {
-  std::string target, name;
+  std::string target, name, pci;
   std::size_t memory = std::size_t(8) << 30, used = 0;
   int processors = 16;
   bool integrated = false;

@@ -38,6 +38,7 @@ _HOST_PORTABLE_MAPPED = 1 | 2
 _HOST_NON_COHERENT = 0x80000000
 _OUT_OF_MEMORY = 2
 _NO_DEVICE = 100
+_PCI_ADDRESS_BYTES = 16
 
 _LOADING = threading.Lock()
 """Held while code is loaded: two threads of a process that load code can deadlock in ROCm 7.2
@@ -92,7 +93,7 @@ def describe(index: int) -> DeviceInfo:
         driver=f"HIP {major}.{minor}",
         integrated=bool(properties.integrated),
         clock_mhz=int(getattr(properties, "clockRate", 0)) // 1000,
-        pci=f"{properties.pciDomainID:04x}:{properties.pciBusID:02x}:{properties.pciDeviceID:02x}.0",
+        pci=_pci_address(index),
     )
 
 
@@ -341,6 +342,14 @@ def _without_gaps(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
         packed.append(argument)
         at += size
     return tuple(packed)
+
+
+def _pci_address(index: int) -> str:
+    """Return a device's PCI address; empty if unknown. Partitions of an MI300X differ in the function only,
+    which hipDeviceProp_t does not have."""
+    text = ctypes.create_string_buffer(_PCI_ADDRESS_BYTES)
+    status = _library().hipDeviceGetPCIBusId(text, _PCI_ADDRESS_BYTES, index)
+    return "" if status else text.value.decode()
 
 
 def _text(value: Any) -> str:

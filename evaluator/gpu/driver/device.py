@@ -48,8 +48,8 @@ class DeviceInfo:
 
     vendor: "nvidia" or "amd". name: from the driver. memory: bytes. driver: version, in words.
     multiprocessors: as counted by the driver. integrated: shares the CPU's memory. cooperative: can run
-    kernels whose blocks wait for each other. pci: address, as 0000:03:00.0; empty if unknown. clock_mhz:
-    maximum clock; 0 if unknown.
+    kernels whose blocks wait for each other. pci: address, as 0000:03:00.0, whose last digit numbers the
+    partitions of a card; empty if unknown. clock_mhz: maximum clock; 0 if unknown.
     """
 
     vendor: str
