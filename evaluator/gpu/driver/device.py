@@ -46,7 +46,8 @@ class CompilationError(DeviceError):
 class DeviceInfo:
     """Properties of a device that are known before it is opened.
 
-    vendor: "nvidia" or "amd". name: from the driver. memory: bytes. driver: version, in words.
+    vendor: "nvidia" or "amd". name: from the driver. memory: bytes; on an APU those
+    reserved for the GPU. driver: version, in words.
     multiprocessors: as counted by the driver. integrated: shares the CPU's memory. cooperative: can run
     kernels whose blocks wait for each other. pci: address, as 0000:03:00.0, whose last digit numbers the
     partitions of a card; empty if unknown. clock_mhz: maximum clock; 0 if unknown.
@@ -225,6 +226,11 @@ class Device(ABC):
     @abstractmethod
     def free_memory(self) -> int:
         """Return the bytes that could be allocated now."""
+
+    def used_memory(self) -> int:
+        """Return the bytes in use by all programs; 0 if an APU's driver reports more free bytes than it
+        reserves for the GPU."""
+        return max(0, self.info.memory - self.free_memory())
 
     @abstractmethod
     def write(self, address: int, array: NDArray[Any]) -> None:

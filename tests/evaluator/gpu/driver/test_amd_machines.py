@@ -16,7 +16,7 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver import crashes, discovery, sensors
 from evaluator.gpu.driver.crashes import Phase
-from evaluator.gpu.driver.discovery import discover, found_devices, subject_of
+from evaluator.gpu.driver.discovery import discover, found_devices, open_device, subject_of
 from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.run.buckets import BUCKETS, INTEGRATED_MAX_BATCH, usual_buckets
@@ -170,9 +170,22 @@ def test_a_device_without_a_pci_address_is_used(machine: Runtime) -> None:
     assert discover().devices[0].pci == ""
 
 
-def test_a_driver_without_devices_is_named(machine: Runtime) -> None:
+def test_a_driver_without_devices_is_named(machine: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
     machine.reset("")
     assert discover().problems["amd"] == "the driver sees no device"
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "7")
+    assert discover().problems["amd"] == "the driver sees no device; HIP_VISIBLE_DEVICES=7 limits it"
+
+
+@pytest.mark.parametrize(("free", "used"), [(3 << 30, 5 << 30), (96 << 30, 0)])
+def test_used_memory_is_not_negative(
+    machine: Runtime, monkeypatch: pytest.MonkeyPatch, free: int, used: int
+) -> None:
+    device = open_device(discover().devices[0])
+    monkeypatch.setattr(device, "free_memory", lambda: free)
+    assert device.used_memory() == used
 
 
 def test_a_driver_that_may_not_be_used_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
