@@ -151,7 +151,7 @@ class GpuBackend(Backend):
             return None
         try:
             device.activate()
-            return device.info.memory - device.free_memory(), device.info.memory
+            return device.used_memory(), device.info.memory
         except DeviceError as error:
             log.debug("%s: %s", self.device, error)
             return None

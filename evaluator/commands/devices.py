@@ -17,7 +17,7 @@ from rich.table import Table
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.crashes import Phase
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
-from evaluator.gpu.driver.discovery import discover, fastest, open_device, subject_of
+from evaluator.gpu.driver.discovery import discover, fastest, open_device, restrictions, subject_of
 from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
 from evaluator.sensors import Sensors
@@ -50,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
             "excluded": [f"{each.vendor}:{each.index}" for each in found.excluded],
             "taken": None if chosen is None else f"{chosen.vendor}:{chosen.index}",
             "cpu": {"threads": threads},
+            "restricted_by": restrictions(),
             "providers": providers,
             "provider_problems": provider_problems,
         }
@@ -74,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
         if found.usable:
             console.print(_choice(found.usable), soft_wrap=True)
+    for name, value in restrictions().items():
+        console.print(f"{name}={value} selects and numbers the GPUs that the driver shows", soft_wrap=True)
     for vendor, problem in found.problems.items():
         console.print(f"{vendor}: {problem}", soft_wrap=True)
     for each in providers:
@@ -133,7 +136,7 @@ def facts(device: DeviceInfo, problem: str = "") -> dict[str, Any]:
     try:
         if not problem:
             with crashes.attempt(subject_of(device), Phase.OPENING), closing(open_device(device)) as taken:
-                used = (device.memory - taken.free_memory()) >> 20
+                used = taken.used_memory() >> 20
     except DeviceError as error:
         problem = str(error)
     return {

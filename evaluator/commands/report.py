@@ -129,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
     failed = sum("error" in each for each in report["runs"])
     console.print(
         f"{arguments.out}: {len(report['runs'])} runs, {failed} failed. It is text: look at it, then send it "
-        'in as docs/explanation/amd.md says, "A report".',
+        'in as docs/how-to/amd-report.md says, "A report".',
         soft_wrap=True,
     )
     return 1 if failed else 0

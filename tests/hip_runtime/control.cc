@@ -51,11 +51,14 @@ bool parse_devices(const std::string& text, std::vector<Device>& devices) {
         device.clock_mhz = std::atoi(value.c_str());
       else if (key == "integrated")
         device.integrated = value == "1";
+      else if (key == "pci")
+        device.pci = value;
       else
         return false;
     }
     if (device.target.empty()) return false;
     if (device.name.empty()) device.name = "Stand-in " + device.target.substr(0, device.target.find(':'));
+    if (device.pci.empty()) device.pci = "0000:0" + std::to_string(devices.size() % 10) + ":00.0";
     devices.push_back(device);
   }
   return true;

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "runtime.h"
@@ -178,6 +179,13 @@ EXPORT int hipGetDevicePropertiesR0600(void* result, int index) {
   return SUCCESS;
 }
 
+EXPORT int hipDeviceGetPCIBusId(char* text, int bytes, int index) {
+  HIP_CALL("hipDeviceGetPCIBusId", false);
+  if (index < 0 || index >= (int)runtime().devices.size()) return INVALID_DEVICE;
+  std::snprintf(text, bytes, "%s", runtime().devices[index].pci.c_str());
+  return SUCCESS;
+}
+
 EXPORT const char* hipGetErrorName(int) {
   return "hipErrorUnknown";
 }
@@ -200,9 +208,12 @@ EXPORT int hipModuleLoadData(void** handle, const void* image) {
   const std::string target = runtime().devices[device].target;
   const standin_load load = strategy().load;
   void* loaded = nullptr;
+  // Two threads that load can deadlock in ROCm 7.2 (ROCm/legacy-rocm-build #6577).
+  if (runtime().loading++) call.misuse(SUCCESS, "another thread loads code, too");
   call.lock().unlock();
   const int error = load(image, bytes, target.substr(0, target.find(':')).c_str(), &loaded);
   call.lock().lock();
+  runtime().loading--;
   if (error) return error;
   runtime().modules.push_back(Module{.handle = loaded, .device = device});
   *handle = &runtime().modules.back();

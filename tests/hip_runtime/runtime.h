@@ -128,7 +128,7 @@ struct Block {
 };
 
 struct Device {
-  std::string target, name;
+  std::string target, name, pci;
   std::size_t memory = std::size_t(8) << 30, used = 0;
   int processors = 16;
   bool integrated = false;
@@ -169,6 +169,7 @@ struct Runtime {
   std::vector<Failure> failures;
   std::map<std::string, int> calls, launches;
   int programs = 0;
+  int loading = 0;  // threads in hipModuleLoadData
   std::vector<std::string> misuse, trace;
 
   enum class Order { LAZY, EAGER, RANDOM } order = Order::LAZY;

@@ -50,7 +50,7 @@ void standin_set_strategy(const standin_strategy* strategy);
 void standin_deliver(void* result, const void* code, std::size_t bytes, const char* log);
 
 // Forgets everything and starts anew with these devices: "TARGET[,KEY=VALUE...]" separated by ";". Keys:
-// name, memory_mb, processors, clock_mhz, integrated. "" is a machine without devices. Returns 0, or 1 for a
+// name, memory_mb, processors, clock_mhz, integrated, pci. "" is a machine without devices. Returns 0, or 1 for a
 // mistake in the text. At start the environment's STANDIN_DEVICES is taken, or one gfx1100.
 int standin_reset(const char* devices);
 

@@ -345,6 +345,14 @@ EXPORT int hipStreamBeginCapture(void* handle, int) {
   return SUCCESS;
 }
 
+EXPORT int hipStreamIsCapturing(void* handle, int* status) {
+  HIP_CALL("hipStreamIsCapturing");
+  int error = SUCCESS;
+  const Stream* stream = find_stream(call, handle, error);
+  if (stream) *status = stream->capture != nullptr;
+  return error;
+}
+
 EXPORT int hipStreamEndCapture(void* handle, void** graph) {
   Call call("hipStreamEndCapture");
   *graph = nullptr;

@@ -7,6 +7,7 @@ takes hipDataType and hipblasComputeType_t.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from hip import hip, hipblas
 
 from evaluator.gpu.blas.library import Library, LibraryProduct, Operands
+from evaluator.gpu.driver.amd import is_capturing, loading
 from evaluator.gpu.driver.device import DeviceError
 from evaluator.gpu.driver.target import Precision
 
@@ -39,18 +41,44 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
     return values[0] if values else None
 
 
-class HipBlas(Library):
+class LoadingLibrary(Library):
+    """A library whose first call of an algorithm loads code."""
+
+    warms_up = True
+
+    def __init__(self) -> None:
+        self._loaded: set[tuple[LibraryProduct, bytes]] = set()
+
+    def multiply(
+        self, product: LibraryProduct, algorithm: bytes, operands: Operands, *, workspace: int, stream: int
+    ) -> None:
+        """Queue a product. Raises DeviceError also if the first call would be part of a capture."""
+        key = product, algorithm
+        if key not in self._loaded and is_capturing(stream):
+            raise DeviceError(f"{self.name}: the first call of an algorithm must not be captured")
+        self._multiply(product, algorithm, operands, workspace, stream)
+        self._loaded.add(key)
+
+    @abstractmethod
+    def _multiply(
+        self, product: LibraryProduct, algorithm: bytes, operands: Operands, workspace: int, stream: int
+    ) -> None:
+        """Queue a product, like `multiply`."""
+
+
+class HipBlas(LoadingLibrary):
     """The library on the calling thread's device."""
 
     name = "hipBLAS"
     workspace = _WORKSPACE_BYTES
-    warms_up = True
 
     def __init__(self, precision: Precision) -> None:
         """Raises DeviceError if the library is missing or does not work."""
+        super().__init__()
         self._type = TYPES[precision]
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)
-        self._handle = call(hipblas.hipblasCreate)
+        with loading():
+            self._handle = call(hipblas.hipblasCreate)
         self.version = "hipBLAS"
         if hasattr(hipblas, "hipblasGetVersion"):  # missing in hip-python 7
             version = np.zeros(1, np.int32)
@@ -60,8 +88,8 @@ class HipBlas(Library):
     def algorithms(self, product: LibraryProduct) -> list[bytes]:
         return [b"default"]
 
-    def multiply(
-        self, product: LibraryProduct, algorithm: bytes, operands: Operands, *, workspace: int, stream: int
+    def _multiply(
+        self, product: LibraryProduct, algorithm: bytes, operands: Operands, workspace: int, stream: int
     ) -> None:
         call(hipblas.hipblasSetStream, self._handle, stream)
         call(hipblas.hipblasSetWorkspace, self._handle, workspace, self.workspace)

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from hip import hip, hipblas, hipblaslt
 
-from evaluator.gpu.blas.hipblas import TYPES, call
-from evaluator.gpu.blas.library import Library, LibraryProduct, Operands
+from evaluator.gpu.blas.hipblas import TYPES, LoadingLibrary, call
+from evaluator.gpu.blas.library import LibraryProduct, Operands
+from evaluator.gpu.driver.amd import loading
 from evaluator.gpu.driver.device import DeviceError
 from evaluator.gpu.driver.target import Precision
 from evaluator.network.spec import Activation
@@ -37,21 +38,22 @@ _EPILOGUES = {
 """Enumerators of hipblasLtEpilogue_t by activation and bias."""
 
 
-class HipBlasLt(Library):
+class HipBlasLt(LoadingLibrary):
     """The library on the calling thread's device."""
 
     name = "hipBLASLt"
     workspace = _WORKSPACE_BYTES
     # Stream-K kernels of all streams share flags in one buffer of the handle (ROCm/rocm-libraries #10951).
     beside = False
-    warms_up = True
 
     def __init__(self, precision: Precision) -> None:
         """Raises DeviceError if the library is missing or does not work."""
+        super().__init__()
         self._type = TYPES[precision]
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)
         self._algorithm_bytes = hipblaslt.hipblasLtMatmulAlgo_t().c_sizeof()
-        self._handle = call(hipblaslt.hipblasLtCreate)
+        with loading():
+            self._handle = call(hipblaslt.hipblasLtCreate)
         self.version = f"hipBLASLt {call(hipblaslt.hipblasLtGetVersion, self._handle)}"
 
     def algorithms(self, product: LibraryProduct) -> list[bytes]:
@@ -69,8 +71,8 @@ class HipBlasLt(Library):
             if int(results.get_state(index)) == 0 and results.get_workspaceSize(index) <= self.workspace
         ]
 
-    def multiply(
-        self, product: LibraryProduct, algorithm: bytes, operands: Operands, *, workspace: int, stream: int
+    def _multiply(
+        self, product: LibraryProduct, algorithm: bytes, operands: Operands, workspace: int, stream: int
     ) -> None:
         with self._described(product, bias=operands.bias) as (operation, layout_a, layout_b, layout_c):
             call(

@@ -6,7 +6,9 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, NoReturn
 
@@ -36,6 +38,11 @@ _HOST_PORTABLE_MAPPED = 1 | 2
 _HOST_NON_COHERENT = 0x80000000
 _OUT_OF_MEMORY = 2
 _NO_DEVICE = 100
+_PCI_ADDRESS_BYTES = 16
+
+_LOADING = threading.Lock()
+"""Held while code is loaded: two threads of a process that load code can deadlock in ROCm 7.2
+(ROCm/legacy-rocm-build #6577)."""
 
 _VERSION_7 = hip.__name__ == "hip.hip"
 """hip-python 7.x holds the GIL during every call, and searches libraries in one place only."""
@@ -86,8 +93,20 @@ def describe(index: int) -> DeviceInfo:
         driver=f"HIP {major}.{minor}",
         integrated=bool(properties.integrated),
         clock_mhz=int(getattr(properties, "clockRate", 0)) // 1000,
-        pci=f"{properties.pciDomainID:04x}:{properties.pciBusID:02x}:{properties.pciDeviceID:02x}.0",
+        pci=_pci_address(index),
     )
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Context manager in which this thread alone loads code. Not reentrant."""
+    with _LOADING:
+        yield
+
+
+def is_capturing(stream: int) -> bool:
+    """Return True while calls in a stream are recorded. Raises DeviceError."""
+    return bool(stream) and int(_call(hip.hipStreamIsCapturing, stream)) != 0
 
 
 class AmdDevice(Device):
@@ -174,8 +193,12 @@ class AmdDevice(Device):
         return bytes(code)
 
     def load(self, code: bytes, name: str, shared_bytes: int) -> Any:
-        module = self._kept(hip.hipModuleUnload, _call(hip.hipModuleLoadData, code))
+        with loading():
+            module = self._kept(hip.hipModuleUnload, _call(hip.hipModuleLoadData, code))
         return _call(hip.hipModuleGetFunction, module, name.encode())
+
+    def loading(self) -> AbstractContextManager[None]:
+        return loading()
 
     def launch(
         self,
@@ -319,6 +342,14 @@ def _without_gaps(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
         packed.append(argument)
         at += size
     return tuple(packed)
+
+
+def _pci_address(index: int) -> str:
+    """Return a device's PCI address; empty if unknown. Partitions of an MI300X differ in the function only,
+    which hipDeviceProp_t does not have."""
+    text = ctypes.create_string_buffer(_PCI_ADDRESS_BYTES)
+    status = _library().hipDeviceGetPCIBusId(text, _PCI_ADDRESS_BYTES, index)
+    return "" if status else text.value.decode()
 
 
 def _text(value: Any) -> str:

@@ -4,7 +4,7 @@
 A `Device` allocates, copies, compiles, launches and waits. `amd.py` and `nvidia.py` implement it, with the
 same methods in the same order. Addresses are plain integers. Streams, events, kernels and graphs are opaque
 handles of the driver. Several threads may use a device after each has called `activate`. No method holds a
-lock, and blocking driver calls release the GIL.
+lock, except AMD's while it loads code, and blocking driver calls release the GIL.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple, NoReturn, TypeAlias
@@ -45,10 +46,11 @@ class CompilationError(DeviceError):
 class DeviceInfo:
     """Properties of a device that are known before it is opened.
 
-    vendor: "nvidia" or "amd". name: from the driver. memory: bytes. driver: version, in words.
+    vendor: "nvidia" or "amd". name: from the driver. memory: bytes; on an APU those
+    reserved for the GPU. driver: version, in words.
     multiprocessors: as counted by the driver. integrated: shares the CPU's memory. cooperative: can run
-    kernels whose blocks wait for each other. pci: address, as 0000:03:00.0; empty if unknown. clock_mhz:
-    maximum clock; 0 if unknown.
+    kernels whose blocks wait for each other. pci: address, as 0000:03:00.0, whose last digit numbers the
+    partitions of a card; empty if unknown. clock_mhz: maximum clock; 0 if unknown.
     """
 
     vendor: str
@@ -225,6 +227,11 @@ class Device(ABC):
     def free_memory(self) -> int:
         """Return the bytes that could be allocated now."""
 
+    def used_memory(self) -> int:
+        """Return the bytes in use by all programs; 0 if an APU's driver reports more free bytes than it
+        reserves for the GPU."""
+        return max(0, self.info.memory - self.free_memory())
+
     @abstractmethod
     def write(self, address: int, array: NDArray[Any]) -> None:
         """Copy a C-contiguous array to the device, and wait for the end."""
@@ -255,6 +262,11 @@ class Device(ABC):
     @abstractmethod
     def load(self, code: bytes, name: str, shared_bytes: int) -> Any:
         """Load the kernel `name` of some code. shared_bytes: limit of its dynamic shared memory."""
+
+    def loading(self) -> AbstractContextManager[None]:
+        """Return the context in which code may be loaded other than by `load`, as by a library's first
+        call."""
+        return nullcontext()
 
     @abstractmethod
     def launch(

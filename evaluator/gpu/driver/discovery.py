@@ -37,6 +37,12 @@ DEVICE_NODES: dict[str, tuple[str, ...]] = {
 """Device files on Linux, by vendor; a driver makes at least one. dxg is Windows' driver, under WSL."""
 
 
+_RESTRICTIONS = {
+    "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    "nvidia": ("CUDA_VISIBLE_DEVICES",),
+}
+"""Environment variables by which a driver selects and numbers its devices."""
+
 _BINDINGS = {"amd": "hip-python", "nvidia": "cuda-bindings"}
 _DRIVER_VERSIONS = {"amd": "/sys/module/amdgpu/version", "nvidia": "/proc/driver/nvidia/version"}
 
@@ -81,7 +87,8 @@ def discover() -> Discovery:
                 count = module.device_count()
                 described = [module.describe(index) for index in range(count)]
             if count == 0:
-                problems[vendor] = "the driver sees no device"
+                limits = " and ".join(f"{name}={value}" for name, value in restrictions(vendor).items())
+                problems[vendor] = "the driver sees no device" + f"; {limits} limits it" * bool(limits)
             devices += [each for each in described if not each.target.problem]
             unusable = [f"{each.name}: {each.target.problem}" for each in described if each.target.problem]
             if unusable:
@@ -96,6 +103,14 @@ def discover() -> Discovery:
         if (crash := crashes.excluded(subject_of(device)))
     }
     return Discovery(tuple(devices), problems, excluded, tuple(crashed))
+
+
+def restrictions(vendor: str = "") -> dict[str, str]:
+    """Return the environment variables that limit the devices of a vendor's driver (default: of all)."""
+    names = dict.fromkeys(
+        name for each, known in _RESTRICTIONS.items() if vendor in ("", each) for name in known
+    )
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def subject_of(device: DeviceInfo) -> str:

@@ -29,7 +29,10 @@ def read_sensors(info: DeviceInfo) -> Sensors:
 
 
 def _amd(pci: str) -> Sensors:
-    for folder in sorted((PCI_DEVICES / pci / "hwmon").glob("hwmon*")):
+    place = PCI_DEVICES / pci
+    if not place.exists():  # a partition, whose function Linux does not list: the whole card's readings
+        place = PCI_DEVICES / f"{pci.partition('.')[0]}.0"
+    for folder in sorted((place / "hwmon").glob("hwmon*")):
         power = _number(folder / "power1_average") or _number(folder / "power1_input")
         temperature = _number(folder / "temp1_input")
         return Sensors(

@@ -84,6 +84,10 @@ class Recorder:
     def warm_up(self, programs: Iterable[tuple[Program, Mapping[str, int]]], stream: Any) -> None:
         """Run every library algorithm once: the first call loads its code, which is impossible during a
         capture. programs: each with the addresses of its batch's inputs and outputs."""
+        with self._device.loading():
+            self._run_libraries(programs, stream)
+
+    def _run_libraries(self, programs: Iterable[tuple[Program, Mapping[str, int]]], stream: Any) -> None:
         known: set[tuple[str, LibraryProduct, bytes]] = set()
         for program, exchange in programs:
             for step in program.steps:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cache file of the measurements on a device.
 
-The file's key has device, driver, precision and code (the kernels, the modules that choose, the libraries'
-versions). Inside, a product is identified by its shape and fused operations, not by its network. So the
-hundreds of networks of a training run share their measurements, and networks of other shapes add theirs.
+The file's key has device, multiprocessors, driver, precision and code (the kernels, the modules that choose,
+the libraries' versions). Inside, a product is identified by its shape and fused operations, not by its
+network. So the hundreds of networks of a training run share their measurements, and networks of other shapes
+add theirs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _CODE = (
 
 def path_of(info: DeviceInfo, precision: Precision, libraries: Sequence[Library]) -> Path | None:
     """Return the file for a device with these libraries and this code; None without a cache."""
-    parts = [info.name, info.driver, info.target.name, precision.value]
+    # A partition of an MI300X has the name of the whole card.
+    parts = [info.name, str(info.multiprocessors), info.driver, info.target.name, precision.value]
     parts += [library.version for library in libraries]
     parts += [source(path.stem) for path in sorted(KERNELS.glob("gemm*.hip"))]
     parts += [source("rows")]

@@ -96,7 +96,10 @@ def test_devices_lists_what_each_can_do(environment: dict[str, str]) -> None:
         "HIP 7.15",
     ):
         assert text in done.stdout, done.stdout
+    environment["ROCR_VISIBLE_DEVICES"] = "0,1,2"
+    assert "ROCR_VISIBLE_DEVICES=0,1,2 selects and numbers the GPUs" in command(environment, "devices").stdout
     done = command(environment, "devices", "--json")
+    assert json.loads(done.stdout)["restricted_by"]["ROCR_VISIBLE_DEVICES"] == "0,1,2"
     facts = json.loads(done.stdout)["devices"]
     assert [each["memory_used_mb"] for each in facts] == [0, 0, 0]
     assert facts[0]["integrated"]

@@ -79,7 +79,8 @@ def test_whatever_fails_while_opening_is_named_and_nothing_is_left(
     open_again(network, kernel_cache, buckets=BUCKETS, check=False).close()
     calls = calls_of(runtime, before)
     releasing = {name for name in calls if "Destroy" in name or "Free" in name or "Unload" in name}
-    opening = {name: count for name, count in calls.items() if count and name not in releasing}
+    optional = {"hipDeviceGetPCIBusId"}  # a device without an address is used
+    opening = {name: count for name, count in calls.items() if count and name not in releasing | optional}
     assert {"hipMalloc", "hipHostMalloc", "hipModuleLoadData", "hipMemcpy", "hipSetDevice"} <= set(opening)
     for name, count in opening.items():
         for nth in {1, (count + 1) // 2} if name != "hipSetDevice" else {1}:  # closing calls it too

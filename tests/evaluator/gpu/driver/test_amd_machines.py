@@ -14,10 +14,14 @@ import pytest
 from evaluator.backends import BackendError, open_backend
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
-from evaluator.gpu.driver import discovery
-from evaluator.gpu.driver.discovery import discover, found_devices
+from evaluator.gpu.driver import crashes, discovery, sensors
+from evaluator.gpu.driver.crashes import Phase
+from evaluator.gpu.driver.discovery import discover, found_devices, open_device, subject_of
+from evaluator.gpu.driver.sensors import read_sensors
+from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.run.buckets import BUCKETS, INTEGRATED_MAX_BATCH, usual_buckets
 from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
+from evaluator.gpu.tuning.cache import path_of
 from evaluator.network.random_network import NetworkShape, random_network
 from tests.evaluator.gpu.fibers import open_again, open_on_fibers
 from tests.hip_runtime.standin import Runtime
@@ -127,9 +131,61 @@ def test_a_hip_python_that_does_not_fit_rocm_is_named(machine: Runtime) -> None:
     assert "ROCm has HIP 6.4" in discover().problems["amd"]
 
 
-def test_a_driver_without_devices_is_named(machine: Runtime) -> None:
+PARTITIONS = ";".join(f"gfx942,name=MI300X,processors=38,pci=0000:03:00.{each}" for each in range(2))
+
+
+def test_partitions_of_a_card_are_distinct_devices(
+    machine: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensors, "PCI_DEVICES", tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    machine.reset(f"{PARTITIONS};gfx942,name=MI300X,processors=304,pci=0000:04:00.0")
+    first, second, whole = discover().devices
+    assert (first.pci, second.pci) == ("0000:03:00.0", "0000:03:00.1")
+    assert subject_of(first) != subject_of(second)
+    # Measurements count for partitions of the same size, not for the whole card of the same name.
+    paths = [path_of(info, Precision.FP16, ()) for info in (first, second, whole)]
+    assert paths[0] == paths[1] != paths[2]
+    # Linux lists the card only, whose readings are those of each partition.
+    folder = tmp_path / first.pci / "hwmon" / "hwmon3"
+    folder.mkdir(parents=True)
+    (folder / "temp1_input").write_text("46000")
+    assert [read_sensors(info).celsius for info in (first, second, whole)] == [46, 46, None]
+
+
+def test_a_crash_of_a_partition_excludes_no_other(
+    machine: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    machine.reset(PARTITIONS)
+    second = discover().devices[1]
+    crashes.add(subject_of(second), Phase.OPENING, "SIGABRT")
+    found = discover()
+    assert list(found.excluded) == [second]
+    assert [each.index for each in found.usable] == [0]
+
+
+def test_a_device_without_a_pci_address_is_used(machine: Runtime) -> None:
+    machine.fail("hipDeviceGetPCIBusId", 1)
+    assert discover().devices[0].pci == ""
+
+
+def test_a_driver_without_devices_is_named(machine: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
     machine.reset("")
     assert discover().problems["amd"] == "the driver sees no device"
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "7")
+    assert discover().problems["amd"] == "the driver sees no device; HIP_VISIBLE_DEVICES=7 limits it"
+
+
+@pytest.mark.parametrize(("free", "used"), [(3 << 30, 5 << 30), (96 << 30, 0)])
+def test_used_memory_is_not_negative(
+    machine: Runtime, monkeypatch: pytest.MonkeyPatch, free: int, used: int
+) -> None:
+    device = open_device(discover().devices[0])
+    monkeypatch.setattr(device, "free_memory", lambda: free)
+    assert device.used_memory() == used
 
 
 def test_a_driver_that_may_not_be_used_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
