@@ -50,8 +50,8 @@ void standin_set_strategy(const standin_strategy* strategy);
 void standin_deliver(void* result, const void* code, std::size_t bytes, const char* log);
 
 // Forgets everything and starts anew with these devices: "TARGET[,KEY=VALUE...]" separated by ";". Keys:
-// name, memory_mb, processors, clock_mhz, integrated, pci. "" is a machine without devices. Returns 0, or 1 for a
-// mistake in the text. At start the environment's STANDIN_DEVICES is taken, or one gfx1100.
+// name, memory_mb, processors, clock_mhz, integrated, pci. "" is a machine without devices. Returns 0, or 1
+// for a mistake in the text. At start the environment's STANDIN_DEVICES is taken, or one gfx1100.
 int standin_reset(const char* devices);
 
 // What hipRuntimeGetVersion says (major * 10^7 + minor * 10^5 + patch). Initially STANDIN_VERSION or
