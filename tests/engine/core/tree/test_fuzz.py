@@ -16,7 +16,7 @@ from tests.paths import REPOSITORY
 
 CORE = REPOSITORY / "engine" / "core"
 GROUPS = ("chess", "encoding", "syzygy", "tree")
-ROUNDS = 40
+ROUNDS = 60
 SEED = 1
 SHIPPED = {
     "noise_pruning_scale": 0.3,
