@@ -96,7 +96,7 @@ def _row(
         name,
         str(device["name"]),
         str(device["target"]),
-        str(run["network"]).removeprefix("random:"),
+        _network(run),
         str(run["precision"]),
         str(device["driver"]),
         result,
@@ -112,8 +112,13 @@ def _prediction(
     card = card_of(device["target"])
     if card is None or card.units != device["multiprocessors"] or run["precision"] != "fp16":
         return {}
-    network = str(run["network"]).removeprefix("random:")
-    return next((each for (name, of), each in predicted.items() if name in card.name and of == network), {})
+    return next(
+        (each for (name, of), each in predicted.items() if name in card.name and of == _network(run)), {}
+    )
+
+
+def _network(run: dict[str, Any]) -> str:
+    return str(run["network"]).removeprefix("random:")
 
 
 def table(found: list[Row]) -> str:

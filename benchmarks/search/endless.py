@@ -7,7 +7,7 @@
 `go infinite` of a middle game with default options. The evaluator runs in its own process, as in play. A
 sample is taken SAMPLES times in all. The figures compare the last quarter of the search with the time until
 the tree was full: nodes per second, and nodes per second of the two processes' processor time, which is more
-reliable on a busy machine. --output receives samples.csv and endless.svg.
+reliable on a busy machine. --output receives samples.csv and endless.png (needs the extra `plot`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from contextlib import ExitStack
+from dataclasses import astuple, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 
@@ -30,9 +31,6 @@ SAMPLES = 240
 FULL = 900  # per mille; pruning keeps a full tree slightly below its limit
 OVERHEAD_MEGABYTES = 400.0
 """Memory of the two processes without the tree: interpreters, libraries, evaluation cache, batches."""
-
-WIDTH, HEIGHT, LEFT, GAP = 640, 110, 70, 40
-STYLE = "text{font:12px sans-serif;fill:#333}.f{fill:none;stroke:#bbb}.p{fill:none;stroke:#2080d0}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +110,11 @@ def _processor(sample: Sample) -> float:
     return sample.processor
 
 
-def drawing(taken: Sequence[Sample], title: str) -> str:
-    """Return an SVG with a panel for each curve."""
+def draw(taken: Sequence[Sample], path: Path, title: str) -> None:
+    """Draw a panel for each curve."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Picture
+
     curves = {
         "memory of engine and evaluator, MB": [(each.seconds, each.megabytes) for each in taken],
         "nodes/s": rates(taken, _seconds),
@@ -121,29 +122,16 @@ def drawing(taken: Sequence[Sample], title: str) -> str:
         "the root's value (q)": [(each.seconds, each.value) for each in taken],
         "depth": [(each.seconds, float(each.depth)) for each in taken],
     }
-    last = taken[-1].seconds
-    panels = []
-    for index, (name, points) in enumerate(curves.items()):
-        top = 50 + index * (HEIGHT + GAP)
-        values = [value for _, value in points]
-        low, high = (min(values), max(values)) if name.startswith(("the", "depth")) else (0.0, max(values))
-        height = high - low or 1.0
-        path = " ".join(
-            f"{LEFT + WIDTH * second / last:.1f},{top + HEIGHT * (high - value) / height:.1f}"
-            for second, value in points
-        )
-        panels.append(
-            f'<rect class="f" x="{LEFT}" y="{top}" width="{WIDTH}" height="{HEIGHT}"/>'
-            f'<polyline class="p" points="{path}"/><text x="{LEFT}" y="{top - 6}">{name}</text>'
-            f'<text x="{LEFT - 6}" y="{top + 10}" text-anchor="end">{high:,.4g}</text>'
-            f'<text x="{LEFT - 6}" y="{top + HEIGHT}" text-anchor="end">{low:,.4g}</text>'
-        )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} '
-        f'{50 + len(panels) * (HEIGHT + GAP)}" role="img"><style>{STYLE}</style>'
-        f'<rect width="100%" height="100%" fill="#fff"/><text x="{LEFT}" y="20">{title}</text>'
-        f"{''.join(panels)}</svg>\n"
-    )
+    picture = Picture(figsize=(7, 9), layout="constrained")
+    FigureCanvasAgg(picture)
+    picture.suptitle(title)
+    for axes, (name, points) in zip(picture.subplots(len(curves), sharex=True), curves.items(), strict=True):
+        axes.plot(*zip(*points, strict=True), linewidth=1)
+        axes.set_title(name, fontsize="small", loc="left")
+        if not name.startswith("the"):
+            axes.set_ylim(bottom=0)
+    axes.set_xlabel("seconds")
+    picture.savefig(path, dpi=90)
 
 
 def main() -> None:
@@ -157,21 +145,21 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
     taken = list[Sample]()
-    for sample in samples(arguments.megabytes, arguments.seconds, arguments.backend):
-        taken.append(sample)
-        if arguments.output and len(taken) > 1:
-            write(arguments.output, taken, f"{arguments.megabytes} MB, {sample.seconds:,.0f} s")
+    with ExitStack() as stack:
+        row = None
+        if arguments.output:
+            arguments.output.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context((arguments.output / "samples.csv").open("w", newline=""))
+            row = csv.writer(file).writerow
+            row(each.name for each in fields(Sample))
+        for sample in samples(arguments.megabytes, arguments.seconds, arguments.backend):
+            taken.append(sample)
+            if row is not None:
+                row(astuple(sample))
+                file.flush()
+    if arguments.output:
+        draw(taken, arguments.output / "endless.png", f"{arguments.megabytes} MB, {taken[-1].seconds:,.0f} s")
     print_figures(figures(taken, arguments.megabytes), as_json=arguments.json)
-
-
-def write(folder: Path, taken: Sequence[Sample], title: str) -> None:
-    """Write the samples so far and their plot."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "samples.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [each.name for each in fields(Sample)])
-        writer.writeheader()
-        writer.writerows(asdict(sample) for sample in taken)
-    (folder / "endless.svg").write_text(drawing(taken, title))
 
 
 if __name__ == "__main__":

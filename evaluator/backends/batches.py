@@ -45,7 +45,7 @@ def evaluation(
     batch: PositionBatch,
     policy: NDArray[np.float32],
     value: NDArray[np.float32],
-    moves_left: NDArray[np.float32] | None,
+    moves_left: NDArray[np.float32] | None = None,
 ) -> EvaluationBatch:
     """Return a network's outputs as the result for a batch.
 

@@ -84,28 +84,22 @@ def test_a_missing_barrier_is_reported(device: Device, fault: Callable[[Emulatio
     assert "races with wave" in fault(Faulty(both_halves))
 
 
+@pytest.mark.parametrize(
+    ("wait", "register", "load"),
+    [(SCALAR, "s", "s_load_"), (VECTOR, "v", "global_load_")],
+    ids=["scalar", "vector"],
+)
 @everywhere
-def test_a_missing_wait_for_scalar_loads_is_reported(
-    device: Device, fault: Callable[[Emulation], str]
+def test_a_missing_wait_for_memory_is_reported(
+    fault: Callable[[Emulation], str], wait: str, register: str, load: str
 ) -> None:
-    message = fault(Faulty(lambda code: places(code, SCALAR)[:1]))
-    assert "uses s" in message
-    assert "before a wait for `s_load_" in message
-
-
-@everywhere
-def test_a_missing_wait_for_vector_memory_is_reported(
-    device: Device, fault: Callable[[Emulation], str]
-) -> None:
-    message = fault(Faulty(lambda code: places(code, VECTOR)[:1]))
-    assert "uses v" in message
-    assert "before a wait for `global_load_" in message
+    message = fault(Faulty(lambda code: places(code, wait)[:1]))
+    assert f"uses {register}" in message
+    assert f"before a wait for `{load}" in message
 
 
 @everywhere
-def test_a_missing_wait_for_shared_reads_is_reported(
-    device: Device, fault: Callable[[Emulation], str]
-) -> None:
+def test_a_missing_wait_for_shared_reads_is_reported(fault: Callable[[Emulation], str]) -> None:
     def behind_the_barrier(code: bytes) -> list[int]:
         return [place for place in places(code, SHARED) if place > first_barrier(code)]
 
@@ -115,7 +109,7 @@ def test_a_missing_wait_for_shared_reads_is_reported(
 
 @everywhere
 def test_a_missing_wait_for_operands_of_the_matrix_unit_is_reported(
-    device: Device, fault: Callable[[Emulation], str]
+    fault: Callable[[Emulation], str],
 ) -> None:
     def before_the_first_product(code: bytes) -> list[int]:
         product = places(code, r"v_wmma|v_mfma")[0]
@@ -126,9 +120,7 @@ def test_a_missing_wait_for_operands_of_the_matrix_unit_is_reported(
 
 
 @everywhere
-def test_a_missing_wait_before_a_barrier_is_reported(
-    device: Device, fault: Callable[[Emulation], str]
-) -> None:
+def test_a_missing_wait_before_a_barrier_is_reported(fault: Callable[[Emulation], str]) -> None:
     def before_the_barrier(code: bytes) -> list[int]:
         barrier = first_barrier(code)
         store = [place for place in places(code, "ds_write|ds_store") if place < barrier][-1]
@@ -139,7 +131,7 @@ def test_a_missing_wait_before_a_barrier_is_reported(
 
 
 @everywhere
-def test_a_place_off_by_a_wave_is_reported(device: Device, fault: Callable[[Emulation], str]) -> None:
+def test_a_place_off_by_a_wave_is_reported(fault: Callable[[Emulation], str]) -> None:
     right = "store_accumulator(logits + first *"
     wrong = "store_accumulator(logits + (first + 16) % 64 *"
 

@@ -39,7 +39,7 @@ class Arena {
   explicit Arena(size_t max_bytes) { set_max_bytes(max_bytes); }
 
   // Returns the index of `granules` consecutive granules with undefined contents. Returns kNone if there is
-  // no such run, or the search for a rare one takes too long. packed: use any chunk that has room.
+  // no such run, or the search for a rare one takes too long. packed: use any chunk with free memory.
   ArenaIndex allocate(int granules, bool packed = false);
 
   // Frees a run. granules: as in its allocation.

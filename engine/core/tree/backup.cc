@@ -206,13 +206,19 @@ void Tree::tell_above(std::span<const ArenaIndex> path, const Node& before, cons
 // game. Its visits leave the tree, and the position, the last of the path, is searched again.
 void Tree::undo_two_fold(std::span<const ArenaIndex> path) {
   Node& repeated = *node(path.back());
-  Node before = repeated;
+  const Node before = repeated;
   repeated.wl_sum = 0;
   repeated.visits = 0;
   repeated.d = repeated.m = 0;
   repeated.edges = kNone;
   repeated.state = NodeState::kNew;
   repeated.spread = 0;
+  account_above(path, before);
+}
+
+// Updates the nodes of a path after the visits and values of the last one have changed. before: the last one
+// as it was.
+void Tree::account_above(std::span<const ArenaIndex> path, Node before) const {
   for (size_t i = path.size() - 1; i-- > 0;) {
     Node& parent = *node(path[i]);
     const Node parent_before = parent;

@@ -7,6 +7,7 @@
 // the graft. Its visits then count in all nodes above it.
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "tree/tree.h"
@@ -62,22 +63,19 @@ void Tree::attach_graft() {
     graft_.anchor = *slot;
     return;
   }
-  Node before = *node(*slot);  // a new one
+  const Node before = *node(*slot);  // a new one
   arena_.free(*slot, kNodeGranules);
   *slot = std::exchange(graft_, {}).subtree;
-  ArenaIndex child = *slot;
-  for (size_t i = path.size(); i-- > 0;) {
-    Node& parent = *node(path[i]);
-    const Node parent_before = parent;
-    account_for_change(parent, before, *node(child));
-    if (params_.sticky_endgames) tighten(parent);
-    if (path[i] == root_) {
-      estimate_kept_depth();
-      kept_visits_ -= static_cast<uint32_t>(playouts_);
-    }
-    if (is_on_the_way(path[i])) break;  // Those above are updated when the root moves up.
-    before = parent_before;
-    child = path[i];
+  path.push_back(*slot);
+  // Nodes above one that is on the way are updated when the root moves up.
+  const auto told =
+      std::find_if(path.rbegin(), path.rend(), [this](ArenaIndex i) { return is_on_the_way(i); });
+  const std::span changed(std::prev(told.base()), path.end());
+  account_above(changed, before);
+  if (params_.sticky_endgames) prove(changed);
+  if (changed.front() == root_) {
+    estimate_kept_depth();
+    kept_visits_ -= static_cast<uint32_t>(playouts_);
   }
 }
 

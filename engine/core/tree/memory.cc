@@ -71,7 +71,7 @@ ArenaIndex Tree::new_node() {
   return index;
 }
 
-// Returns room for the edges of a position, or kNone. The CPU begins to fetch it.
+// Returns memory for the edges of a position, which the CPU begins to fetch; kNone without memory.
 ArenaIndex Tree::new_edges(size_t moves) {
   const int granules = edge_granules(static_cast<int>(moves));
   const ArenaIndex edges = allocate(granules);

@@ -268,6 +268,7 @@ class Tree {
   void tell_above(std::span<const ArenaIndex> path, const Node& before, const Node& changed);
   bool tighten(Node& parent) const;
   void undo_two_fold(std::span<const ArenaIndex> path);
+  void account_above(std::span<const ArenaIndex> path, Node before) const;
   void account_for_change(Node& parent, const Node& before, const Node& child) const;
   void take_back(std::span<const ArenaIndex> path);
   bool forget_ahead(std::span<const ArenaIndex> path);

@@ -441,15 +441,18 @@ class EvaluatorLink:
         """Restart the embedded evaluator after its process ended, unless it was stopped or keeps failing."""
         name = crash_signal(status)
         with self._condition:
-            closed, client = self._closed, self._client if process is self._process else None
-            restart = not closed and client is not None and self._idle_restarts < MAX_IDLE_RESTARTS
-            if client is not None and restart:
+            if self._closed:
+                return
+            client = self._client if process is self._process else None
+            if self._idle_restarts >= MAX_IDLE_RESTARTS:
+                client = None
+            if client is not None:
                 self._idle_restarts += 1
                 self._retired.append(client)
                 self._client = None
                 self._take_next()
-        if not restart:
-            if name is not None and not closed:  # Its broken connection may have been noticed before.
+        if client is None:
+            if name is not None:  # Its broken connection may have been noticed before.
                 self._log(f"the evaluator crashed ({name})")
             return
         how = f"it ended with exit code {status}" if name is None else f"it crashed ({name})"

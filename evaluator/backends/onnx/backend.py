@@ -164,7 +164,7 @@ class OnnxBackend(Backend):
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         with self.chosen_session() as session:
             outputs = self._run(session, batch)
-        return evaluation(batch, outputs[0], outputs[1], outputs[2] if len(outputs) > 2 else None)
+        return evaluation(batch, *outputs)
 
     @contextmanager
     def chosen_session(self) -> Iterator[ort.InferenceSession]:

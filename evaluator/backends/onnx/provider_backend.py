@@ -82,7 +82,7 @@ class ProviderBackend(Backend):
         for size in self.buckets:
             batch = PositionBatch.concatenate([sample] * -(-size // len(sample))).slice(0, size)
             tiled = [np.concatenate([each] * -(-size // len(sample)))[:size] for each in outputs]
-            found = agreement(self.evaluate(batch), evaluation_of(batch, tiled), batch, self.tolerance)
+            found = agreement(self.evaluate(batch), evaluation(batch, *tiled), batch, self.tolerance)
             if not found.within(self.tolerance):
                 limit = logits_limit(self.tolerance, found.spread)
                 raise BackendError(
@@ -106,17 +106,12 @@ class ProviderBackend(Backend):
             outputs = session.run(self._outputs, feed)
         except Exception as error:  # onnxruntime's exceptions have no common base
             raise BackendError(f"{self.device}: onnxruntime failed: {error}") from error
-        return evaluation_of(batch, [each[: len(batch)] for each in outputs])
+        return evaluation(batch, *(each[: len(batch)] for each in outputs))
 
     def close(self) -> None:
         if self._sessions:
             self._sessions.clear()
             self._attempt.end()
-
-
-def evaluation_of(batch: PositionBatch, outputs: list[Any]) -> EvaluationBatch:
-    """Return the outputs of a session, in the order of `outputs_of`, as the result for a batch."""
-    return evaluation(batch, outputs[0], outputs[1], outputs[2] if len(outputs) > 2 else None)
 
 
 def _padded(values: Any, size: int) -> Any:

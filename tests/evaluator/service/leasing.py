@@ -156,7 +156,7 @@ class Held:
         return 0 if self.over.is_set() else NOT_READY
 
     def wait_asked(self, times: int = 1) -> None:
-        """Until it was asked so many times since the last wait."""
+        """Wait until it was asked this many times since the last wait."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._asked >= self._seen + times, WAIT_S)
             self._seen = self._asked
