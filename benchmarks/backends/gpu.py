@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build, verify and time the gpu backend on the networks of docs/lab/gpu-performance.md.
+"""Build, verify and time the gpu backend on networks of random weights, next to lc0 on the same GPU.
 
-    python -m benchmarks.backends.gpu [--shapes t82,bt4,t80] [--batches 1,8,32,128,256,512,1024]
-        [--golden FOLDER]
+    python -m benchmarks.backends.gpu [--shapes t82,bt4,t80] [--batches 1,2,4,8,16,32,128,256,512,1024]
+        [--lc0 PROGRAM] [--golden FOLDER] [--profile BATCH,…] [--json FILE]
 
-Prints for each network: errors against the float64 reference, milliseconds of the computation alone (graph
-replays, CUDA or HIP events), and of `evaluate` with two batches in flight, next to lc0's cuda-fp16 on one
-H200. With --profile BATCH, also the time of every launch of one batch, summed by label.
+Prints for each network: errors against the float64 reference; the time to read its weights at the measured
+rate of the GPU's memory, below which no batch can be; milliseconds of the computation alone (graph replays,
+CUDA or HIP events), and of `evaluate` with two batches in flight (with one for one position). With --lc0,
+also the milliseconds of lc0's `backendbench` with cuda-fp16. With --profile, the time of every launch of one
+batch, summed by label. --verbose shows what the start measures: each method of a size, and each product.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import logging
+import re
+import shlex
+import subprocess
+import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,24 +36,35 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.plan.program import Launch
 from evaluator.network import load_network
+from evaluator.network.describe import cost_of
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import NetworkSpec
-
-LC0_POSITIONS_PER_SECOND = {
-    "t82": {1: 683, 8: 5059, 32: 13810, 128: 22983, 256: 26946, 512: 29199, 1024: 30421},
-    "bt4": {1: 628, 8: 4600, 32: 11229, 128: 17877, 256: 19520, 512: 20767, 1024: 21240},
-    "t80": {1: 1291, 32: 30029, 256: 61258, 1024: 72697},
-}
-"""lc0 v0.33-dev, cuda-fp16, random weights of the same shapes, one H200."""
+from evaluator.network.writer import write_network
 
 _T80 = replace(SHAPES["t80"], ffn=512)
-"""Same width as the network that lc0 was measured with."""
+"""The width that earlier measurements of lc0 used."""
+
+_READER = """
+extern "C" __global__ void read_all(const float4* __restrict__ data, long long count, float* sums) {
+    float sum = 0;
+    const long long step = (long long)gridDim.x * blockDim.x;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        const float4 value = data[i];
+        sum += value.x + value.y + value.z + value.w;
+    }
+    if (sum == 1.5f) *sums = sum;
+}
+"""
+"""Reads an array. The condition never holds for zeros, but keeps the loads."""
+
+_READ_BYTES = 2 << 30
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shapes", default="t82,bt4,t80")
-    parser.add_argument("--batches", default="1,8,32,128,256,512,1024")
+    parser.add_argument("--batches", default="1,2,4,8,16,32,128,256,512,1024")
+    parser.add_argument("--lc0", default="", help="lc0 with CUDA, to measure on the same networks")
     parser.add_argument("--golden", type=Path, help="a folder of lc0 network files to verify, all precisions")
     parser.add_argument("--precision", default="fp16")
     parser.add_argument("--weights", default="", help="int8 or int4; empty for those of the precision")
@@ -87,10 +106,17 @@ def main() -> None:
         )
         with backend:
             errors = verify(backend, network, shape, arguments.positions)
-            curve = time_batches(backend, shape, batches)
+            floor_ms = reading_ms(backend, network)
+            lc0 = lc0_ms(arguments.lc0, network, batches) if arguments.lc0 else {}
+            curve = time_batches(backend, batches, lc0)
             for size in filter(None, arguments.profile.split(",")):
                 profile(backend, int(size))
-        report[shape] = {"errors": errors, "curve": curve}
+        report[shape] = {
+            "device": str(backend.device),
+            "errors": errors,
+            "floor_ms": floor_ms,
+            "curve": curve,
+        }
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1))
 
@@ -119,19 +145,73 @@ def verify(backend: GpuBackend, network: NetworkSpec, name: str, count: int) -> 
     return errors
 
 
-def time_batches(backend: GpuBackend, shape: str, batches: list[int]) -> list[dict[str, float]]:
+def reading_ms(backend: GpuBackend, network: NetworkSpec) -> float:
+    """Return the milliseconds in which the GPU reads the weights in fp16 once, at its measured rate."""
+    device = backend.executor.device
+    device.activate()
+    code = device.compile(_READER, "read_all", device.info.target.options)
+    kernel = device.load(code, "read_all", 0)
+    data, sums = device.allocate(_READ_BYTES), device.allocate(4)
+    stream = device.create_stream()
+    start, end = (device.create_event(timing=True) for _ in range(2))
+    times = []
+    grid = (8 * device.info.compute_units, 1, 1)
+    counted = [ctypes.c_uint64(data), ctypes.c_longlong(_READ_BYTES // 16), ctypes.c_uint64(sums)]
+    for _ in range(6):
+        device.record(start, stream)
+        device.launch(kernel, grid, 512, 0, counted, stream)
+        device.record(end, stream)
+        device.synchronize(end)
+        times.append(device.milliseconds(start, end))
+    device.free(data)
+    device.free(sums)
+    rate = _READ_BYTES / min(times) * 1e3
+    weights = 2 * cost_of(network).parameters
+    milliseconds = weights / rate * 1e3
+    print(
+        f"   reads {rate / 1e12:.2f} TB/s: {weights / 1e6:.0f} MB of weights take {milliseconds:.3f} ms",
+        flush=True,
+    )
+    return milliseconds
+
+
+def lc0_ms(program: str, network: NetworkSpec, batches: Sequence[int]) -> dict[int, float]:
+    """Return the mean milliseconds of lc0's batches by size. Sizes above its maximum, 1024, are left out."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        weights = Path(folder) / "network.pb"
+        write_network(network, weights)
+        for size in batches:
+            if size > 1024:
+                continue
+            sizes = (f"--start-batch-size={size}", f"--max-batch-size={size}", "--batches=100")
+            command = (program, "backendbench", f"--weights={weights}", "--backend=cuda-fp16", *sizes)
+            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            rows = re.findall(rf"^ *{size}, *[0-9.]+, *([0-9.]+)", output, re.MULTILINE)
+            if not rows:
+                raise SystemExit(f"{shlex.join(command)} printed no row of size {size}:\n{output}")
+            found[size] = float(rows[-1])
+    return found
+
+
+def time_batches(
+    backend: GpuBackend, batches: Sequence[int], lc0: Mapping[int, float]
+) -> list[dict[str, float]]:
+    """Return and print the milliseconds of each size. lc0: those of lc0."""
     rows = []
-    print("   batch   device ms   positions/s   evaluate ms   positions/s   lc0 positions/s   ratio")
+    print("   batch   device ms   positions/s   evaluate ms   positions/s    lc0 ms   positions/s   ratio")
     for size in batches:
         device_ms = backend.executor.time(size, 20 if size >= 256 else 50)
         whole_ms = two_in_flight(backend, size, 0.4)
-        lc0 = LC0_POSITIONS_PER_SECOND.get(shape, {}).get(size)
         row = {"batch": size, "device_ms": device_ms, "evaluate_ms": whole_ms}
+        beside = ""
+        if size in lc0:
+            row["lc0_ms"] = lc0[size]
+            beside = f"{lc0[size]:10.3f}   {1000 * size / lc0[size]:11,.0f}   {lc0[size] / whole_ms:5.2f}"
         rows.append(row)
-        beside = f"{lc0:17,}   {1000 * size / device_ms / lc0:5.2f}" if lc0 else ""
         print(
             f"{size:8}   {device_ms:9.3f}   {1000 * size / device_ms:11,.0f}   {whole_ms:11.3f}   "
-            f"{1000 * size / whole_ms:11,.0f}   {beside}",
+            f"{1000 * size / whole_ms:11,.0f}{beside}",
             flush=True,
         )
     return rows

@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from engine.search.limits import Limits
 
 SHARE, LEAST = 32, 2
-"""With filled batches: tree visits per position requested, and minimum number of positions."""
+"""On a device whose batches can be filled: tree visits per position requested, and minimum positions."""
 
 SHARE_BY_NODES = 64
 """SHARE if only visits are limited: fewer positions in flight make a slower search, but a better tree."""
 
 FACTOR, FACTOR_BY_NODES = 1.0, 0.5
-"""With filled batches: maximum positions in flight per square root of the tree's visits; the second applies
+"""On such a device: maximum positions in flight per square root of the tree's visits; the second applies
 if only visits are limited. The larger the tree, the smaller the part of it that may be in flight."""
 
 SECOND = 16
-"""With filled batches: minimum size of a batch sent while another is in flight."""
+"""On such a device: minimum size of a batch sent while another is in flight."""
 
 CALL_MS = 0.4
 """Time of a call outside the device (docs/lab/latency.md), which computes the previous batch meanwhile."""
 
 SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
-"""SHARE and LEAST without filled batches, for each batch."""
+"""SHARE and LEAST on other devices, for each batch."""
 
 SMALL_BATCH = 8
 """Positions of the small batch that others are compared with."""
@@ -262,14 +262,19 @@ class BatchSizes:
 
     def _with_options(self, device: Device, options: Options, limits: Limits) -> BatchSizes:
         """Return these sizes with the batching options and the matching part of the tree. A size fixed by the
-        user is filled only if LookAhead is set."""
+        user is filled only if LookAhead is set.
+
+        The part of the tree depends on the device alone, so that a node limit means the same to each of many
+        searches, whether they look ahead or not.
+        """
         sizes = self
         if options.minibatch_size:
             fixed = min(options.minibatch_size, device.most)
             sizes = replace(sizes, best=fixed, largest=fixed, filled=0)
         if options.look_ahead >= 0:
             sizes = replace(sizes, filled=min(options.look_ahead, device.most))
-        if sizes.filled or options.visits_per_position:
+        fills = device.flat_batch and not options.minibatch_size
+        if fills or sizes.filled or options.visits_per_position:
             share = options.visits_per_position or (SHARE_BY_NODES if limits.by_nodes else SHARE)
             factor = options.in_flight_factor
             if factor < 0:

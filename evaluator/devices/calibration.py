@@ -62,7 +62,8 @@ def time_batches(
     processor time, which other programs do not lengthen. Each size runs once to warm up and then `repeats`
     times, or fewer if the budget is short. The shortest time counts, because disturbances only lengthen it.
     stop_when_flat: skip larger sizes once the throughput no longer grows. clock: seconds. lease: entered for
-    each batch.
+    each batch. The wait for it is no part of the budget, or a busy device would be measured to a few
+    positions only.
     """
     side_by_side = backend.side_by_side
     at_once = backend.max_in_flight if side_by_side else 1
@@ -73,11 +74,10 @@ def time_batches(
     previous: float | None = None
 
     def left_s() -> float:
-        passed = clock() - began
-        if side_by_side:
-            own = (time.process_time() - began_processor) / backend.threads
-            passed = max(own, passed / PATIENCE)
-        return budget_s - passed
+        if not side_by_side:
+            return budget_s - timer.spent_s
+        own = (time.process_time() - began_processor) / backend.threads
+        return budget_s - max(own, (clock() - began) / PATIENCE)
 
     with BatchTimer(backend, clock, lease) as timer:
         for size in sizes:
@@ -106,7 +106,8 @@ def time_batches(
 class BatchTimer:
     """Context manager that times single batches of a backend.
 
-    clock: seconds. lease: entered for each batch.
+    clock: seconds. lease: entered for each batch. spent_s: total seconds of the batches on a backend that
+    computes none side by side.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class BatchTimer:
         self._backend = backend
         self._clock = clock
         self._lease = lease
+        self.spent_s = 0.0
         self._at_once = backend.max_in_flight if backend.side_by_side else 1
         self._threads = ThreadPoolExecutor(self._at_once)
 
@@ -132,7 +134,9 @@ class BatchTimer:
             with self._lease():
                 begin = self._clock()
                 backend.evaluate(batch)
-                return (self._clock() - begin) * 1000
+                seconds = self._clock() - begin
+            self.spent_s += seconds
+            return seconds * 1000
         begin = time.process_time()
         list(self._threads.map(backend.evaluate, [batch] * self._at_once))
         return max(1e-3, (time.process_time() - begin) * 1000 / backend.threads / self._at_once)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from evaluator.devices.runners import Device, Runner
 from evaluator.devices.served_network import Job, ServedNetwork
-from evaluator.scheduling.batching import Launch
+from evaluator.scheduling.batching import Launch, Wait
 from evaluator.scheduling.placement import Station, free_at_ms, place, share_out
 from evaluator.scheduling.requests import Request, Segment
 
@@ -44,17 +44,27 @@ def next_job(
             None if runner.backend.side_by_side else busy_until,
         )
         if isinstance(decision, Launch):
-            segments = network.scheduler.take(decision.positions, now, skip)
-            return _job(networks, network, runner, segments), runner, None
+            positions = decision.positions
+            # The time of a batch beside another is not its own: a trial among such batches would never end.
+            alone = positions == runner.model.trial and runner.backend.computes_beside(positions)
+            if not alone or busy_until is None:
+                segments = network.scheduler.take(positions, now, skip)
+                return _job(networks, network, runner, segments, alone=alone), runner, None
+            decision = Wait(free_at_ms(busy_until, now))
         again = decision.until_ms if again is None else min(again, decision.until_ms)
     return None, None, again
 
 
 def _job(
-    networks: Sequence[ServedNetwork], network: ServedNetwork, runner: Runner, segments: list[Segment]
+    networks: Sequence[ServedNetwork],
+    network: ServedNetwork,
+    runner: Runner,
+    segments: list[Segment],
+    *,
+    alone: bool,
 ) -> Job:
     """Make a job of segments from a network's queue. The queues of all networks count its time."""
-    job = Job(network, segments, sum([stop - start for _, start, stop in segments]))
+    job = Job(network, segments, sum([stop - start for _, start, stop in segments]), alone=alone)
     batch_ms = runner.model.milliseconds(job.positions)
     for each in networks:
         each.scheduler.ran(batch_ms, segments if each is network else ())

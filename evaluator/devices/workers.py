@@ -352,8 +352,10 @@ class Workers:
 
 
 def _places(job: Job, runner: Runner) -> int:
-    """Return how many batches a job counts as: a trial runs one per side-by-side slot."""
-    return runner.backend.max_in_flight if job.is_trial and runner.backend.side_by_side else 1
+    """Return how many batches a job counts as: a trial runs one per side-by-side slot, and nothing may begin
+    beside a job that runs alone."""
+    all_places = job.alone or (job.is_trial and runner.backend.side_by_side)
+    return runner.backend.max_in_flight if all_places else 1
 
 
 def _job_to_retry(network: ServedNetwork, runner: Runner) -> Job | None:

@@ -133,19 +133,21 @@ def test_options_set_the_part_of_the_tree_and_what_is_filled() -> None:
         ):
             assert sizes.filled == 20
             assert [sizes.wanted(visits, 0) for visits in (0, 399)] == [2, min(3, sizes.best)]
-    assert BatchSizes.alone(FAST, Options(look_ahead=0), TIMED).wanted(400, 50) == 100
+    without = BatchSizes.alone(FAST, Options(look_ahead=0), TIMED)
+    assert without.filled == 0
+    assert without.wanted(400, 0) == BatchSizes.alone(FAST, DEFAULTS, TIMED).wanted(400, 0)
     assert BatchSizes.alone(Device(8, 16), Options(look_ahead=64, minibatch_size=64), TIMED).capacity == 16
 
 
 @pytest.mark.parametrize("limits", [TIMED, Limits(nodes=400)])
 @pytest.mark.parametrize("visits", [0, 400, 4000])
 @pytest.mark.parametrize("device", [FAST, LARGE, CPU])
-@pytest.mark.parametrize("searches", [1, 4, 64])
+@pytest.mark.parametrize(("searches", "processes"), [(1, 1), (4, 1), (64, 1), (64, 13), (140, 32)])
 def test_one_of_many_searches_wants_no_larger_part_of_its_tree_than_one_alone(
-    device: Device, visits: int, searches: int, limits: Limits
+    device: Device, visits: int, searches: int, processes: int, limits: Limits
 ) -> None:
     alone = BatchSizes.alone(device, DEFAULTS, limits)
-    pooled = BatchSizes.pooled(device, DEFAULTS, limits, searches, 1)
+    pooled = BatchSizes.pooled(device, DEFAULTS, limits, searches, processes)
     first = alone.wanted(visits, 0)  # Of two batches, perhaps.
     assert pooled.wanted(visits, 0) <= first + alone.wanted(visits, first)
     if searches > 1:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 
@@ -67,6 +68,18 @@ def test_measuring_keeps_to_its_budget() -> None:
     backend = TimedBackend(lambda size: 10.0 * size)
     assert list(time_batches(backend, [1, 2, 4, 8], 0.15, clock=backend.clock)) == [1, 2]
     assert backend.now - 1000.0 <= 0.15
+
+
+def test_waiting_for_a_busy_device_is_no_part_of_the_budget() -> None:
+    backend = TimedBackend()
+
+    @contextmanager
+    def lease() -> Iterator[None]:
+        backend.now += 10.0
+        yield
+
+    sizes = [1, 2, 4, 8, 16, 32, 64, 128]
+    assert list(time_batches(backend, sizes, 2.0, clock=backend.clock, lease=lease)) == sizes
 
 
 def test_measuring_ends_when_the_throughput_has_not_grown_for_three_sizes() -> None:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,15 @@ from evaluator.scheduling.requests import Request
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.messages import NetworkInfo
-from tests.evaluator.service.harness import EchoBackend, Harness, expected, numbered_batch, running, same
+from tests.evaluator.service.harness import (
+    EchoBackend,
+    Harness,
+    expected,
+    numbered_batch,
+    received,
+    running,
+    same,
+)
 
 NOW = 1e9
 
@@ -119,6 +129,39 @@ def test_a_service_measures_to_the_end_while_nobody_asks(tmp_path: Path, side_by
         assert harness.backend.sizes[:TRIES] == [16] * TRIES
         batch = numbered_batch(4)
         assert same(client.evaluate(batch), expected(batch))
+
+
+class Crowded(EchoBackend):
+    """Computes two batches beside each other. A batch ends once another is beside it, or after a while."""
+
+    max_in_flight = 2
+
+    def __init__(self) -> None:
+        super().__init__(max_batch=64)
+        self._beside = threading.Barrier(2)
+
+    def computes_beside(self, positions: int) -> bool:
+        return True
+
+    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        with suppress(threading.BrokenBarrierError):
+            self._beside.wait(0.02)
+        self._beside.reset()
+        return super().evaluate(batch)
+
+
+def test_a_device_whose_batches_are_always_beside_others_grows_under_load(tmp_path: Path) -> None:
+    with running(tmp_path, make=lambda name: Crowded()) as harness:
+        client, asking = harness.client(), harness.client()
+        forget(harness, {1: 20.0, 8: 21.0})
+        for _ in range(64):
+            client.submit(numbered_batch(8), priority="selfplay")
+        while True:
+            (devices,) = asking.status().metrics["curves"].values()
+            if devices["0:echo"]["measured"] == 64:
+                break
+            received(client)
+            client.submit(numbered_batch(8), priority="selfplay")
 
 
 @pytest.mark.usefixtures("soon")
