@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import logging
+import platform
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -19,6 +19,8 @@ from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.batches import batch_sizes, evaluation
 from evaluator.backends.onnx.calibration import calibrated, feed_of, largest_weight
 from evaluator.backends.onnx.model import build_model, build_observed_model, outputs_of
+from evaluator.backends.onnx.quantisation import LARGEST_WEIGHT, Rounding
+from evaluator.backends.onnx.roundings import Known, QuantisationError, keep_roundings, known_roundings
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.onnx.sessions import open_session
 from evaluator.backends.sample import sample_batch
@@ -46,15 +48,6 @@ PAIRED_PARAMETERS = 50_000_000
 """Maximum number of weights for which a second session is opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuantisationError:
-    """Error of int8 on 64 real positions. logits: RMS difference over the standard deviation of the logits.
-    value: largest difference of W, D or L (or of the single value)."""
-
-    logits: float
-    value: float
-
-
 def unavailable() -> str | None:
     return None
 
@@ -63,7 +56,7 @@ def open(
     network: NetworkSpec,
     *,
     threads: int | None = None,
-    int8: bool = False,
+    int8: bool | None = None,
     provider: str = "cpu",
     device: int = 0,
     precision: str = "",
@@ -71,14 +64,19 @@ def open(
 ) -> Backend:
     """Open a network on the CPU, or on a device of another execution provider.
 
-    int8: products in 8 bits, on the CPU only. provider: one of `providers.PROVIDERS`, in any case. The other
-    options are for providers except the CPU's. device: index as listed by `wavefront-evaluator devices`.
-    precision: fp16 or fp32 (default: fp16 on GPUs). buckets: batch sizes as in "1+8+64".
+    int8: products in 8 bits, on the CPU only (default: if `prefers_int8`). provider: one of
+    `providers.PROVIDERS`, in any case. The other options are for providers except the CPU's. device: index
+    as listed by `wavefront-evaluator devices`. precision: fp16 or fp32 (default: fp16 on GPUs). buckets:
+    batch sizes as in "1+8+64".
     """
     name = str(provider).lower()
     if name == "cpu":
         if device or precision or buckets:
             raise BackendError("device, precision and buckets need another provider: onnx:provider=openvino")
+        if int8 is None:
+            int8 = prefers_int8(network)
+        elif not isinstance(int8, bool):
+            raise BackendError(f"backend onnx: int8 is true or false, not {int8!r}")
         return OnnxBackend(network, threads=threads, int8=int8)
     if int8:
         raise BackendError(f"int8 is for the CPU; open the network without it, or without provider={name}")
@@ -91,6 +89,20 @@ def open(
     half = precision == "fp16" if precision else chosen.kind != "CPU"
     sizes = batch_sizes(str(buckets)) or BUCKETS
     return ProviderBackend(network, chosen, half=half, buckets=sizes, threads=threads)
+
+
+def prefers_int8(network: NetworkSpec) -> bool:
+    """Return True if 8 bits are faster here and cost no time at the start.
+
+    They are on x86 processors with VNNI, 1.6 to 2.1 times as fast (docs/reference/backends.md). Others were
+    not measured. The network's roundings must be known, because measuring them takes 450 evaluations.
+    """
+    return (
+        isinstance(network.body, AttentionBody)
+        and platform.machine() in ("x86_64", "AMD64")
+        and largest_weight() == LARGEST_WEIGHT
+        and known_roundings(network) is not None
+    )
 
 
 def runs_on_gpu(options: Mapping[str, Any]) -> bool:
@@ -115,9 +127,10 @@ class OnnxBackend(Backend):
     at times. Measured with the shipped network and two threads, positions/s single / concurrent: batch 4
     1,100 / 1,480, batch 24 1,450 / 1,640. Large networks do without the second session.
 
-    int8 rounds the inputs of these products by ranges measured on real positions at opening, so a position's
-    result does not depend on its batch. The error against float32 is measured on other positions, logged, and
-    kept in `quantisation_error`; too large an error raises BackendError.
+    int8 rounds the inputs of these products by ranges measured on real positions, so a position's result does
+    not depend on its batch. They are known (roundings.py), or measured at opening. Then the error against
+    float32 is measured on other positions and logged; too large an error raises BackendError. Both give
+    `quantisation_error`.
     """
 
     name = "onnx"
@@ -136,30 +149,19 @@ class OnnxBackend(Backend):
         self._running = 0
         self._paired_until = 0.0
         self._paired: ort.InferenceSession | None = None
-        self._session: ort.InferenceSession | None
         if int8:
-            model = self._open_quantised(network)
+            known = known_roundings(network)
+            roundings, self.quantisation_error = known or measured_roundings(network, self.threads)
+            if known is None:
+                keep_roundings(network, roundings, self.quantisation_error)
+            model = rounded_model(network, roundings)
             self.tolerance = INT8
         else:
             model = build_model(network, packed=True).SerializeToString()
-            self._session = open_session(model, self.threads)
+        self._session: ort.InferenceSession | None = open_session(model, self.threads)
         if self.threads > 1 and cost_of(network).parameters <= PAIRED_PARAMETERS:
             self._paired = open_session(model, self.threads - 1)
             self.max_in_flight, self.side_by_side = 2, True
-
-    def _open_quantised(self, network: NetworkSpec) -> bytes:
-        """Open the session in 8 bits and return its model."""
-        sample = sample_batch(network.input_format)
-        rest = sample.slice(CALIBRATED_POSITIONS, len(sample))
-        observed, products = build_observed_model(network)
-        exact = open_session(observed.SerializeToString(), self.threads)
-        roundings = calibrated(exact, products, sample.slice(0, CALIBRATED_POSITIONS))
-        model = build_model(
-            network, packed=True, roundings=roundings, largest_weight=largest_weight()
-        ).SerializeToString()
-        self._session = open_session(model, self.threads)
-        self.quantisation_error = _check_quantised(self._run(exact, rest), self._run(self._session, rest))
-        return model
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         with self.chosen_session() as session:
@@ -194,7 +196,26 @@ class OnnxBackend(Backend):
             self._session = self._paired = None
 
 
-def _check_quantised(exact: list[Any], quantised: list[Any]) -> QuantisationError:
+def measured_roundings(network: NetworkSpec, threads: int | None = None) -> Known:
+    """Measure a network's roundings and their error. Raises BackendError if it is too large."""
+    threads = threads or default_threads()
+    sample = sample_batch(network.input_format)
+    rest = sample.slice(CALIBRATED_POSITIONS, len(sample))
+    observed, products = build_observed_model(network)
+    exact = open_session(observed.SerializeToString(), threads)
+    roundings = calibrated(exact, products, sample.slice(0, CALIBRATED_POSITIONS))
+    rounded = open_session(rounded_model(network, roundings), threads)
+    outputs = outputs_of(network)
+    return roundings, _checked_error(*(session.run(outputs, feed_of(rest)) for session in (exact, rounded)))
+
+
+def rounded_model(network: NetworkSpec, roundings: Mapping[str, Rounding]) -> bytes:
+    """Return the model with its encoders' products in 8 bits."""
+    model = build_model(network, packed=True, roundings=roundings, largest_weight=largest_weight())
+    return bytes(model.SerializeToString())
+
+
+def _checked_error(exact: list[Any], quantised: list[Any]) -> QuantisationError:
     error = QuantisationError(
         logits=float(np.sqrt(np.square(quantised[0] - exact[0]).mean()) / exact[0].std()),
         value=float(np.abs(quantised[1] - exact[1]).max()),

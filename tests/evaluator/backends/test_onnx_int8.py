@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import platformdirs
 import pytest
 from numpy.typing import NDArray
 
-from evaluator.backends import BackendError
+from evaluator.backends import BackendError, open_backend
 from evaluator.backends.batches import mask_bits
 from evaluator.backends.onnx import backend as module
 from evaluator.backends.onnx.backend import OnnxBackend
@@ -25,11 +28,14 @@ from evaluator.backends.onnx.quantisation import (
     quantised_weights,
     rounding_of,
 )
+from evaluator.backends.onnx.roundings import keep_roundings, known_roundings
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.sample import POSITIONS, SAME_PLANES, sample_batch
+from evaluator.network import SHIPPED_NETWORKS, load_network
 from evaluator.network.random_network import random_network
 from evaluator.network.schema import InputFormat
 from evaluator.network.spec import Activation, AttentionBody, FloatArray, NetworkSpec
+from evaluator.network.writer import write_network
 from protocol.batch import POLICY_SIZE, EvaluationBatch, PositionBatch
 from tests.shapes import EVERY_PRODUCT
 
@@ -184,6 +190,89 @@ def test_int8_that_costs_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module, "MAX_LOGITS_ERROR", 1e-4)
     with pytest.raises(BackendError, match=r"int8 changes this network too much .* open it without int8"):
         OnnxBackend(random_network(EVERY_PRODUCT), threads=1, int8=True)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of measured roundings, one of our own."""
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+    return tmp_path / "int8"
+
+
+@pytest.fixture
+def from_a_file(tmp_path: Path) -> NetworkSpec:
+    write_network(random_network(EVERY_PRODUCT, seed=5), tmp_path / "net.pb.gz")
+    return load_network(tmp_path / "net.pb.gz")
+
+
+def test_roundings_are_measured_once(
+    cache: Path, from_a_file: NetworkSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = sample_batch(from_a_file.input_format).slice(0, 4)
+    with OnnxBackend(from_a_file, threads=1, int8=True) as backend:
+        first, error = backend.evaluate(batch), backend.quantisation_error
+    monkeypatch.setattr(module, "measured_roundings", lambda *_: pytest.fail("they are known"))
+    with OnnxBackend(from_a_file, threads=1, int8=True) as backend:
+        assert np.array_equal(backend.evaluate(batch).logits, first.logits)
+        assert backend.quantisation_error == error
+    other = replace(from_a_file, content_hash="1" * 64)
+    (file,) = cache.iterdir()
+    file.rename(file.with_name("1" * 32 + ".npz"))
+    assert known_roundings(other) is None  # the file names its network
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", None])
+def test_damaged_roundings_count_as_missing(
+    cache: Path, from_a_file: NetworkSpec, damage: bytes | None
+) -> None:
+    OnnxBackend(from_a_file, threads=1, int8=True).close()
+    (file,) = cache.iterdir()
+    file.write_bytes(file.read_bytes()[:-100] if damage is None else damage)
+    assert known_roundings(from_a_file) is None
+    OnnxBackend(from_a_file, threads=1, int8=True).close()
+    assert known_roundings(from_a_file) is not None
+
+
+@pytest.mark.parametrize("name", SHIPPED_NETWORKS)
+def test_the_included_networks_have_the_roundings_of_their_weights(name: str) -> None:
+    network = load_network(SHIPPED_NETWORKS[name])
+    known = known_roundings(network)
+    assert known is not None
+    measured, error = module.measured_roundings(network)
+    assert known[0].keys() == measured.keys()
+    for product, rounding in measured.items():
+        np.testing.assert_allclose(known[0][product].multipliers, rounding.multipliers, rtol=1e-2)
+        assert known[0][product].scale == pytest.approx(rounding.scale, rel=1e-2)
+    if exact_sums:
+        assert known[1].logits == pytest.approx(error.logits, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("machine", "weight", "known", "precision"),
+    [
+        ("x86_64", LARGEST_WEIGHT, True, "int8"),
+        ("x86_64", 63, True, "fp32"),
+        ("aarch64", LARGEST_WEIGHT, True, "fp32"),
+        ("x86_64", LARGEST_WEIGHT, False, "fp32"),
+    ],
+)
+def test_8_bits_are_the_default_where_they_are_known_to_be_faster(
+    cache: Path,
+    from_a_file: NetworkSpec,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: str,
+    weight: int,
+    known: bool,
+    precision: str,
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(module, "largest_weight", lambda: weight)
+    if known:
+        keep_roundings(from_a_file, *module.measured_roundings(from_a_file))
+    with open_backend("onnx", from_a_file, threads=1) as backend:
+        assert backend.device.endswith(precision)
+    with open_backend("onnx", from_a_file, threads=1, int8=False) as backend:
+        assert backend.device.endswith("fp32")
 
 
 @pytest.mark.parametrize("form", list(InputFormat))
