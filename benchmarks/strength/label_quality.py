@@ -36,7 +36,8 @@ from training.data.moves import move_code
 from training.data.reading import shards_of
 from training.data.table import NO_PLACE
 from training.evaluation import Evaluation
-from training.label.engine import Label, Labeller
+from training.label.engine import Labeller
+from training.label.label import Label
 from training.label.settings import LabelSettings
 from training.report.figures import NetworkReport, network_report
 from training.report.judging import judge_of

@@ -22,8 +22,8 @@ from engine.games.identity import differences
 from engine.games.journal import Journal, JournalError
 from engine.selfplay.shard import SUFFIX, Shard, write_shard
 from training.data.reading import UNDECIDED
-from training.label.engine import Label
 from training.label.game import Branch, LabelledGame
+from training.label.label import Label
 from training.label.settings import LabelSettings
 
 JOURNAL, WAITING, ASIDE, SUMMARY = "label.jsonl", "waiting.jsonl", "aside.jsonl", "label.json"

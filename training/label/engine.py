@@ -7,11 +7,13 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from engine._core import Game
 from engine.match.players.uci_client import UciClient, UciError
 from training.data.moves import move_code
+from training.data.tablebases import open_tablebases
+from training.label.exact import exact_label
+from training.label.label import Label
 from training.label.lines import Line, parse_lines
 from training.label.settings import LabelSettings
 
@@ -43,18 +45,9 @@ class _FailedError(Exception):
     """An engine is unusable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """An engine's label of a position. Moves are encoded as in shards, scores are centipawns for the side to
-    move. lines: distinct moves and scores, best first."""
-
-    best: int
-    cp: int
-    lines: tuple[tuple[int, int], ...]
-
-
 class Labeller:
-    """An engine that labels games in sequence. Used in the event loop only.
+    """An engine that labels games in sequence. Used in the event loop only. Tablebases label the positions
+    that they have.
 
     log: receives messages about failed engines. Attributes: number of searches and labels; undisturbed: the
     same engine has run since `new_game`, so its hash has all searches since then.
@@ -63,6 +56,7 @@ class Labeller:
     def __init__(self, settings: LabelSettings, log: Callable[[str], None]) -> None:
         self._settings = settings
         self._log = log
+        self._tables = open_tablebases(settings.tablebases, lambda text: None)
         self._client: UciClient | None = None
         self._multipv = 1
         self.searches = 0
@@ -105,6 +99,11 @@ class Labeller:
         settings: give nodes and lines instead of the labeller's. A failed engine is replaced and the search
         retried. Raises PositionError and EngineError.
         """
+        if self._tables is not None:
+            exact = exact_label(game, self._tables, self._settings.multipv)
+            if exact is not None:
+                self.labels += settings is None
+                return exact
         reason = ""
         for _ in range(ATTEMPTS):
             await self.start()

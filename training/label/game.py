@@ -18,7 +18,8 @@ from typing import Any
 from engine._core import Game
 from engine.games.openings import Opening
 from training.data.moves import move_code, uci_move
-from training.label.engine import ATTEMPTS, Label, Labeller, PositionError
+from training.label.engine import ATTEMPTS, Labeller, PositionError
+from training.label.label import Label
 from training.label.settings import LabelSettings
 from training.label.starts import draw_start
 
@@ -186,7 +187,7 @@ class _Play:
             self.moves.append(move_code(move))
             if not self._settings.play_nodes:
                 await self._branch(game, label, move)
-            ended = ends.after(game, label.cp)
+            ended = ends.after(game, label)
             game.push_uci(move)
             name, reason = game.result()
             if name != "undecided":
@@ -229,9 +230,13 @@ class _Play:
         return start.game, label
 
     def _move(self, game: Game, label: Label) -> str:
-        """Return the move to play, in UCI notation."""
+        """Return the move to play, in UCI notation.
+
+        With an exact label it is the best one, so that the plies to the end are those of good play."""
         settings, random = self._settings, self._random
         names = {move_code(move): move for move in game.legal_moves()}
+        if label.exact:
+            return names[label.best]
         chance = random.random()
         if chance < settings.blunder_share:
             return random.choice(list(names.values()))
@@ -279,8 +284,10 @@ class _Ends:
         self._adjudicates = adjudicates
         self._won = self._even = 0
 
-    def after(self, game: Game, cp: int) -> tuple[int, str] | None:
-        """Record a position's score; return result and reason if that ends the game after its move."""
+    def after(self, game: Game, label: Label) -> tuple[int, str] | None:
+        """Record a position's score; return result and reason if that ends the game after its move. Wins by
+        tablebases are played to mate."""
+        cp = label.cp
         white_cp = cp if game.turn == "white" else -cp
         sign = 1 if white_cp > 0 else -1
         beyond = abs(cp) >= self._settings.won_cp
@@ -289,7 +296,7 @@ class _Ends:
         self._even = self._even + 1 if even else 0
         if not self._adjudicates:
             return None
-        if abs(self._won) >= WON_PLIES:
+        if abs(self._won) >= WON_PLIES and not label.exact:
             return (1 if self._won > 0 else 0), "score"
         return (2, "equal scores") if self._even >= EVEN_PLIES else None
 

@@ -65,9 +65,10 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def check_settings(manifest: Manifest, settings: LabelSettings) -> None:
-    """Raise SettingsError if flags changed what the games depend on. The engine's path may differ."""
-    wanted, given = manifest.settings.identity(), settings.identity()
-    wanted["engine"] = given["engine"]
+    """Raise SettingsError if flags changed what the games depend on. The paths of the engine and
+    of tablebases may differ."""
+    paths = {"engine": settings.engine, "tablebases": settings.tablebases}
+    wanted, given = manifest.settings.changed(**paths).identity(), settings.identity()
     changed = differences(wanted | {"games": manifest.settings.games}, given | {"games": settings.games})
     if changed:
         raise SettingsError(f"the manifest {manifest.path} has other settings: {'; '.join(changed)}")

@@ -15,6 +15,7 @@ from engine.games import run
 from engine.games.openings import OpeningSettings, read_openings
 from engine.workers.executor import ExecutorError
 from engine.workers.local import local_executor
+from training.data.tablebases import open_tablebases
 from training.label.archive import SUMMARY, LabelArchive, Totals
 from training.label.engine import EngineError, Labeller
 from training.label.game import LabelledGame
@@ -80,10 +81,11 @@ class LabelRunner:
     async def run(self) -> run.RunEnding:
         """Label until there are enough positions, the time is over, or it is cancelled.
 
-        Raises OpeningError, JournalError and ExecutorError; finished games are kept.
+        Raises OpeningError, JournalError, TrainingError and ExecutorError; finished games are kept.
         """
         settings = self.state.settings
         settings.engine_options()
+        open_tablebases(settings.tablebases, self._view.note)
         # The engine's path may differ from the manifest's.
         stored = settings if self._manifest is None else self._manifest.settings
         archive = await asyncio.to_thread(LabelArchive, self.state.folder, stored)

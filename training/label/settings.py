@@ -48,6 +48,9 @@ class LabelSettings(SettingsGroup):
         "labelled with an empty hash and kept; 0: label and keep all positions",
         high=UNREACHED,
     )
+    tablebases: tuple[str, ...] = setting(
+        (), "folder of Syzygy tables; positions in them get exact labels and the best moves", low=1
+    )
     patience_s: float = setting(
         60.0, "seconds without an answer after which an engine is restarted", low=0.1, high=1e6
     )
@@ -56,8 +59,9 @@ class LabelSettings(SettingsGroup):
     )
     book_share: float = setting(0.4, "share of the games that start from the book", high=1)
     endgame_share: float = setting(
-        0.1, "share of the games that start with up to 8 men, placed at random", high=1
+        0.1, "share of the games that start with few men, placed at random", high=1
     )
+    endgame_men: int = setting(8, "maximum number of men of these starts", low=3, high=32)
     random_plies: int = setting(
         10, "maximum number of random plies at the start of the other games", high=100
     )
@@ -140,8 +144,10 @@ class LabelSettings(SettingsGroup):
     def identity(self) -> dict[str, Any]:
         """Return all settings that games depend on, as JSON data. A folder holds games of one identity."""
         left_out = {"positions", "games", "workers", "time_limit_s", "patience_s"}
-        if not self.play_nodes:  # Older folders do not have it.
-            left_out.add("play_nodes")
+        # Older folders do not have these.
+        for name in ("play_nodes", "tablebases", "endgame_men"):
+            if getattr(self, name) == settings_of(LabelSettings)[name].default:
+                left_out.add(name)
         data: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return {name: value for name, value in data.items() if name not in left_out}
 
