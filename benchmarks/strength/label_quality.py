@@ -7,6 +7,7 @@ Each position is labelled again with `nodes:line_nodes`, from an empty hash, or 
 game's earlier positions, as `wavefront-training label` does. Rows of the table:
 
     best move      the move of the first search alone
+    first line     the move of the second search alone
     lines          the policy target without a prior
     prior, lines   the policy target of training, with the network of --prior
     prior          that network alone
@@ -136,6 +137,15 @@ def targets_of(
     return result
 
 
+def only(
+    codes: Sequence[Sequence[int]], moves: Sequence[int], start: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return logits [m] that are 1 for one move of each position and 0 for the others."""
+    logits = np.zeros(start[-1], np.float32)
+    logits[start[:-1] + [own.index(move) for own, move in zip(codes, moves, strict=True)]] = 1
+    return logits
+
+
 def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -177,10 +187,9 @@ def main() -> int:
     for depth in arguments.labels:
         labels = kept_labels(positions, settings, depth, arguments.keep)
         wdl = label_wdl(np.array([label.cp for label in labels], np.int16), positions.ply, TargetSettings())
-        hard = np.zeros(len(prior), np.float32)
-        hard[rows.start[:-1] + [own.index(label.best) for own, label in zip(codes, labels, strict=True)]] = 1
         policies = {
-            "best move": hard,
+            "best move": only(codes, [label.best for label in labels], rows.start),
+            "first line": only(codes, [label.lines[0][0] for label in labels], rows.start),
             "lines": targets_of(codes, labels, prior, rows.start, 0.0),
             "prior, lines": targets_of(codes, labels, prior, rows.start, TargetSettings().prior_exponent),
         }

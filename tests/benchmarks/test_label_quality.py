@@ -47,7 +47,7 @@ def test_labels_of_the_same_engine_are_perfect(tmp_path: Path) -> None:
         check=True,
     )
     prior, *labels = json.loads(done.stdout)
-    assert len(labels) == 6
+    assert len(labels) == 8
     assert prior["all"]["top1"] < 0.5
     for report in labels:
         if "prior" not in report["network"]:
