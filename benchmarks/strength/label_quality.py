@@ -46,6 +46,9 @@ from training.report.kinds import kinds_of
 from training.report.positions import DeepPositions, read_positions
 from training.targets import improved_policy, label_wdl, listed_scores
 
+TARGET = ("prior_exponent", "score_cp", "best_bonus_cp")
+"""Settings of the policy target that the command line may change."""
+
 
 @dataclass(frozen=True, slots=True)
 class Depth:
@@ -108,10 +111,9 @@ def targets_of(
     labels: Sequence[Label],
     prior: NDArray[np.float32],
     start: NDArray[np.int64],
-    exponent: float,
+    target: TargetSettings,
 ) -> NDArray[np.float32]:
-    """Return the logarithms [m] of the policy targets. prior: [m] logits; exponent 0 ignores them."""
-    target = TargetSettings()
+    """Return the logarithms [m] of the policy targets. prior: [m] logits; prior_exponent 0 ignores them."""
     count, most = len(codes), int(np.diff(start).max())
     lines = np.full((count, max(len(label.lines) for label in labels)), NO_PLACE, np.uint8)
     lines_cp = np.zeros(lines.shape, np.int16)
@@ -131,7 +133,7 @@ def targets_of(
     listed.scatter_(1, index, torch.from_numpy(places != NO_PLACE))
     score.scatter_(1, index, torch.from_numpy(scores))
     policy = improved_policy(
-        log_prior.log_softmax(dim=1), score[:, :most], listed[:, :most], legal, target, exponent
+        log_prior, score[:, :most], listed[:, :most], legal, target, target.prior_exponent
     )
     result: NDArray[np.float32] = policy[legal].clamp(min=1e-12).log().numpy()
     return result
@@ -164,18 +166,28 @@ def main() -> int:
     )
     parser.add_argument("--positions", type=int, default=0, help="number of positions (default: all)")
     parser.add_argument(
-        "--nodes", type=int, default=150_000, help="nodes of a judgement (default: %(default)s)"
+        "--nodes", type=int, default=150_000, help="nodes of a judgement; 0: none (default: %(default)s)"
     )
     parser.add_argument(
         "--threads", type=int, default=1, help="threads of the network (default: %(default)s)"
     )
+    for name in TARGET:
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=float,
+            default=getattr(TargetSettings(), name),
+            help="of [targets] in training (default: %(default)s)",
+        )
     parser.add_argument("--keep", default="", help="folder to keep labels in, and to take them from")
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
 
     positions = read_positions(shards_of(arguments.data), arguments.positions, 1)
     settings = LabelSettings().parsed({"engine": arguments.engine})
-    judge = judge_of(positions, replace(settings, nodes=arguments.nodes), 1, note)
+    target = replace(TargetSettings(), **{name: getattr(arguments, name) for name in TARGET})
+    judge = (
+        judge_of(positions, replace(settings, nodes=arguments.nodes), 1, note) if arguments.nodes else None
+    )
     kinds, codes = kinds_of(positions), legal_codes(positions)
     options = Options().parsed({"weights": str(network_file(arguments.prior)), "threads": arguments.threads})
     with Evaluation(options, note) as evaluation:
@@ -190,8 +202,8 @@ def main() -> int:
         policies = {
             "best move": only(codes, [label.best for label in labels], rows.start),
             "first line": only(codes, [label.lines[0][0] for label in labels], rows.start),
-            "lines": targets_of(codes, labels, prior, rows.start, 0.0),
-            "prior, lines": targets_of(codes, labels, prior, rows.start, TargetSettings().prior_exponent),
+            "lines": targets_of(codes, labels, prior, rows.start, replace(target, prior_exponent=0.0)),
+            "prior, lines": targets_of(codes, labels, prior, rows.start, target),
         }
         for name, logits in policies.items():
             report = network_report(f"{depth.text} {name}", positions, logits, wdl, rows.start, judge, kinds)
