@@ -7,7 +7,7 @@ A flag overrides the file, the file overrides the default.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,13 +39,15 @@ def read_document(path: str | Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is not TOML: {error}") from None
 
 
-def read_toml(path: str | Path, base: Group) -> Group:
+def read_toml(path: str | Path, base: Group, apart: Collection[str] = ()) -> Group:
     """Return `base` with the settings of a TOML file. A key may be in any table.
 
-    Raises SettingsError that names the file.
+    apart: tables without settings. Raises SettingsError that names the file.
     """
     values: dict[str, object] = {}
     for key, value in read_document(path).items():
+        if key in apart:
+            continue
         values.update(value if isinstance(value, Mapping) else {key: value})
     with source_named(path):
         return base.changed(**values)

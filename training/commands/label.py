@@ -4,10 +4,16 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from training.label.manifest import Manifest
+    from training.label.settings import LabelSettings
 
 HELP = "play games and label their positions with a UCI engine; the same command resumes"
 
@@ -19,6 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--output", required=True, metavar="FOLDER", help="folder for the shards")
     parser.add_argument("--config", metavar="FILE", help="settings file; configs/label.toml shows every key")
+    parser.add_argument(
+        "--manifest",
+        metavar="FILE",
+        help="settings of a data set and its digest: make what is missing in the folder, then check it; "
+        "without a digest, add it to the file",
+    )
     add_flags(parser, settings_of(LabelSettings).values())
     parser.add_argument("--backend", default="", help="backend of the branches' network (default: auto)")
     parser.add_argument(
@@ -37,17 +49,22 @@ def run(arguments: argparse.Namespace) -> int:
     from protocol.settings.sources import from_arguments
     from training.errors import TrainingError
     from training.label.display import LiveView, PlainView, summary_line
+    from training.label.manifest import check_settings, read_manifest
     from training.label.runner import LabelRunner
     from training.label.settings import LabelSettings
 
-    settings = from_arguments(arguments, LabelSettings())
+    manifest = read_manifest(Path(arguments.manifest)) if arguments.manifest else None
+    settings = from_arguments(arguments, LabelSettings() if manifest is None else manifest.settings)
+    if manifest is not None:
+        check_settings(manifest, settings)
     console = Console()
     view: LiveView | PlainView
     if arguments.json:
         view = PlainView(sys.stderr)
     else:
         view = LiveView(console) if shows_tables(console) else PlainView(sys.stdout)
-    runner = LabelRunner(settings, Path(arguments.output), view, backend=arguments.backend)
+    folder = Path(arguments.output)
+    runner = LabelRunner(settings, folder, view, backend=arguments.backend, manifest=manifest)
     ending = "interrupted"
     try:
         with view, contextlib.suppress(KeyboardInterrupt):
@@ -63,4 +80,26 @@ def run(arguments: argparse.Namespace) -> int:
         return INTERRUPTED
     if ending == "time":
         print("the time is over; the same command goes on", file=sys.stderr)
+    elif manifest is not None:
+        _compare(manifest, folder, settings)
     return 0
+
+
+def _compare(manifest: Manifest, folder: Path, settings: LabelSettings) -> None:
+    """Compare a finished folder with its manifest, or complete the manifest. Raises TrainingError."""
+    from engine.workers.executor import ExecutorError
+    from training.errors import TrainingError
+    from training.label.manifest import check_made, made_in, write_made
+    from training.label.runner import engine_name
+
+    if manifest.made is not None:
+        made = check_made(manifest, folder)
+        print(f"{folder} is what {manifest.path} says: {made.digest}", file=sys.stderr)
+        return
+    try:
+        engine = asyncio.run(engine_name(settings))
+    except ExecutorError as error:
+        raise TrainingError(str(error)) from None
+    made = made_in(folder, engine)
+    write_made(manifest, made)
+    print(f"the digest is in {manifest.path} now: {made.digest}", file=sys.stderr)

@@ -24,6 +24,9 @@ from training.data.table import LISTED, NO_PLACE, PositionTable
 from training.data.tablebases import open_tablebases, results
 from training.errors import TrainingError
 
+UNDECIDED = 3
+"""Result of a game whose end is unknown."""
+
 NO_BRANCHES = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 
@@ -362,11 +365,12 @@ def _of_labels(
 
 
 def _plies_left(shard: Shard, branch: NDArray[np.bool_], game: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the plies to the end for samples along the game, NaN for branches."""
+    """Return the plies to the end for samples along the game, NaN for branches and games without an end."""
     samples = shard.columns["plies"].astype(np.int64) - shard.columns["prefix"]
     left = np.full(len(branch), np.nan, np.float32)
     ends = np.cumsum(samples)
     left[: len(game)] = ends[game] - np.arange(len(game))
+    left[: len(game)][shard.columns["results"][game] == UNDECIDED] = np.nan
     return left
 
 

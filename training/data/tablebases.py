@@ -25,9 +25,9 @@ def open_tablebases(folders: Sequence[str], note: Callable[[str], None]) -> Tabl
         return None
     tables = Tablebases([expanded(folder) for folder in folders])
     if tables.missing_folders:
-        raise TrainingError(f"[targets] tablebases: cannot read the folder {tables.missing_folders[0]}")
+        raise TrainingError(f"tablebases: cannot read the folder {tables.missing_folders[0]}")
     if not tables.wdl_tables or not tables.dtz_tables:
-        raise TrainingError(f"[targets] tablebases: no .rtbw and .rtbz files in {', '.join(folders)}")
+        raise TrainingError(f"tablebases: no .rtbw and .rtbz files in {', '.join(folders)}")
     note(f"tablebases of up to {tables.most_men} men")
     return tables
 

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from engine.games.identity import differences
 from engine.games.journal import Journal, JournalError
 from engine.selfplay.shard import SUFFIX, Shard, write_shard
-from training.label.engine import Label
+from training.data.reading import UNDECIDED
 from training.label.game import Branch, LabelledGame
+from training.label.label import Label
 from training.label.settings import LabelSettings
 
 JOURNAL, WAITING, ASIDE, SUMMARY = "label.jsonl", "waiting.jsonl", "aside.jsonl", "label.json"
@@ -245,8 +246,8 @@ def shard_of(games: Sequence[LabelledGame]) -> Shard:
     columns: dict[str, NDArray[Any]] = {
         "fens": np.frombuffer("\n".join(game.fen for game in games).encode(), np.uint8),
         "plies": np.array([len(game.moves) for game in games], np.uint16),
-        "prefix": np.zeros(len(games), np.uint16),
-        "results": np.array([game.result for game in games], np.uint8),
+        "prefix": np.array([game.prefix for game in games], np.uint16),
+        "results": np.array([UNDECIDED if game.single else game.result for game in games], np.uint8),
         "chess960": np.zeros(len(games), np.uint8),
         "moves": np.array([move for game in games for move in game.moves], np.uint16),
         **_label_columns("", labels, wide),

@@ -22,13 +22,16 @@ NOTES_SHOWN = 4
 
 def rows(state: LabelState) -> dict[str, str]:
     """Return the cells of the table, by heading."""
-    totals, speed = state.totals, state.throughput
-    share = min(1.0, totals.positions / state.settings.positions)
-    left = state.settings.positions - totals.positions
+    totals, speed, settings = state.totals, state.throughput, state.settings
     pace = speed.moves_per_second
+    wanted = settings.positions
+    if settings.games:  # Positions are estimated from the games so far.
+        wanted = round(settings.games * totals.positions / max(1, totals.games))
+    left = wanted - totals.positions
     remaining = f", {max(1.0, left / pace / 60):,.0f} min left" if pace > 0 and left > 0 else ""
+    share = min(1.0, totals.positions / max(1, wanted))
     told = {
-        "positions": f"{totals.positions:,} of {state.settings.positions:,} ({share:.1%}), "
+        "positions": f"{totals.positions:,} of {'about ' if settings.games else ''}{wanted:,} ({share:.1%}), "
         f"{totals.branches:,} of them beside games",
         "games": f"{totals.games:,}, White +{totals.results['white_won']:,} ={totals.results['draw']:,} "
         f"-{totals.results['black_won']:,}, {totals.plies / max(1, totals.games):.0f} plies each",

@@ -7,11 +7,13 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from engine._core import Game
 from engine.match.players.uci_client import UciClient, UciError
 from training.data.moves import move_code
+from training.data.tablebases import open_tablebases
+from training.label.exact import exact_label
+from training.label.label import Label
 from training.label.lines import Line, parse_lines
 from training.label.settings import LabelSettings
 
@@ -43,29 +45,28 @@ class _FailedError(Exception):
     """An engine is unusable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """An engine's label of a position. Moves are encoded as in shards, scores are centipawns for the side to
-    move. lines: distinct moves and scores, best first."""
-
-    best: int
-    cp: int
-    lines: tuple[tuple[int, int], ...]
-
-
 class Labeller:
-    """An engine that labels games in sequence. Used in the event loop only.
+    """An engine that labels games in sequence. Used in the event loop only. Tablebases label the positions
+    that they have.
 
-    log: receives messages about failed engines. Attributes: number of searches and labels.
+    log: receives messages about failed engines. Attributes: number of searches and labels; undisturbed: the
+    same engine has run since `new_game`, so its hash has all searches since then.
     """
 
     def __init__(self, settings: LabelSettings, log: Callable[[str], None]) -> None:
         self._settings = settings
         self._log = log
+        self._tables = open_tablebases(settings.tablebases, lambda text: None)
         self._client: UciClient | None = None
         self._multipv = 1
         self.searches = 0
         self.labels = 0
+        self.undisturbed = False
+
+    @property
+    def name(self) -> str:
+        """The running engine's name for itself."""
+        return "" if self._client is None else self._client.name
 
     async def start(self) -> None:
         """Start an engine unless one is running. Raises EngineError."""
@@ -90,17 +91,26 @@ class Labeller:
         except (TimeoutError, UciError):
             self._failed("no answer to ucinewgame")
             await self.start()
+        self.undisturbed = True
 
-    async def label(self, game: Game) -> Label:
+    async def label(self, game: Game, settings: LabelSettings | None = None) -> Label:
         """Label the current position, which must not be the end of the game.
 
-        A failed engine is replaced and the search retried. Raises PositionError and EngineError.
+        settings: give nodes and lines instead of the labeller's. A failed engine is replaced and the search
+        retried. Raises PositionError and EngineError.
         """
+        if self._tables is not None:
+            exact = exact_label(game, self._tables, self._settings.multipv)
+            if exact is not None:
+                self.labels += settings is None
+                return exact
         reason = ""
         for _ in range(ATTEMPTS):
             await self.start()
             try:
-                return await self._label(game)
+                label = await self._label(game, settings or self._settings)
+                self.labels += settings is None
+                return label
             except _FailedError as error:
                 reason = str(error)
                 self._failed(reason)
@@ -150,7 +160,7 @@ class Labeller:
             await _killed(client)
             what = str(error) or "it does not answer as a UCI engine"
             raise _FailedError(f"{program}: {what}{f': {words}' if words else ''}") from None
-        self._client, self._multipv = client, 1
+        self._client, self._multipv, self.undisturbed = client, 1, False
 
     def _failed(self, reason: str) -> None:
         """Kill the engine; `start` starts a new one."""
@@ -159,15 +169,14 @@ class Labeller:
         if client is not None:
             client.kill()
 
-    async def _label(self, game: Game) -> Label:
+    async def _label(self, game: Game, settings: LabelSettings) -> Label:
         legal = game.legal_moves()
         moves = game.moves()
         position = f"position fen {game.start_fen()}" + (f" moves {' '.join(moves)}" if moves else "")
-        (best,) = await self._search(position, self._settings.nodes, 1, legal)
+        (best,) = await self._search(position, settings.nodes, 1, legal)
         lines = [best]
-        if (count := min(self._settings.multipv, len(legal))) > 1:
-            lines = await self._search(position, self._settings.line_nodes, count, legal)
-        self.labels += 1
+        if (count := min(settings.multipv, len(legal))) > 1:
+            lines = await self._search(position, settings.line_nodes, count, legal)
         return Label(move_code(best.move), best.cp, tuple((move_code(line.move), line.cp) for line in lines))
 
     async def _search(self, position: str, nodes: int, count: int, legal: list[str]) -> list[Line]:

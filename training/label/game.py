@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One labelled game: start, moves, branches, and result.
 
-Random choices depend only on the seed and the game's number, labels on the engine.
+Random choices depend only on the seed and the game's number, labels on the engine and its hash. The hash is
+empty at the start of a game, and a game is played again if its engine was replaced. So the same settings and
+the same engine give the same game.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from typing import Any
 
 from engine._core import Game
 from engine.games.openings import Opening
-from training.data.moves import move_code
-from training.label.engine import Label, Labeller, PositionError
+from training.data.moves import move_code, uci_move
+from training.label.engine import ATTEMPTS, Labeller, PositionError
+from training.label.label import Label
 from training.label.settings import LabelSettings
 from training.label.starts import draw_start
 
@@ -40,7 +43,7 @@ Policy = Callable[[Game], Awaitable[dict[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """An alternative to the move at `ply`, and the label of the position after it."""
+    """An alternative to the move after labels[ply], and the label of the position after it."""
 
     ply: int
     move: int
@@ -49,8 +52,9 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class LabelledGame:
-    """A game; labels[i] is the label of the position before moves[i].
+    """A game; labels[i] is the label of the position before moves[prefix + i].
 
+    prefix: leading moves that are only history. single: one position was kept, and moves end after it.
     result: 1 White won, 0 Black won, 2 draw. dropped: why the game was discarded, else empty.
     """
 
@@ -63,6 +67,8 @@ class LabelledGame:
     branches: list[Branch] = field(default_factory=list)
     seconds: float = 0.0
     dropped: str = ""
+    prefix: int = 0
+    single: bool = False
 
     @property
     def positions(self) -> int:
@@ -82,6 +88,7 @@ class LabelledGame:
             "labels": [_label_data(label) for label in self.labels],
             "branches": [[branch.ply, branch.move, *_label_data(branch.label)] for branch in self.branches],
             "seconds": round(self.seconds, 3),
+            **({"prefix": self.prefix, "single": True} if self.single else {}),
         }
 
     @staticmethod
@@ -98,6 +105,8 @@ class LabelledGame:
             [_label_of(label) for label in data["labels"]],
             [Branch(int(ply), int(move), _label_of(label)) for ply, move, *label in data["branches"]],
             float(data["seconds"]),
+            prefix=int(data.get("prefix", 0)),
+            single=bool(data.get("single", False)),
         )
 
 
@@ -119,18 +128,33 @@ async def play_game(
 ) -> LabelledGame:
     """Play and label a game. policy: of the network that branches are sampled from.
 
-    If all engines fail at a position, the game is returned with `dropped` set. Raises EngineError if no
-    engine can be started, and errors of `policy`.
+    If all engines fail at a position, or one fails whenever the game is played, the game is returned with
+    `dropped` set. Raises EngineError if no engine can be started, and errors of `policy`.
     """
     began = perf_counter()
-    try:
-        played = await _Play(number, settings, openings, labeller, policy).play()
-    except PositionError as error:
-        return LabelledGame(number, dropped=str(error))
-    result, reason, start, play = played
-    return LabelledGame(
-        number, start, result, reason, play.moves, play.labels, play.branches, perf_counter() - began
-    )
+    for _ in range(ATTEMPTS):
+        play = _Play(number, settings, openings, labeller, policy)
+        try:
+            result, reason, start = await play.play()
+            if not labeller.undisturbed:
+                continue
+            if settings.play_nodes:
+                await play.keep_one(start)
+        except PositionError as error:
+            return LabelledGame(number, dropped=str(error))
+        return LabelledGame(
+            number,
+            start,
+            result,
+            reason,
+            play.moves,
+            play.labels,
+            play.branches,
+            perf_counter() - began,
+            prefix=play.prefix,
+            single=bool(settings.play_nodes),
+        )
+    return LabelledGame(number, dropped=f"{ATTEMPTS} engines failed in it")
 
 
 class _Play:
@@ -150,8 +174,10 @@ class _Play:
         self.moves: list[int] = []
         self.labels: list[Label] = []
         self.branches: list[Branch] = []
+        self.prefix = 0
 
-    async def play(self) -> tuple[int, str, str, _Play]:
+    async def play(self) -> tuple[int, str, str]:
+        """Return result, reason and the FEN of the start."""
         game, label = await self._start()
         start = game.fen()
         ends = _Ends(self._settings, self._random.random() >= self._settings.played_on)
@@ -159,33 +185,58 @@ class _Play:
             move = self._move(game, label)
             self.labels.append(label)
             self.moves.append(move_code(move))
-            await self._branch(game, label, move)
-            ended = ends.after(game, label.cp)
+            if not self._settings.play_nodes:
+                await self._branch(game, label, move)
+            ended = ends.after(game, label)
             game.push_uci(move)
             name, reason = game.result()
             if name != "undecided":
-                return RESULTS[name], reason, start, self
+                return RESULTS[name], reason, start
             if ended is None and len(self.moves) >= self._settings.max_plies:
                 ended = 2, "length"
             if ended is not None:
-                return *ended, start, self
-            label = await self._labeller.label(game)
+                return *ended, start
+            label = await self._label(game)
+
+    async def keep_one(self, start: str) -> None:
+        """Label one position of the game with an empty hash, and a branch there; discard the rest.
+
+        Drawn from the positions with a choice of moves, if there are any."""
+        plies = [ply for ply, label in enumerate(self.labels) if len(label.lines) > 1]
+        self.prefix = self._random.choice(plies or range(len(self.labels)))
+        game = Game(start)
+        for code in self.moves[: self.prefix]:
+            game.push_uci(uci_move(code))
+        await self._labeller.new_game()
+        label = await self._labeller.label(game)
+        del self.moves[self.prefix + 1 :]
+        self.labels = [label]
+        await self._branch(game, label, uci_move(self.moves[-1]))
+
+    async def _label(self, game: Game) -> Label:
+        """Label a position to choose a move."""
+        settings = self._settings
+        return await self._labeller.label(game, settings.playing if settings.play_nodes else None)
 
     async def _start(self) -> tuple[Game, Label]:
         """Return the first position with its label."""
         for attempt in range(START_ATTEMPTS):
             start = draw_start(self._settings, self._openings, self._random)
             await self._labeller.new_game()
-            label = await self._labeller.label(start.game)
+            label = await self._label(start.game)
             level = abs(label.cp) <= self._settings.start_cp
             if level or not start.must_be_level or attempt == START_ATTEMPTS - 1:
                 break
         return start.game, label
 
     def _move(self, game: Game, label: Label) -> str:
-        """Return the move to play, in UCI notation."""
+        """Return the move to play, in UCI notation.
+
+        With an exact label it is the best one, so that the plies to the end are those of good play."""
         settings, random = self._settings, self._random
         names = {move_code(move): move for move in game.legal_moves()}
+        if label.exact:
+            return names[label.best]
         chance = random.random()
         if chance < settings.blunder_share:
             return random.choice(list(names.values()))
@@ -219,6 +270,8 @@ class _Play:
         beside = game.copy()
         beside.push_uci(move)
         if beside.result()[0] == "undecided":
+            if settings.play_nodes:
+                await self._labeller.new_game()
             found = await self._labeller.label(beside)
             self.branches.append(Branch(len(self.labels) - 1, move_code(move), found))
 
@@ -231,8 +284,10 @@ class _Ends:
         self._adjudicates = adjudicates
         self._won = self._even = 0
 
-    def after(self, game: Game, cp: int) -> tuple[int, str] | None:
-        """Record a position's score; return result and reason if that ends the game after its move."""
+    def after(self, game: Game, label: Label) -> tuple[int, str] | None:
+        """Record a position's score; return result and reason if that ends the game after its move. Wins by
+        tablebases are played to mate."""
+        cp = label.cp
         white_cp = cp if game.turn == "white" else -cp
         sign = 1 if white_cp > 0 else -1
         beyond = abs(cp) >= self._settings.won_cp
@@ -241,7 +296,7 @@ class _Ends:
         self._even = self._even + 1 if even else 0
         if not self._adjudicates:
             return None
-        if abs(self._won) >= WON_PLIES:
+        if abs(self._won) >= WON_PLIES and not label.exact:
             return (1 if self._won > 0 else 0), "score"
         return (2, "equal scores") if self._even >= EVEN_PLIES else None
 

@@ -15,9 +15,12 @@ from engine.games import run
 from engine.games.openings import OpeningSettings, read_openings
 from engine.workers.executor import ExecutorError
 from engine.workers.local import local_executor
+from training.data.tablebases import open_tablebases
 from training.label.archive import SUMMARY, LabelArchive, Totals
+from training.label.engine import EngineError, Labeller
 from training.label.game import LabelledGame
 from training.label.job import ENGINES_PER_PROCESS, LabelJob
+from training.label.manifest import Manifest
 from training.label.settings import LabelSettings
 
 DROPPED_IN_A_ROW = 5
@@ -40,7 +43,11 @@ class LabelState(run.RunState):
         speed = self.throughput
         return {
             "output": str(self.folder),
-            "positions_wanted": self.settings.positions,
+            **(
+                {"games_wanted": self.settings.games}
+                if self.settings.games
+                else {"positions_wanted": self.settings.positions}
+            ),
             "resumed_games": self.resumed,
             **self.totals.data(),
             "pace": {
@@ -56,24 +63,37 @@ View = run.View[LabelState, LabelledGame]
 
 
 class LabelRunner:
-    """One run. backend: of the evaluator for the branches' network; empty: automatic."""
+    """One run. backend: of the evaluator for the branches' network; empty: automatic. manifest: of
+    the folder; requires its engine."""
 
-    def __init__(self, settings: LabelSettings, folder: Path, view: View, *, backend: str = "") -> None:
-        self._view, self._backend = view, backend
+    def __init__(
+        self,
+        settings: LabelSettings,
+        folder: Path,
+        view: View,
+        *,
+        backend: str = "",
+        manifest: Manifest | None = None,
+    ) -> None:
+        self._view, self._backend, self._manifest = view, backend, manifest
         self.state = LabelState(settings=settings, folder=folder)
 
     async def run(self) -> run.RunEnding:
         """Label until there are enough positions, the time is over, or it is cancelled.
 
-        Raises OpeningError, JournalError and ExecutorError; finished games are kept.
+        Raises OpeningError, JournalError, TrainingError and ExecutorError; finished games are kept.
         """
         settings = self.state.settings
         settings.engine_options()
-        archive = await asyncio.to_thread(LabelArchive, self.state.folder, settings)
+        open_tablebases(settings.tablebases, self._view.note)
+        # The engine's path may differ from the manifest's.
+        stored = settings if self._manifest is None else self._manifest.settings
+        archive = await asyncio.to_thread(LabelArchive, self.state.folder, stored)
         try:
             ledger = _Ledger(self.state, archive)
             if ledger.over():
                 return "finished"
+            await self._check_engine()
             openings = await asyncio.to_thread(
                 read_openings,
                 OpeningSettings(file=settings.openings),
@@ -88,11 +108,35 @@ class LabelRunner:
                     job, log, workers=ceil(job.games_at_once(None) / ENGINES_PER_PROCESS)
                 ),
                 job,
-                (number for number in count() if number not in played),
+                (
+                    number
+                    for number in (range(settings.games) if settings.games else count())
+                    if number not in played
+                ),
                 concurrency=job.workers,
             )
         finally:
             await asyncio.to_thread(archive.close)
+
+    async def _check_engine(self) -> None:
+        """Raise ExecutorError if the manifest requires an engine of another name."""
+        if self._manifest is None or self._manifest.made is None:
+            return
+        required, name = self._manifest.made.engine, await engine_name(self.state.settings)
+        if name != required:
+            raise ExecutorError(f"the engine is {name!r}, but {self._manifest.path} requires {required!r}")
+
+
+async def engine_name(settings: LabelSettings) -> str:
+    """Start the engine and return its name for itself. Raises ExecutorError."""
+    labeller = Labeller(settings, lambda text: None)
+    try:
+        await labeller.start()
+        return labeller.name
+    except EngineError as error:
+        raise ExecutorError(str(error)) from None
+    finally:
+        await labeller.close()
 
 
 class _Ledger:
@@ -122,7 +166,10 @@ class _Ledger:
             raise ExecutorError(
                 f"{len(self._dropped)} games in a row were dropped, the last one because {self._dropped[-1]}"
             )
-        return self._state.totals.positions >= self._state.settings.positions
+        totals, settings = self._state.totals, self._state.settings
+        if settings.games:
+            return totals.games + totals.dropped >= settings.games
+        return totals.positions >= settings.positions
 
     def summary(self) -> Mapping[str, Any]:
         return self._state.data()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine.workers import MAX_WORKERS
@@ -42,6 +42,15 @@ class LabelSettings(SettingsGroup):
     nodes: int = setting(4000, "nodes of the search for the best move and its score", low=1, high=UNREACHED)
     multipv: int = setting(4, "number of lines of a second search on the same hash", low=1, high=5)
     multipv_nodes: int = setting(0, "nodes of the second search; 0: three eighths of nodes", high=UNREACHED)
+    play_nodes: int = setting(
+        0,
+        "nodes of the searches that choose the moves, if one position of each game is drawn at random, "
+        "labelled with an empty hash and kept; 0: label and keep all positions",
+        high=UNREACHED,
+    )
+    tablebases: tuple[str, ...] = setting(
+        (), "folder of Syzygy tables; positions in them get exact labels and the best moves", low=1
+    )
     patience_s: float = setting(
         60.0, "seconds without an answer after which an engine is restarted", low=0.1, high=1e6
     )
@@ -50,8 +59,9 @@ class LabelSettings(SettingsGroup):
     )
     book_share: float = setting(0.4, "share of the games that start from the book", high=1)
     endgame_share: float = setting(
-        0.1, "share of the games that start with up to 8 men, placed at random", high=1
+        0.1, "share of the games that start with few men, placed at random", high=1
     )
+    endgame_men: int = setting(8, "maximum number of men of these starts", low=3, high=32)
     random_plies: int = setting(
         10, "maximum number of random plies at the start of the other games", high=100
     )
@@ -100,6 +110,9 @@ class LabelSettings(SettingsGroup):
         low=1,
         high=10**12,
     )
+    games: int = setting(
+        0, "number of games wanted in the folder, instead of positions; 0: as positions require", high=10**9
+    )
     workers: int = setting(0, "number of engines; 0: one per core", high=MAX_WORKERS, zero="auto")
     time_limit_s: float = setting(0.0, "seconds after which labelling ends; 0: no limit", high=1e9)
     seed: int = setting(1, "random seed", high=2**31)
@@ -113,6 +126,11 @@ class LabelSettings(SettingsGroup):
         """Nodes of the search for several lines."""
         return self.multipv_nodes or max(1, round(WARM_SHARE * self.nodes))
 
+    @property
+    def playing(self) -> LabelSettings:
+        """Settings of the searches that choose the moves."""
+        return replace(self, nodes=self.play_nodes, multipv_nodes=0) if self.play_nodes else self
+
     def engine_options(self) -> dict[str, str]:
         """Return the engine's options by name, as given. Raises SettingsError."""
         options = {}
@@ -125,7 +143,11 @@ class LabelSettings(SettingsGroup):
 
     def identity(self) -> dict[str, Any]:
         """Return all settings that games depend on, as JSON data. A folder holds games of one identity."""
-        left_out = ("positions", "workers", "time_limit_s", "patience_s")
+        left_out = {"positions", "games", "workers", "time_limit_s", "patience_s"}
+        # Older folders do not have these.
+        for name in ("play_nodes", "tablebases", "endgame_men"):
+            if getattr(self, name) == settings_of(LabelSettings)[name].default:
+                left_out.add(name)
         data: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return {name: value for name, value in data.items() if name not in left_out}
 

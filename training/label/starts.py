@@ -11,9 +11,6 @@ from engine._core import Game
 from engine.games.openings import Opening
 from training.label.settings import LabelSettings
 
-ENDGAME_MEN = 8
-"""Maximum pieces of an endgame, including kings."""
-
 PIECES = "PPPPRRNBQ"
 """Pieces other than kings, each letter equally likely."""
 
@@ -36,7 +33,7 @@ def draw_start(settings: LabelSettings, openings: Sequence[Opening], random: Ran
             game.push_uci(move)
         return Start(Game(game.fen()), must_be_level=False)
     if chance < settings.book_share + settings.endgame_share:
-        return Start(random_endgame(random), must_be_level=False)
+        return Start(random_endgame(settings.endgame_men, random), must_be_level=False)
     return Start(random_opening(settings.random_plies, random), must_be_level=True)
 
 
@@ -53,13 +50,13 @@ def random_opening(most_plies: int, random: Random) -> Game:
             return Game(game.fen())
 
 
-def random_endgame(random: Random) -> Game:
-    """Return a random legal position with 3 to 8 pieces that is not over."""
+def random_endgame(most_men: int, random: Random) -> Game:
+    """Return a random legal position with 3 to `most_men` pieces, kings included, that is not over."""
     while True:
         men = [
             "K",
             "k",
-            *(random.choice(PIECES + PIECES.lower()) for _ in range(random.randint(1, ENDGAME_MEN - 2))),
+            *(random.choice(PIECES + PIECES.lower()) for _ in range(random.randint(1, most_men - 2))),
         ]
         squares = random.sample(range(64), len(men))
         board: dict[int, str] = dict(zip(squares, men, strict=True))

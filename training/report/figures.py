@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,8 +18,6 @@ TEMPERATURES = np.geomspace(0.4, 4.0, 47)
 
 BINS = 10
 """Calibration bins, by predicted expected score."""
-
-PARTS = ("all", "games", "branches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +45,9 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class NetworkReport:
-    """Report of the network `name`. parts: by PARTS. temperatures, log_losses: calibration of the policy on
-    all positions. calibration: by part, [bins, 3]: mean predicted and mean labelled expected score, count."""
+    """Report of the network `name`. parts: all, games, branches, and further kinds. temperatures, log_losses:
+    calibration of the policy on all positions. calibration: by part, [bins, 3]: mean predicted and mean
+    labelled expected score, count."""
 
     name: str
     best_temperature: float
@@ -86,8 +85,9 @@ def network_report(
     wdl: NDArray[np.float32],
     start: NDArray[np.int64],
     judge: Judge | None = None,
+    kinds: Mapping[str, NDArray[np.bool_]] | None = None,
 ) -> NetworkReport:
-    """Return a network's report.
+    """Return a network's report. kinds: masks [n] of further parts, by name.
     logits: [m] of all legal moves, those of position i from start[i] on. wdl: [n, 3]."""
     counts = np.diff(start)
     best = start[:-1] + positions.best
@@ -103,6 +103,7 @@ def network_report(
         "all": np.ones(len(positions), bool),
         "games": ~positions.branch,
         "branches": positions.branch,
+        **(kinds or {}),
     }
     parts, calibration = {}, {}
     for part, mine in chosen_parts.items():

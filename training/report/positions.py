@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,14 +64,20 @@ class DeepPositions:
     def games_after(self, moves: Mapping[int, int]) -> dict[int, Game]:
         """Return the games of positions (by number) after one more move, given as index of the legal move."""
         found: dict[int, Game] = {}
+        for number, game in self.games(moves):
+            game.push_uci(game.legal_moves()[moves[number]])
+            found[number] = game
+        return found
+
+    def games(self, numbers: Iterable[int] | None = None) -> Iterator[tuple[int, Game]]:
+        """Yield positions by number (default: all), with their history. The caller owns the games."""
+        chosen = list(range(len(self)) if numbers is None else numbers)
         first = 0
         for shard in self.shards:
-            wanted = {int(self.rows[number]) - first: number for number in moves}
+            wanted = {int(self.rows[number]) - first: number for number in chosen}
             for row, game in games_at(shard, wanted.keys()):
-                game.push_uci(game.legal_moves()[moves[wanted[row]]])
-                found[wanted[row]] = game
+                yield wanted[row], game
             first += shard.positions + shard.branches
-        return found
 
 
 def read_positions(paths: Sequence[Path], most: int, seed: int) -> DeepPositions:

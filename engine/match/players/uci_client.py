@@ -83,11 +83,12 @@ class UciAnswer:
 class UciClient(asyncio.SubprocessProtocol):
     """A running program. Only the event loop that started it may use it.
 
-    options: by name in lower case. last_words: last lines of standard error. went_at, answered_at:
-    perf_counter seconds of the last search's `go` and `bestmove`.
+    name: as the program calls itself. options: by name in lower case. last_words: last lines of standard
+    error. went_at, answered_at: perf_counter seconds of the last search's `go` and `bestmove`.
     """
 
     def __init__(self) -> None:
+        self.name = ""
         self.options: dict[str, UciOption] = {}
         self.last_words: deque[str] = deque(maxlen=3)
         self.went_at = 0.0
@@ -121,12 +122,14 @@ class UciClient(asyncio.SubprocessProtocol):
         return None if self._gone or self._transport is None else self._transport.get_pid()
 
     async def initialise(self) -> None:
-        """Wait for `uciok` and read the options. Raises ProgramGoneError."""
+        """Wait for `uciok` and read the name and the options. Raises ProgramGoneError."""
         self.learn((await self.ask("uci\n", b"uciok")).decode("utf-8", "replace").splitlines())
 
     def learn(self, lines: Sequence[str]) -> None:
-        """Take the options from the lines before `uciok`."""
+        """Take the name and the options from the lines before `uciok`."""
         for line in lines:
+            if line.startswith("id name "):
+                self.name = line.removeprefix("id name ").strip()
             option = parse_option(line)
             if option is not None:
                 self.options[option.name.lower()] = option

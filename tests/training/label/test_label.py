@@ -234,8 +234,8 @@ def test_a_shard_is_made_while_further_games_come_in(tmp_path: Path, monkeypatch
 
 
 def _game() -> LabelledGame:
-    from training.label.engine import Label
     from training.label.game import Branch
+    from training.label.label import Label
 
     first = Label(move_code("e2e4"), 30, ((move_code("e2e4"), 28), (move_code("d2d4"), 25)))
     reply = Label(move_code("d7d5"), -20, ((move_code("d7d5"), -22),))

@@ -21,6 +21,7 @@ from training.errors import TrainingError
 from training.label.judge import judge
 from training.label.settings import LabelSettings
 from training.report.figures import TEMPERATURES, network_report
+from training.report.kinds import kinds_of
 from training.report.positions import DeepPositions, expected, read_positions
 from training.targets import label_wdl
 
@@ -177,3 +178,23 @@ def test_values_are_expected_scores_of_the_targets_curve(positions: DeepPosition
     cp = shard.columns["best_cp"][:1]
     wdl = label_wdl(cp, np.array([0]), TargetSettings())
     assert positions.value[0] == expected(wdl)[0]
+
+
+def test_kinds_divide_the_positions_by_pieces_best_move_gap_and_score(positions: DeepPositions) -> None:
+    kinds = kinds_of(positions)
+    masks = np.array(list(kinds.values()))
+    assert masks.sum(axis=0).tolist() == [4] * len(positions)
+    assert kinds["best move tactical"].any()
+    assert kinds["25 men and more"].all()
+    games = dict(positions.games())
+    number = int(np.flatnonzero(kinds["best move tactical"])[0])
+    game = games[number]
+    men = game.men
+    game.push_uci(game.legal_moves()[positions.best[number]])
+    assert game.men < men or game.in_check
+    rows = positions.encoded(1)
+    logits = logits_of(positions, rows.start, 9.0)
+    report = network_report(
+        "n", positions, logits, wdl_of(positions.value), rows.start, None, {"some": masks[3]}
+    )
+    assert report.parts["some"].positions == masks[3].sum()

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An engine's judgement of moves that the labels do not list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from training.config import TargetSettings
+from training.label.judge import judge
+from training.label.settings import LabelSettings
+from training.report.figures import Judge
+from training.report.positions import DeepPositions, expected
+from training.targets import label_wdl
+
+
+def judge_of(
+    positions: DeepPositions, settings: LabelSettings, workers: int, note: Callable[[str], None]
+) -> Judge:
+    """Return a function that has the engine search the positions after given moves, each once."""
+    known: dict[tuple[int, int], float] = {}
+
+    def judged(moves: dict[int, int]) -> dict[int, float]:
+        new = {number: place for number, place in moves.items() if (number, place) not in known}
+        note(f"{len(new)} moves that are not listed are judged")
+        games = positions.games_after(new)
+        ended = {"draw": 0.5}
+        searched = {}
+        for number, game in games.items():
+            result = game.result()[0]
+            if result == "undecided":
+                searched[number] = game
+            else:  # a move that ends the game wins it, unless it draws
+                known[number, new[number]] = ended.get(result, 1.0)
+        scores = judge(list(searched.values()), settings, workers, note)
+        for number, cp in zip(searched, scores, strict=True):
+            if cp is not None:
+                ply = np.array([positions.ply[number] + 1])
+                wdl = label_wdl(np.array([cp], np.int16), ply, TargetSettings())
+                known[number, new[number]] = 1.0 - float(expected(wdl)[0])
+        return {number: known[number, place] for number, place in moves.items() if (number, place) in known}
+
+    return judged
