@@ -301,7 +301,6 @@ class SearchParams:
     known_draws: str
     """'off', 'proven' or 'repetition'. Other values raise ValueError."""
 
-    noise_pruning_scale: float
     transposition_visits: int
     tablebases: Tablebases | None
     syzygy_50_move_rule: bool

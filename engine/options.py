@@ -265,12 +265,6 @@ class Options(SettingsGroup):
         "by repetition, too",
         choices=("off", "proven", "repetition"),
     )
-    noise_pruning_scale: float = _advanced(
-        "NoisePruningScale",
-        0.3,
-        "value gap at which a move's excess visits count for a third; 0 disables noise pruning",
-        (0, 10),
-    )
     transposition_visits: int = _advanced(
         "TranspositionVisits",
         16,

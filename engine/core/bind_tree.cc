@@ -96,7 +96,6 @@ void bind_params(nb::module_& m) {
             p.known_draws = static_cast<KnownDraws>(found - kKnownDraws.begin());
           },
           "'off', 'proven' or 'repetition'. Other values raise ValueError.")
-      .def_rw("noise_pruning_scale", &P::noise_pruning_scale)
       .def_rw("transposition_visits", &P::transposition_visits)
       .def_prop_rw(
           "tablebases", [](const P& p) { return p.tablebases; },

@@ -155,7 +155,7 @@ void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visit
     current.in_flight -= visits;
     current.wl_sum += gain;
     if (keeps_spread) set_variance(current, variance);
-    if (adjusts && i + 1 < path.size() && is_due(current, visits)) gain += adjust(current);
+    if (adjusts && i + 1 < path.size()) gain += adjust(current);
     const double share = static_cast<double>(visits) / current.visits;
     current.d += static_cast<float>((d - current.d) * share);
     current.m += static_cast<float>((m - current.m) * share);

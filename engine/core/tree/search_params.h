@@ -75,10 +75,6 @@ struct SearchParams {
   // Limit a node's value by draws (tree/values.cc).
   KnownDraws known_draws = KnownDraws::kOff;
 
-  // Value gap to the moves with higher prior at which 63 % of a move's excess visits are ignored
-  // (tree/values.cc). 0: all count.
-  float noise_pruning_scale = 0.0f;
-
   // Minimum visits of a searched value in the cache that replaces the network's value; 0: always use the
   // network's.
   int transposition_visits = 0;
@@ -120,7 +116,7 @@ struct SearchParams {
   // True if nodes record the spread of their values.
   bool keeps_spread() const { return cpuct_deviation_scale > 0.0f || value_choice_deviations > 0.0f; }
   // True if a node's value may differ from the mean of its visits.
-  bool adjusts_values() const { return known_draws != KnownDraws::kOff || noise_pruning_scale > 0.0f; }
+  bool adjusts_values() const { return known_draws != KnownDraws::kOff; }
 };
 
 }  // namespace wavefront::tree

@@ -22,7 +22,7 @@ bool same_tree(const SearchParams& a, const SearchParams& b) {
          a.wdl_ratio == b.wdl_ratio && a.wdl_shift == b.wdl_shift && a.wdl_max_scale == b.wdl_max_scale &&
          a.tablebases == b.tablebases && a.syzygy_50_move_rule == b.syzygy_50_move_rule &&
          a.syzygy_fast_play == b.syzygy_fast_play && a.keeps_spread() == b.keeps_spread() &&
-         a.known_draws == b.known_draws && a.noise_pruning_scale == b.noise_pruning_scale;
+         a.known_draws == b.known_draws;
 }
 
 }  // namespace

@@ -279,7 +279,6 @@ class Tree {
 
   // values.cc
   bool has_known_draw(const Node& parent) const;
-  bool is_due(const Node& visited, uint32_t added) const;
   double adjust(Node& parent) const;
   std::optional<double> value_by_children(const Node& parent) const;
   double derive_value(Node& parent) const;

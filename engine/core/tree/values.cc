@@ -4,34 +4,15 @@
 // A search may limit a node's value by its proven bounds: a player who can force a draw has at least a draw.
 // The value is then the limit, not the mean of the visits.
 //
-// It may also prune noise: visits to bad moves with low prior hardly matter for a position in which these
-// will not be played. In the order of priors, each move is compared with those before it. If it has more
-// visits than twice its prior's share of theirs, and less value than their mean, its excess visits count as
-// exploration. They count less the worse the move is. KataGo's `useNoisePruning` does the same
-// (github.com/lightvector/KataGo).
-//
 // Such a value follows from the children, not from the sum of backed-up values. So the nodes of a path
-// recompute it and pass the difference upwards. Limits apply at once. Noise may wait: checking all moves of
-// all nodes for each visit would take as long as the rest of the search. So a node is checked when its visits
-// have grown by a sixteenth to an eighth, and visits count in full until then.
+// recompute it and pass the difference upwards.
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
 #include "tree/spread.h"
 #include "tree/tree.h"
 
 namespace wavefront::tree {
-namespace {
-
-// Multiple of its prior's share of the visits above which a move's visits count as exploration.
-constexpr double kLeniency = 2.0;
-
-// Noise is checked when one of this many leading bits of a node's visits changes.
-constexpr int kBitsLookedAt = 4;
-
-}  // namespace
 
 bool Tree::has_known_draw(const Node& parent) const {
   switch (params_.known_draws) {
@@ -45,19 +26,10 @@ bool Tree::has_known_draw(const Node& parent) const {
   return false;
 }
 
-// Returns true if a node's value must be recomputed after `added` more visits.
-bool Tree::is_due(const Node& visited, uint32_t added) const {
-  if (has_known_draw(visited)) return true;
-  const uint32_t before = visited.visits - added;
-  const int unit = std::max(0, static_cast<int>(std::bit_width(before)) - kBitsLookedAt);
-  return before >> unit != visited.visits >> unit;
-}
-
-// Recomputes the value of an unproven node from its children, after changes of its visits or theirs. Returns
-// the change of its sum.
+// Recomputes the value of an unproven node with a known draw from its children, after changes of its visits or
+// theirs. Returns the change of its sum.
 double Tree::adjust(Node& parent) const {
-  if (!has_known_draw(parent) && params_.noise_pruning_scale <= 0.0f) return 0.0;
-  return derive_value(parent);
+  return has_known_draw(parent) ? derive_value(parent) : 0.0;
 }
 
 double Tree::derive_value(Node& parent) const {
@@ -75,28 +47,16 @@ double Tree::derive_value(Node& parent) const {
 // Returns the value for the side that moved into the node; nothing if some of its visits are not its
 // children's, as after pruning.
 std::optional<double> Tree::value_by_children(const Node& parent) const {
-  const double scale = params_.noise_pruning_scale;
-  const Edge* edges = arena_.at<Edge>(parent.edges);
   uint32_t others = parent.visits;
-  double sum = 0.0, weights = 0.0, policy = 0.0;  // of the children so far
+  double sum = parent.own_q();
   for (int i = 0; i < parent.child_slots; ++i) {
     const ArenaIndex index = children_of(parent)[i];
-    if (index == kNone || node(index)->visits == 0) continue;
-    const Node& child = *node(index);
-    others -= child.visits;
-    const double q = child.wl_sum / child.visits, prior = edges[i].prior();
-    double weight = child.visits;
-    if (scale > 0.0 && policy > 0.0) {
-      const double gap = sum / weights - q;
-      const double excess = weight - kLeniency * weights * prior / policy;
-      if (gap > 0.0 && excess > 0.0) weight -= excess * (1.0 - std::exp(-gap / scale));
-    }
-    sum += weight * q;
-    weights += weight;
-    policy += prior;
+    if (index == kNone) continue;
+    others -= node(index)->visits;
+    sum += node(index)->wl_sum;
   }
   if (others != 1) return std::nullopt;
-  return -(parent.own_q() + sum) / (1.0 + weights);
+  return -sum / parent.visits;
 }
 
 // Recomputes a node's spread from its children, after most of its visits may have been removed: the 16 bits

@@ -147,7 +147,6 @@ def test_searches_after_random_openings_are_those_of_the_formulas(seed: int) -> 
 @pytest.mark.parametrize(
     ("fen", "other"),
     [
-        (BISHOPS, {"noise_pruning_scale": 0.0}),
         (PAWNS, {"transposition_visits": 0}),
         (ROOK, {"sticky_endgames": False}),
         (BISHOPS, {"two_fold_draws": False}),

@@ -38,8 +38,8 @@ using namespace encoding;
 struct Seen {
   uint64_t nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0,
            steps_back = 0, grafted = 0;
-  uint64_t known_draws = 0, less_noise = 0, spreads = 0, searched_values = 0, promoted = 0;
-  uint64_t spreads_with_less_noise = 0, rescaled_values = 0, late_answers = 0, choices_by_value = 0;
+  uint64_t known_draws = 0, spreads = 0, searched_values = 0, promoted = 0;
+  uint64_t rescaled_values = 0, late_answers = 0, choices_by_value = 0;
 };
 
 [[noreturn]] void fail(const std::string& what) {
@@ -56,8 +56,6 @@ struct TreeInvariants {
   bool pruned;  // then visits and values may outlive what they were taken from
   Seen& seen;
   size_t granules = 0;
-  uint64_t spreads_compared = 0;
-  double spread_differences = 0;
 
   // Of a tree without a batch under way.
   void check() {
@@ -65,7 +63,6 @@ struct TreeInvariants {
     require(tree.promoted_ == 0, "no visit waits for what is looked ahead to");
     walk(tree.top());
     check_choice();
-    require(spread_differences <= 0.01 * spreads_compared + 1, "spreads are those of the visits' values");
     for (ArenaIndex index : tree.to_free_) count(index);
     if (tree.graft_.subtree != kNone) count(tree.graft_.subtree);
     require(granules * Arena::kGranuleBytes == tree.arena_.used_bytes(),
@@ -139,11 +136,8 @@ struct TreeInvariants {
     require(visits < node.visits, "visits are the children's and more");
     if (pruned || node.bounds.proven()) return;  // Visits may end at a proven node.
     require(visits + 1 == node.visits, "visits are the children's and one");
-    if (tree.params_.noise_pruning_scale > 0 || tree.has_known_draw(node)) {
-      check_adjusted(node, wl_sum);
-      if (tree.params_.keeps_spread() && tree.params_.known_draws == KnownDraws::kOff) {
-        check_adjusted_spread(node);
-      }
+    if (tree.has_known_draw(node)) {
+      check_adjusted(node);
       return;
     }
     check_first_value(node, wl_sum);
@@ -169,23 +163,11 @@ struct TreeInvariants {
 
   bool is_rescaled() const { return tree.params_.wdl_ratio != 1 || tree.params_.wdl_shift != 0; }
 
-  uint32_t first_child_visits(const Node& node) const {
-    for (int i = 0; i < node.child_slots; ++i) {
-      const ArenaIndex index = tree.children_of(node)[i];
-      if (index != kNone && tree.node(index)->visits > 0) return tree.node(index)->visits;
-    }
-    return 0;
-  }
-
-  void check_adjusted(const Node& node, double sum) {
+  void check_adjusted(const Node& node) {
     Node again = node;
-    const bool may_wait = node.visits >= 16 && !tree.has_known_draw(node);  // visits up to an eighth
-    // Much waits where a search of some moves alone passed over the best prior, which has just been visited.
-    const double wait = first_child_visits(node) * 8 <= node.visits ? 2.0 : 0.25;
-    require(node.visits == 1 || std::abs(tree.adjust(again)) < (may_wait ? wait : 1e-6) * node.visits,
+    require(node.visits == 1 || std::abs(tree.adjust(again)) < 1e-6 * node.visits,
             "a value follows from the children's");
-    seen.known_draws += tree.has_known_draw(node);
-    seen.less_noise += tree.params_.noise_pruning_scale > 0 && std::abs(sum - node.wl_sum) > 0.1;
+    ++seen.known_draws;
     bool repeats = false;
     for (int i = 0; i < node.child_slots; ++i) {
       const ArenaIndex index = tree.children_of(node)[i];
@@ -205,40 +187,6 @@ struct TreeInvariants {
     }
     require(std::abs(squares - sum_of_squares(node)) < 0.01 * node.visits + 0.01,
             "the spread is that of the children's values and its own");
-  }
-
-  // Of the values that visits have brought to a node, from the view of the side that moved into it.
-  struct Moments {
-    double sum, squares;
-  };
-
-  Moments moments(const Node& node) const {
-    if (node.state != NodeState::kExpanded || node.bounds.proven()) {
-      return {node.wl_sum, node.visits == 0 ? 0.0 : node.wl_sum * node.wl_sum / node.visits};
-    }
-    Moments all{-node.own_q(), node.own_q() * node.own_q()};
-    for (int i = 0; i < node.child_slots; ++i) {
-      const ArenaIndex index = tree.children_of(node)[i];
-      if (index == kNone) continue;
-      const Moments below = moments(*tree.node(index));
-      all.sum -= below.sum;
-      all.squares += below.squares;
-    }
-    return all;
-  }
-
-  // Where some visits count for less, a node's value is not the mean of its visits, and its spread is that
-  // around the values that it has had: near to that around the value it has, and nearly that on average.
-  void check_adjusted_spread(const Node& node) {
-    const Moments all = moments(node);
-    const double q = node.wl_sum / node.visits;
-    const double variance = (all.squares - 2 * q * all.sum) / node.visits + q * q;
-    const double difference = std::abs(variance - variance_of(node));
-    // Noise pruning may move the value far from the visits' mean where a step back gave a node most of them.
-    require(difference < 0.5, "a spread is about that of the visits' values");
-    spread_differences += difference;
-    ++spreads_compared;
-    seen.spreads_with_less_noise += node.spread > 0;
   }
 
   // The first move is one of those that nothing else goes before.
@@ -309,7 +257,6 @@ const char* const kPositions[] = {
 
 // What the engine's options have by default where it is not the core's (test_fuzz.py compares them).
 void set_shipped_defaults(SearchParams& params) {
-  params.noise_pruning_scale = 0.3f;
   params.transposition_visits = 16;
   params.value_choice_share = 0.2f;
   params.value_choice_deviations = 2.0f;
@@ -338,7 +285,6 @@ SearchParams random_params(Random& random) {
   params.sticky_endgames = random() % 5 != 0;
   params.draw_score = static_cast<float>(random() % 5) * 0.25f - 0.5f;
   if (random() % 3 == 0) params.cpuct_deviation_scale = static_cast<float>(1 + random() % 4) * 0.25f;
-  if (random() % 4 == 0) params.noise_pruning_scale = 0.1f;
   if (random() % 2 == 0) params.transposition_visits = static_cast<int>(1 + random() % 20);
   if (random() % 4 == 0) params.policy_temperature_at_root = 2.0f;
   params.known_draws = static_cast<KnownDraws>(random() % 3);
@@ -593,17 +539,15 @@ int main(int argc, char** argv) {
   for (int round = 0; round < std::atoi(argv[1]); ++round) play_round(random, seen);
   std::printf(
       "nodes %llu proven %llu two-folds %llu full trees %llu kept above %llu found by FEN %llu "
-      "steps back %llu grafted %llu known draws %llu less noise %llu spreads %llu searched values %llu "
-      "promoted %llu "
-      "spreads with less noise %llu rescaled values %llu late answers %llu choices by value %llu\n",
+      "steps back %llu grafted %llu known draws %llu spreads %llu searched values %llu "
+      "promoted %llu rescaled values %llu late answers %llu choices by value %llu\n",
       static_cast<unsigned long long>(seen.nodes), static_cast<unsigned long long>(seen.proven),
       static_cast<unsigned long long>(seen.two_folds), static_cast<unsigned long long>(seen.full_trees),
       static_cast<unsigned long long>(seen.kept_above), static_cast<unsigned long long>(seen.found_by_fen),
       static_cast<unsigned long long>(seen.steps_back), static_cast<unsigned long long>(seen.grafted),
-      static_cast<unsigned long long>(seen.known_draws), static_cast<unsigned long long>(seen.less_noise),
+      static_cast<unsigned long long>(seen.known_draws),
       static_cast<unsigned long long>(seen.spreads), static_cast<unsigned long long>(seen.searched_values),
       static_cast<unsigned long long>(seen.promoted),
-      static_cast<unsigned long long>(seen.spreads_with_less_noise),
       static_cast<unsigned long long>(seen.rescaled_values),
       static_cast<unsigned long long>(seen.late_answers),
       static_cast<unsigned long long>(seen.choices_by_value));

@@ -49,7 +49,6 @@ SearchParams random_params(Random& random) {
   params.cache_bytes = size_t{1} << 18;
   if (random() % 2 == 0) {
     params.known_draws = KnownDraws::kRepetition;
-    params.noise_pruning_scale = 0.3f;
     params.value_choice_deviations = 2.0f;
     params.transposition_visits = 16;
   }

@@ -10,12 +10,6 @@ import math
 from dataclasses import dataclass, field
 from statistics import pvariance
 
-LENIENCY = 2.0
-"""Times its prior's share of the visits that a move has before any of them are noise."""
-
-LOOKS_PER_DOUBLING = 8
-"""How often noise is looked at while a position's visits double."""
-
 FIRST_VALUE_STEPS = 32767
 """From a draw to a win: what a node keeps of its first visit's value."""
 
@@ -28,7 +22,6 @@ class Rules:
     cpuct_deviation_scale: float = 0.0
     deviation_prior: float = 0.2
     deviation_prior_visits: float = 4.0
-    noise_pruning_scale: float = 0.0
     known_draws: str = "off"
     two_fold_draws: bool = False
     sticky_endgames: bool = False
@@ -108,10 +101,9 @@ class PlainNode:
     def refresh(self, rules: Rules, news_below: bool = False) -> bool:
         """Visits, bounds and value from the moves', which have changed.
 
-        news_below: something was proven, or is no draw any more, so that noise is looked at again. True if
-        that is so for the positions above, too.
+        news_below: something was proven, or is no draw any more. True if that is so for the positions above,
+        too.
         """
-        before = self.visits
         children = list(self.children.values())
         self.visits = 1 + self.ended + sum(child.visits for child in children)
         self.d = (self.first.d + sum(c.visits * c.d for c in children)) / self.visits
@@ -121,7 +113,7 @@ class PlainNode:
             self._take(exact(self.bounds[0], self._plies()))
             return tightened
         full = self.first.q - sum(child.sum for child in children)
-        if tightened or news_below or self._known_draw(rules) or _is_due(before, self.visits):
+        if tightened or news_below or self._known_draw(rules):
             self.taken_off = full - self.visits * self._derived(rules)
         self.sum = full - self.taken_off
         return tightened or news_below
@@ -152,31 +144,10 @@ class PlainNode:
         return rules.known_draws == "repetition" and any(child.cycle for child in self.children.values())
 
     def _derived(self, rules: Rules) -> float:
-        """The value by the moves, in the order of their priors."""
-        weighted: list[tuple[float, float]] = []
-        policy = 0.0
-        for move, prior in self.priors.items():
-            if move not in self.children:
-                continue
-            child = self.children[move]
-            weight, q = float(child.visits), -child.q
-            if rules.noise_pruning_scale and weighted:
-                before = sum(w for w, _ in weighted)
-                gap = sum(w * value for w, value in weighted) / before - q
-                share = LENIENCY * before * prior / policy
-                if gap > 0 and weight > share:
-                    weight -= (weight - share) * (1 - math.exp(-gap / rules.noise_pruning_scale))
-            weighted.append((weight, q))
-            policy += prior
+        """The value by the moves."""
         first = round(self.first.q * FIRST_VALUE_STEPS) / FIRST_VALUE_STEPS
-        q = (first + sum(w * q for w, q in weighted)) / (1 + sum(w for w, _ in weighted))
+        q = (first - sum(child.sum for child in self.children.values())) / self.visits
         if not self._known_draw(rules):
             return q
         low, high = self.bounds
         return min(max(q, low, 0 if self._can_repeat(rules) else -1), high)
-
-
-def _is_due(before: int, visits: int) -> bool:
-    """Whether noise is looked at again: eight times while the visits double, each time at first."""
-    step = max(1, (1 << (before.bit_length() - 1)) // LOOKS_PER_DOUBLING)
-    return before // step != visits // step

@@ -67,7 +67,7 @@ def test_a_loaded_tree_has_the_visits_and_the_game(
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"noise_pruning_scale": 0.3, "transposition_visits": 16, "value_choice_deviations": 2.0},
+    [{}, {"known_draws": "proven", "transposition_visits": 16, "value_choice_deviations": 2.0},
      {"known_draws": "repetition", "cpuct_deviation_scale": 0.5}],
 )  # fmt: skip
 def test_a_search_goes_on_after_loading_as_without_it(tmp_path: Path, settings: dict[str, object]) -> None:

@@ -19,7 +19,6 @@ GROUPS = ("chess", "encoding", "syzygy", "tree")
 ROUNDS = 60
 SEED = 1
 SHIPPED = {
-    "noise_pruning_scale": 0.3,
     "transposition_visits": 16,
     "value_choice_share": 0.2,
     "value_choice_deviations": 2.0,
@@ -39,7 +38,7 @@ def test_nothing_that_is_done_to_a_tree_breaks_it(tmp_path: Path) -> None:
     sources = [path for group in GROUPS for path in sorted((CORE / group).glob("*.cc"))]
     sources.append(Path(__file__).with_name("fuzz.cc"))
     program = built(tmp_path / "fuzz", sources, [CORE], "address,undefined")
-    assert len(numbers_of(program, ROUNDS, SEED)) == 17
+    assert len(numbers_of(program, ROUNDS, SEED)) == 15
 
 
 def test_the_shipped_defaults_are_among_the_settings_tried() -> None:

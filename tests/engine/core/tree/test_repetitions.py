@@ -77,9 +77,8 @@ def test_a_two_fold_draw_is_undone_when_its_first_occurrence_becomes_history() -
         assert_same(tree.root_info(), fresh.root_info())
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_the_deviation_is_that_of_what_is_left_of_very_many_visits(noise: float) -> None:
-    settings = {"value_choice_deviations": 2.0, "noise_pruning_scale": noise}
+def test_the_deviation_is_that_of_what_is_left_of_very_many_visits() -> None:
+    settings = {"value_choice_deviations": 2.0}
     for visits in (100_000, 150_000, 200_000):
         tree = new_tree(game(SHUFFLE), **settings)
         tree.set_root_moves([PAWN_MOVE])

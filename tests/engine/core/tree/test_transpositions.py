@@ -111,7 +111,7 @@ def test_a_change_forgets_values_of_searches_in_all_of_an_overwritten_cache(cach
 
 
 def test_moves_have_the_network_s_own_values_although_a_search_has_found_others() -> None:
-    tree = new_tree(game(PAWNS), transposition_visits=2, noise_pruning_scale=0.02, wdl_ratio=0.9)
+    tree = new_tree(game(PAWNS), transposition_visits=2, wdl_ratio=0.9)
     search(tree, 300)
     tree.clear()
     search(tree, 60)

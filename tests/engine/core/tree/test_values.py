@@ -24,14 +24,6 @@ def value_without(rules: Rules, fen: str, visits: int) -> float:
     return plain.root.q
 
 
-@pytest.mark.parametrize("scale", [0.05, 0.3])
-@pytest.mark.parametrize("fen", [PAWN_ENDING, PAWNS])
-def test_visits_beyond_a_move_s_share_count_the_less_the_worse_it_is(fen: str, scale: float) -> None:
-    # With little exploration the visits follow the values, not the priors.
-    plain = assert_the_same_search(fen, 600, Rules(cpuct=0.2, noise_pruning_scale=scale))
-    assert abs(plain.root.q - fmean(plain.root.brought())) > 1e-5
-
-
 @pytest.mark.parametrize("fen", [DRAW_BY_CAPTURE, FIFTY_MOVES])
 def test_a_position_is_worth_no_less_than_a_draw_that_is_proven(fen: str) -> None:
     rules = Rules(known_draws="proven", sticky_endgames=True)
@@ -48,22 +40,10 @@ def test_a_position_is_worth_no_less_than_a_repetition() -> None:
         assert plain.root.q != value_without(other, BLOCKED, 500)
 
 
-def test_both_together() -> None:
-    rules = Rules(
-        known_draws="repetition", sticky_endgames=True, two_fold_draws=True, noise_pruning_scale=0.15
-    )
-    assert_the_same_search(BLOCKED, 500, rules)
-    assert_the_same_search(DRAW_BY_CAPTURE, 400, rules)
-
-
-def test_what_a_position_s_first_visit_brought_counts_with_its_moves() -> None:
-    assert_the_same_search(PAWNS, 600, Rules(cpuct=0.2, noise_pruning_scale=0.1, transposition_visits=4))
-
-
 def test_what_values_count_is_a_matter_of_the_whole_tree() -> None:
     tree = new_tree(game(MIDDLEGAME))
     search(tree, 200)
-    tree.set_params(params(noise_pruning_scale=0.2))
+    tree.set_params(params(known_draws="proven"))
     assert tree.root_info().visits == 0
     with pytest.raises(ValueError, match="proven"):
         params(known_draws="some")
