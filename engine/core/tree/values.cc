@@ -26,8 +26,8 @@ bool Tree::has_known_draw(const Node& parent) const {
   return false;
 }
 
-// Recomputes the value of an unproven node with a known draw from its children, after changes of its visits or
-// theirs. Returns the change of its sum.
+// Recomputes the value of an unproven node with a known draw from its children, after changes of its visits
+// or theirs. Returns the change of its sum.
 double Tree::adjust(Node& parent) const {
   return has_known_draw(parent) ? derive_value(parent) : 0.0;
 }

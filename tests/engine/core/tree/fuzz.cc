@@ -545,9 +545,8 @@ int main(int argc, char** argv) {
       static_cast<unsigned long long>(seen.two_folds), static_cast<unsigned long long>(seen.full_trees),
       static_cast<unsigned long long>(seen.kept_above), static_cast<unsigned long long>(seen.found_by_fen),
       static_cast<unsigned long long>(seen.steps_back), static_cast<unsigned long long>(seen.grafted),
-      static_cast<unsigned long long>(seen.known_draws),
-      static_cast<unsigned long long>(seen.spreads), static_cast<unsigned long long>(seen.searched_values),
-      static_cast<unsigned long long>(seen.promoted),
+      static_cast<unsigned long long>(seen.known_draws), static_cast<unsigned long long>(seen.spreads),
+      static_cast<unsigned long long>(seen.searched_values), static_cast<unsigned long long>(seen.promoted),
       static_cast<unsigned long long>(seen.rescaled_values),
       static_cast<unsigned long long>(seen.late_answers),
       static_cast<unsigned long long>(seen.choices_by_value));
