@@ -19,15 +19,22 @@ DEVICE void end_products(Accumulator (&c)[TILES_M][TILES_N]) {
 #endif
 }
 
-// Multiplies SPAN elements from k on: all rows of a wave by the fragments of b.
+// Multiplies WIDE_SPANS fragments from k on: all rows of a wave by those of b.
 DEVICE void multiply_rows(Accumulator (&c)[TILES_M][TILES_N], const char* tile, int warp_m,
-                          const Span (&b)[TILES_N], int k) {
+                          const Span (*b)[TILES_N], int k) {
   tile += warp_m * TILES_M * 16 * ROW_BYTES;
 #pragma unroll
   for (int i = 0; i < TILES_M; i++) {
-    const Span a = load_span_a(tile + i * 16 * ROW_BYTES, k);
+    Span a[WIDE_SPANS];
 #pragma unroll
-    for (int j = 0; j < TILES_N; j++) multiply_span(c[i][j], a, b[j]);
+    for (int s = 0; s < WIDE_SPANS; s++) a[s] = load_span_a(tile + i * 16 * ROW_BYTES, k + s * SPAN);
+#pragma unroll
+    for (int j = 0; j < TILES_N; j++)
+#if WIDE_SPANS > 1
+      multiply_wide(c[i][j], a, b[0][j], b[1][j]);
+#else
+      multiply_span(c[i][j], a[0], b[0][j]);
+#endif
   }
 }
 
@@ -55,7 +62,8 @@ DEVICE void fetch_fragments(const Problem& p, Fragments& fragments, int n0, int 
 DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, const Fragments& fragments,
                           int warp_m) {
 #pragma unroll
-  for (int i = 0; i < BLOCK_K / SPAN; i++) multiply_rows(c, tile, warp_m, fragments.span[i], i * SPAN);
+  for (int i = 0; i < BLOCK_K / SPAN; i += WIDE_SPANS)
+    multiply_rows(c, tile, warp_m, fragments.span + i, i * SPAN);
 }
 
 #else
@@ -63,11 +71,14 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, 
                           int warp_k) {
   const char* columns = tile + TILE_A_BYTES + warp_n * TILES_N * 16 * ROW_BYTES;
 #pragma unroll
-  for (int step = 0; step < BLOCK_K; step += SPAN * WARPS_K) {
-    const int k = step + SPAN * warp_k;
-    Span b[TILES_N];
+  for (int step = 0; step < BLOCK_K; step += WIDE_SPANS * SPAN * WARPS_K) {
+    const int k = step + WIDE_SPANS * SPAN * warp_k;
+    Span b[WIDE_SPANS][TILES_N];
 #pragma unroll
-    for (int j = 0; j < TILES_N; j++) b[j] = load_span_b(columns + j * 16 * ROW_BYTES, k);
+    for (int s = 0; s < WIDE_SPANS; s++)
+#pragma unroll
+      for (int j = 0; j < TILES_N; j++)
+        b[s][j] = load_span_b(columns + j * 16 * ROW_BYTES, k + s * SPAN);
     multiply_rows(c, tile, warp_m, b, k);
   }
   end_products(c);

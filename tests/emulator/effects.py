@@ -22,6 +22,9 @@ _MODE_AND_TIMING = ("s_waitcnt_depctr", "s_waitcnt_vscnt", "s_wait_storecnt", "s
 """Waits that no register and no shared memory depends on."""
 
 _REGISTERS = re.compile(r"\b([vas])(?:(\d+)|\[(\d+):(\d+)\])(?!\w)|\b(vcc)(_lo|_hi)?\b")
+_UPPER_HALF = re.compile(r"\bv(\d+)/\*Invalid register[^*]*\*/")
+"""How LLVM 19 prints the upper half of a register on RDNA: with 128 added to its number."""
+
 _COUNTS = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
 _SIZE = re.compile(r"_[bui](8|16|32|64|96|128)(?:_|$)")
 _OFFSET = re.compile(r"offset([01]?):(\d+)")
@@ -51,6 +54,7 @@ class Effects(ctypes.Structure):
 
 def effects_of(text: str, family: str) -> Effects:
     """Return the effects of an instruction. family: cdna, rdna3 or rdna4. Raises EffectsError."""
+    text = _UPPER_HALF.sub(lambda upper: f"v{int(upper[1]) - 128}", text)
     name, _, operands = text.partition(" ")
     effects = Effects(kind=_NO_KIND, waits=(-1, -1, -1))
     first, _, others = operands.partition(",")
@@ -79,8 +83,8 @@ def effects_of(text: str, family: str) -> Effects:
         raise EffectsError(f"unknown memory operation: {text}")
     if loads:
         _set(effects.loaded, first)
-        # A load of half a register keeps the other half, which an earlier load may still write.
-        _set(effects.used, operands if "_d16" in name else others)
+        # RDNA writes the half alone. CDNA keeps the other half, which an earlier load may still write.
+        _set(effects.used, operands if "_d16" in name and family == "cdna" else others)
     else:
         _set(effects.used, operands)
         if "vcc" in name:
@@ -127,7 +131,7 @@ _COUNTERS = {"s_wait_loadcnt": VECTOR, "s_wait_dscnt": SHARED, "s_wait_kmcnt": S
 
 def _read_shared_access(effects: Effects, name: str, operands: str) -> bool:
     """Return whether it loads."""
-    if "bpermute" in name or "permute" in name:  # through the unit, but not through its memory
+    if "permute" in name or "swizzle" in name:  # through the unit, but not through its memory
         return True
     loads = name.startswith(("ds_read", "ds_load"))
     if not loads and not name.startswith(("ds_write", "ds_store")):

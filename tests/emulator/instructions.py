@@ -42,9 +42,10 @@ TARGETS = tuple(_FAMILIES)
 E4M3_TARGETS = tuple(target for target in TARGETS if not amd_target(target).no_e4m3)
 """Those for which precision=fp8 is offered."""
 
-_WRONG = re.compile(r"SWIZZLE|PERMLANE|ATOMIC|MFMA_\w*_32X32X|DS_\w*8_D16")
-"""Lane exchanges read lanes that they have already written; atomics do not return the old value; MFMA 32x32
-permutes its result's rows; loads of a byte into half a register write all of it."""
+_WRONG = re.compile(r"PERMLANE(?!X?16_B32)|ATOMIC|MFMA_\w*_32X32X|DS_\w*8_D16")
+"""Lane exchanges (except those in exchanges.py) read lanes that they have already written; atomics do not
+return the old value; MFMA 32x32 permutes its result's rows; loads of a byte into half a register write all of
+it."""
 
 _BARRIERS = ("S_BARRIER", "S_BARRIER_WAIT")
 
@@ -131,7 +132,7 @@ class Translator:
         if type(instruction).__name__ != "DS":
             return None
         name = self._emulator._op_name(instruction)
-        if "PERMUTE" in name:
+        if "PERMUTE" in name or "SWIZZLE" in name:
             return SharedAccess(name, 0, ())
         size = next((bytes_ for word, bytes_ in _WIDTHS.items() if word in name), 4)
         first, second = int(instruction.offset0), int(instruction.offset1)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from tests.emulator.exchanges import add_exchanges
+
 COMMIT = "a9069c177a9da9cca18593edf55acd2e6073cca6"
 """Of tinygrad: what these tests were written for."""
 
@@ -72,6 +74,9 @@ _OWN_INSTRUCTIONS = ("gfx908", "gfx950")
 """Targets with an instruction that has the bytes of another target's and another meaning: MFMA on gfx908,
 conversions from and to e4m3 on gfx950. Their translations are kept apart."""
 
+_SCALES = b"\xac\xd3"
+"""Of the first word of a scaled MFMA, whose other half follows 8 bytes later."""
+
 _HIGH_HALVES = {
     "_load_vsrc0": {"if bits['s0'] == 16:": "if bits['s0'] == 16 and not _of_cdna(inst):"},
     "_compile_vop12": {
@@ -89,7 +94,8 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
     128 on for upper halves, which they are on RDNA alone. WMMA whose sums begin with a constant: it takes the
     constant's number, 128 for zero, for a register's. WMMA of e4m3: it takes them for halves. MFMA and stores
     to shared memory: it ignores that factors and data can be in accumulation registers, and that gfx908's
-    sums always are. DPP: it reads lanes that it has already written, and lacks row_xmask. e4m3: it has one
+    sums always are. DPP: it reads lanes that it has already written, and lacks row_xmask. Other lane
+    exchanges: exchanges.py. MFMA without scales: it takes the 8 bytes before one for scales. e4m3: it has one
     for all targets. Raises RuntimeError where the emulator is not the one that this was written for.
 
     Returns a function that is to be called with the target before each instruction is translated.
@@ -114,7 +120,19 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
             return _load_half(emulator, instruction, context, shift)
 
         emulator._INST_HANDLERS[form] = compile_shared
+    add_exchanges(emulator)
+    _decode_scales_by_their_word(emulator)
     return _e4m3_of_targets(emulator)
+
+
+def _decode_scales_by_their_word(emulator: ModuleType) -> None:
+    original = emulator.decode_inst
+
+    def decode(code: bytes, family: str = "rdna3") -> Any:
+        scaled = family != "cdna" or code[2:4] == _SCALES
+        return original(code if scaled else code[:8], family)
+
+    emulator.__dict__["decode_inst"] = decode
 
 
 def _of_rdna_only(emulator: ModuleType) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.emulator
 
 everywhere = pytest.mark.parametrize("device", ["gfx1100", "gfx1201", "gfx942"], indirect=True)
 
+LANES = np.arange(64)
 BARRIER = "__builtin_amdgcn_s_barrier();"
 
 
@@ -39,6 +41,23 @@ def attend(device: Device, *, missing_bytes: int = 0) -> np.ndarray:
     made.program.steps[0] = replace(launch, shared_bytes=launch.shared_bytes - missing_bytes)
     memory = run(device, made.program, {"qkv": elements(qkv, 48, Precision.FP16)})
     return matrix_of(memory, out, Precision.FP16)
+
+
+def exchanged(device: Device, *statements: str) -> list[NDArray[np.int32]]:
+    """[64] for each of some statements: the variable `x` of 64 threads, before which it is their number."""
+    parts = "".join(
+        f"{{ int x = me; {each} out[{64 * index} + me] = x; }}" for index, each in enumerate(statements)
+    )
+    source = f"""extern "C" __attribute__((global)) void exchange(int* out) {{
+      const int me = __builtin_amdgcn_workitem_id_x(); {parts}
+    }}"""
+    kernel = device.load(device.compile(source, "exchange", []), "exchange", 0)
+    buffer = device.allocate_host(256 * len(statements))
+    stream, done = device.create_stream(), device.create_event()
+    device.launch(kernel, (1, 1, 1), 64, 0, [np.ctypeslib.as_ctypes(np.uint64(buffer.address))], stream)
+    device.record(done, stream)
+    device.synchronize(done)
+    return list(buffer.array.view(np.int32).reshape(-1, 64))
 
 
 @everywhere
@@ -65,17 +84,9 @@ def test_writing_behind_shared_memory_fails_the_launch(
 def test_an_instruction_that_cannot_be_trusted_fails_the_launch(
     device: Device, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = """extern "C" __attribute__((global)) void swizzle(int* out) {
-      out[__builtin_amdgcn_workitem_id_x()] = __builtin_amdgcn_ds_swizzle(*out, 0x041f);
-    }"""
-    kernel = device.load(device.compile(source, "swizzle", []), "swizzle", 0)
-    buffer = device.allocate_host(256)
-    stream, done = device.create_stream(), device.create_event()
-    device.launch(kernel, (1, 1, 1), 64, 0, [np.ctypeslib.as_ctypes(np.uint64(buffer.address))], stream)
-    device.record(done, stream)
     with pytest.raises(DeviceError, match="hipErrorLaunchFailure"):
-        device.synchronize(done)
-    assert "cannot emulate ds_swizzle_b32" in capsys.readouterr().out
+        exchanged(device, "x = __atomic_fetch_add(out, x, 0);")
+    assert "cannot emulate global_atomic_add" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -85,19 +96,55 @@ def test_an_instruction_that_cannot_be_trusted_fails_the_launch(
 )
 def test_lanes_are_exchanged_before_any_is_written(device: Device, exchange: str) -> None:
     add = f"v_add_f32_dpp %0, %0, %0 {exchange}:"
-    steps = " ".join(f'asm volatile("{add}{distance}" : "+v"(x));' for distance in (8, 4, 2, 1))
-    source = f"""extern "C" __attribute__((global)) void sum(float* out) {{
-      float x = __builtin_amdgcn_workitem_id_x(); {steps}
-      out[__builtin_amdgcn_workitem_id_x()] = x;
-    }}"""
-    kernel = device.load(device.compile(source, "sum", []), "sum", 0)
-    buffer = device.allocate_host(256)
-    stream, done = device.create_stream(), device.create_event()
-    device.launch(kernel, (1, 1, 1), 64, 0, [np.ctypeslib.as_ctypes(np.uint64(buffer.address))], stream)
-    device.record(done, stream)
-    device.synchronize(done)
-    sums = np.arange(64, dtype=np.float32).reshape(4, 16).sum(axis=1)
-    assert np.array_equal(buffer.array.view(np.float32), sums.repeat(16))
+    steps = " ".join(f'asm volatile("{add}{distance}" : "+v"(f));' for distance in (8, 4, 2, 1))
+    (sums,) = exchanged(device, f"float f = x; {steps} x = f;")
+    assert np.array_equal(sums, LANES.reshape(4, 16).sum(axis=1).repeat(16))
+
+
+@everywhere
+def test_swizzles_exchange_lanes(device: Device) -> None:
+    sources = {
+        16 << 10 | 31: LANES ^ 16,
+        5 << 5 | 24: LANES & ~7 | 5,
+        0x8000 | 0b00_01_10_11: LANES ^ 3,  # in quads
+        0xC000 | 3 << 5: LANES & 32 | LANES + 3 & 31,  # rotated
+        0xC000 | 1 << 10 | 3 << 5 | 16: LANES & 48 | LANES - 3 & 15,  # back, in rows
+    }
+    swizzles = [f"x = __builtin_amdgcn_ds_swizzle(x, {offset});" for offset in sources]
+    assert np.array_equal(exchanged(device, *swizzles), list(sources.values()))
+    some = exchanged(device, *(f"if (x & 1) {swizzle}" for swizzle in swizzles))
+    for found, source in zip(some, sources.values(), strict=True):
+        assert np.array_equal(found, np.where(LANES & 1, np.where(source & 1, source, 0), LANES))
+
+
+@pytest.mark.parametrize("device", ["gfx1100", "gfx1201"], indirect=True)
+@pytest.mark.parametrize(("kind", "row"), [("", LANES & 48), ("x", LANES & 48 ^ 16)])
+def test_permutations_exchange_lanes_of_rows(device: Device, kind: str, row: NDArray[np.int64]) -> None:
+    source = row | 5 * (LANES & 15) + 3 & 15
+    words = sum((5 * i + 3 & 15) << 4 * i for i in range(16))
+    low, high = hex(words & 0xFFFFFFFF), hex(words >> 32)
+    name = f"permlane{kind}16"
+    registers = f'asm("v_{name}_b32 %0, %0, %1, %2" : "+v"(x) : "s"({low}), "s"({high}));'
+    controls = {
+        "false, false": np.where(source & 1, source, LANES),
+        "false, true": np.where(source & 1, source, 0),
+        "true, false": source,
+    }
+    exchanges = [f"x = __builtin_amdgcn_{name}(x, x, {low}, {high}, {each});" for each in controls]
+    assert np.array_equal(exchanged(device, registers, *exchanges), [source] * 4)
+    some = exchanged(device, *(f"if (x & 1) {exchange}" for exchange in exchanges))
+    for found, fetched in zip(some, controls.values(), strict=True):
+        assert np.array_equal(found, np.where(LANES & 1, fetched, LANES))
+
+
+@pytest.mark.parametrize("device", ["gfx950"], indirect=True)
+def test_what_precedes_a_product_is_not_its_scales(device: Device) -> None:
+    # 0x38 is 1 in e4m3.
+    product = r'asm volatile("s_nop 0\n s_nop 0\n v_mfma_f32_16x16x128_f8f6f4 %0, %1, %1, %0\n s_nop 15"'
+    types = "typedef int Eights __attribute__((ext_vector_type(8)));"
+    types += "typedef float Sums __attribute__((ext_vector_type(4)));"
+    sums = f'{types} Eights a = 0x38383838; Sums sums = x; {product} : "+v"(sums) : "v"(a)); x = sums[3];'
+    assert np.array_equal(exchanged(device, sums), [LANES + 128])
 
 
 @pytest.mark.parametrize("device", ["gfx1100"], indirect=True)

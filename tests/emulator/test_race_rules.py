@@ -125,8 +125,15 @@ def test_a_full_counter_completes_the_oldest() -> None:
 def test_a_load_may_follow_another_of_its_kind_into_a_register() -> None:
     assert not alone("cdna", READ, READ)
     assert alone("cdna", READ, "global_load_dword v8, v0, s[2:3]")
-    # The other half of the register is kept.
+    # The other half of the register is kept, by reading it or by not writing it.
     assert alone("cdna", "ds_read_u16_d16 v8, v0", "ds_read_u16_d16_hi v8, v0 offset:2")
+    assert not alone("rdna3", "ds_load_u16_d16 v8, v0", "ds_load_u16_d16_hi v8, v0 offset:2")
+
+
+def test_upper_halves_are_of_the_same_register() -> None:
+    upper = "v_cvt_f32_f16_e32 v9, v136/*Invalid register, operand has 'VS_32_Lo128' register class*/"
+    assert "v8" in alone("rdna3", "ds_load_u16_d16_hi v8, v0", upper)
+    assert not alone("rdna3", "ds_load_u16_d16_hi v8, v0", "s_waitcnt lgkmcnt(0)", upper)
 
 
 def test_shared_memory_keeps_the_order_of_a_wave() -> None:

@@ -83,8 +83,7 @@ class Target:
     @property
     def no_e4m3(self) -> str:
         """Why products of e4m3 numbers are useless here; empty if the matrix unit multiplies them twice as
-        fast as fp16. On gfx950 only its MFMA 16x16x128 does, which the kernels do not use; the operands still
-        have half the bytes."""
+        fast as fp16. On gfx950 only its MFMA 16x16x128 does."""
         if self.unit is MatrixUnit.FMA:
             return "the kernels use no matrix unit there"
         if not self.known:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from evaluator.gpu.blas.product import Product
@@ -172,6 +172,10 @@ _DIRECT_TILES = (
 )
 """For CDNA, whose LDS has half of RDNA's bandwidth relative to the matrix unit."""
 
+_WIDE_K = 64
+"""Pairs of e4m3 numbers that gfx950 multiplies along k in one instruction at its full rate. Waves whose part
+of a step is shorter use an instruction for 16 pairs with half of that rate."""
+
 _UNIT_TILES = {
     MatrixUnit.FMA: _FMA_TILES,
     MatrixUnit.MMA_SYNC: _MATRIX_TILES,
@@ -209,8 +213,12 @@ def candidates(
     tiles: tuple[Tile, ...] = _MATRIX_TILES if packed and not fma else _UNIT_TILES[unit]
     if packed:
         tiles += _PACKED_FMA_TILES if fma else _PACKED_MATRIX_TILES
-    if unit is MatrixUnit.MFMA and not packed and _takes_fragments(product):
-        tiles += _DIRECT_TILES
+    direct: tuple[Tile, ...] = _DIRECT_TILES
+    if product.e4m3 and target.name == "gfx950":
+        tiles, wide = _wide(tiles), _wide(direct)
+        direct = wide if _takes_fragments(product, wide) else direct
+    if unit is MatrixUnit.MFMA and not packed and _takes_fragments(product, direct):
+        tiles += direct
     choices = []
     for tile in tiles:
         if tile.shared_bytes(target, precision, bits) > target.shared_bytes or tile.block_k * bits % 128:
@@ -226,10 +234,14 @@ def candidates(
     return choices
 
 
-def _takes_fragments(product: Product) -> bool:
+def _wide(tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
+    return tuple(replace(tile, block_k=max(tile.block_k, _WIDE_K)) for tile in tiles)
+
+
+def _takes_fragments(product: Product, direct: tuple[Tile, ...]) -> bool:
     """Return True if the pairs of steps of direct tiles are whole."""
     irregular = product.convolution or product.segment > 0
-    return not irregular and all(product.k % (2 * tile.block_k) == 0 for tile in _DIRECT_TILES)
+    return not irregular and all(product.k % (2 * tile.block_k) == 0 for tile in direct)
 
 
 def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:

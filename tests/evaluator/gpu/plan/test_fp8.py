@@ -14,6 +14,7 @@ from evaluator.backends.batches import expand_planes
 from evaluator.backends.gpu import open as open_gpu
 from evaluator.backends.gpu_options import formats, fp8_network
 from evaluator.backends.probe import probe_batch
+from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
 from evaluator.gpu.inspect.variants import target_named
 from evaluator.gpu.plan.fp8 import rounded_network
@@ -22,7 +23,7 @@ from evaluator.gpu.plan.layers import PackedLayers
 from evaluator.gpu.plan.plan import FP8_POSITIONS, Plan
 from evaluator.gpu.plan.products.linear_layer import E4m3Scales
 from evaluator.gpu.plan.program import Launch
-from evaluator.gpu.plan.tiles import model_chooser
+from evaluator.gpu.plan.tiles import candidates, model_chooser
 from evaluator.network import NetworkSpec
 from evaluator.network.arithmetic import Array
 from evaluator.network.e4m3 import LARGEST, E4m3Inputs, decoded
@@ -214,3 +215,14 @@ def test_what_has_no_encoders_is_refused_and_others_are_warned(caplog: pytest.Lo
         fp8_network(random_network("resnet-64x4"), HOPPER)
     fp8_network(random_network("tiny-attention"), HOPPER)
     assert "precision=fp8 is an experiment" in caplog.text
+
+
+@pytest.mark.parametrize(("k", "direct"), [(512, 64), (192, 32), (200, 0)])
+def test_tiles_of_gfx950_have_steps_of_a_whole_product(k: int, direct: int) -> None:
+    """Weights as fragments need pairs of whole steps. Where those of 64 are not whole, steps of 32 may be."""
+    product = Product(1024, 512, k, Activation.NONE, e4m3=True)
+    found = [each.tile for each in candidates(product, amd_target("gfx950"), Precision.FP16) if each.tile]
+    assert all(tile.block_k >= 64 for tile in found if not tile.direct)
+    assert {tile.block_k for tile in found if tile.direct} == ({direct} if direct else set())
+    other = candidates(product, amd_target("gfx942"), Precision.FP16)
+    assert min(each.tile.block_k for each in other if each.tile) == 32
