@@ -95,8 +95,12 @@ def test_without_an_evaluator_a_session_says_what_its_tree_knows() -> None:
     expected = session.report_without_search(Limits(infinite=True))
     assert (expected.nodes, expected.best_move) == (0, first.moves[2])
 
-    limited = session.report_without_search(Limits(search_moves=("a2a3",)))
-    assert limited.best_move == "a2a3"
+    game = Game()
+    for move in first.moves[:2]:
+        game.push_uci(move)
+    other = next(move for move in game.legal_moves() if move != first.moves[2])
+    limited = session.report_without_search(Limits(search_moves=(other,)))
+    assert limited.best_move == other
 
     session.new_game()
     assert session.report_without_search(Limits(infinite=True)).best_move in ("e2e4", "d2d4")

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from statistics import fmean
-
 import pytest
 
 from tests.engine.core.tree.plain_node import Rules
