@@ -77,8 +77,7 @@ DEVICE void multiply_tile(Accumulator (&c)[TILES_M][TILES_N], const char* tile, 
 #pragma unroll
     for (int s = 0; s < WIDE_SPANS; s++)
 #pragma unroll
-      for (int j = 0; j < TILES_N; j++)
-        b[s][j] = load_span_b(columns + j * 16 * ROW_BYTES, k + s * SPAN);
+      for (int j = 0; j < TILES_N; j++) b[s][j] = load_span_b(columns + j * 16 * ROW_BYTES, k + s * SPAN);
     multiply_rows(c, tile, warp_m, b, k);
   }
   end_products(c);
