@@ -37,7 +37,7 @@ def test_both_sides_meet_an_opponent_with_the_same_openings(tmp_path: Path) -> N
 
 def test_the_file_in_configs_is_valid() -> None:
     config = tune_config(read_document(REPOSITORY / "configs" / "tune.toml"), "configs/tune.toml")
-    assert len(config.parameters) == 14
+    assert len(config.parameters) == 13
     assert len(config.match.schedule) == 20_000
 
 
