@@ -45,7 +45,7 @@ def next_job(
         )
         if isinstance(decision, Launch):
             positions = decision.positions
-            # The time of a batch beside another is not its own: a trial among such batches would never end.
+            # Only a batch that runs alone tells its time, so a trial among concurrent ones would never end.
             alone = positions == runner.model.trial and runner.backend.computes_beside(positions)
             if not alone or busy_until is None:
                 segments = network.scheduler.take(positions, now, skip)

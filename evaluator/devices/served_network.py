@@ -27,7 +27,7 @@ class Job:
     tried: devices that failed on them. error: error to answer if no device is left. began_ms: start of the
     first attempt. due_ms: time at which they are answered in any case. answered: its requests have this part
     of the answer, or an error. awaited: given-up calls that may still return its answer. began_share_ms: the
-    device's share_ms at the start. alone: no other batch of its network may begin beside it.
+    device's share_ms at the start. alone: no other batch of its network may run meanwhile.
 
     A job without positions is a probe, which tests an excluded device. A job with positions but no segments
     is a trial of that batch size on an idle device.

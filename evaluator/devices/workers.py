@@ -352,8 +352,8 @@ class Workers:
 
 
 def _places(job: Job, runner: Runner) -> int:
-    """Return how many batches a job counts as: a trial runs one per side-by-side slot, and nothing may begin
-    beside a job that runs alone."""
+    """Return how many batches a job counts as: a trial runs one per side-by-side slot, and a job that runs
+    alone takes all places."""
     all_places = job.alone or (job.is_trial and runner.backend.side_by_side)
     return runner.backend.max_in_flight if all_places else 1
 

@@ -128,8 +128,8 @@ class LabelSettings(SettingsGroup):
 
     @property
     def playing(self) -> LabelSettings:
-        """Settings of the searches that choose the moves."""
-        return replace(self, nodes=self.play_nodes, multipv_nodes=0) if self.play_nodes else self
+        """Settings of the searches that choose the moves, if `play_nodes` is set."""
+        return replace(self, nodes=self.play_nodes, multipv_nodes=0)
 
     def engine_options(self) -> dict[str, str]:
         """Return the engine's options by name, as given. Raises SettingsError."""

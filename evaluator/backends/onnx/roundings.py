@@ -36,11 +36,11 @@ def shipped_file(name: str) -> Path:
 
 
 Known = tuple[dict[str, Rounding], QuantisationError]
+"""The roundings of a network by product, and their error."""
 
 
 def known_roundings(network: NetworkSpec) -> Known | None:
-    """Return a network's roundings by product and their error; None if they were never measured on this
-    machine."""
+    """Return a network's roundings, shipped or cached; None if there are none."""
     if not network.info.path:
         return None
     for path in (*map(shipped_file, SHIPPED_NETWORKS), _cached(network)):

@@ -132,25 +132,25 @@ def test_a_service_measures_to_the_end_while_nobody_asks(tmp_path: Path, side_by
 
 
 class Crowded(EchoBackend):
-    """Computes two batches beside each other. A batch ends once another is beside it, or after a while."""
+    """Computes two batches concurrently. A batch ends once another has begun, or after a while."""
 
     max_in_flight = 2
 
     def __init__(self) -> None:
         super().__init__(max_batch=64)
-        self._beside = threading.Barrier(2)
+        self._both = threading.Barrier(2)
 
     def computes_beside(self, positions: int) -> bool:
         return True
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         with suppress(threading.BrokenBarrierError):
-            self._beside.wait(0.02)
-        self._beside.reset()
+            self._both.wait(0.02)
+        self._both.reset()
         return super().evaluate(batch)
 
 
-def test_a_device_whose_batches_are_always_beside_others_grows_under_load(tmp_path: Path) -> None:
+def test_a_curve_grows_under_load_if_all_batches_are_concurrent(tmp_path: Path) -> None:
     with running(tmp_path, make=lambda name: Crowded()) as harness:
         client, asking = harness.client(), harness.client()
         forget(harness, {1: 20.0, 8: 21.0})
