@@ -31,7 +31,7 @@ def open_fastest(
     network: NetworkSpec | None,
     *,
     threads: int | None = None,
-    int8: bool = False,
+    int8: bool | None = None,
     tuning: str = "before",
     **options: Any,
 ) -> Backend:
@@ -39,7 +39,8 @@ def open_fastest(
     each against the reference, and return the fastest.
 
     If the GPU backend does not open, the GPUs of ONNX Runtime's providers are candidates, too. A single
-    candidate is not measured. int8: adds quantised onnx to the candidates. tuning: passed to backends with
+    candidate is not measured. int8: True adds quantised onnx to the candidates; None takes the onnx
+    backend's choice. tuning: passed to backends with
     that option. options: passed to all. Raises BackendError with every candidate's reason if none opens.
     """
     if network is None:
@@ -75,11 +76,12 @@ def open_fastest(
     return chosen
 
 
-def _variants(name: str, *, int8: bool, providers: bool) -> list[dict[str, Any]]:
+def _variants(name: str, *, int8: bool | None, providers: bool) -> list[dict[str, Any]]:
     """Return the options to try a backend with. providers: include ONNX Runtime's on GPUs."""
     variants: list[dict[str, Any]] = [{}]
     if name == "onnx":
-        variants += [{"int8": True}] * int8
+        if int8 is not None:
+            variants = [{"int8": False}, {"int8": True}][: 1 + int8]
         if providers:
             from evaluator.backends.onnx.providers import for_auto, found_providers
 

@@ -40,16 +40,16 @@ Known = tuple[dict[str, Rounding], QuantisationError]
 
 
 def known_roundings(network: NetworkSpec) -> Known | None:
-    """Return a network's roundings, shipped or cached; None if there are none."""
+    """Return a network's roundings, included or cached; None if there are none."""
     if not network.info.path:
         return None
-    for path in (*map(shipped_file, SHIPPED_NETWORKS), _cached(network)):
-        if path is None or not path.exists():
-            continue
-        found = _read(path, network.content_hash)
-        if found is not None:
-            return found
-    return None
+    return included_roundings(network) or _read(_cached(network), network.content_hash)
+
+
+def included_roundings(network: NetworkSpec) -> Known | None:
+    """Return the roundings of an included network; None for others."""
+    found = (_read(shipped_file(name), network.content_hash) for name in SHIPPED_NETWORKS)
+    return next(filter(None, found), None)
 
 
 def keep_roundings(network: NetworkSpec, roundings: Mapping[str, Rounding], error: QuantisationError) -> None:
@@ -76,7 +76,9 @@ def encoded(network: NetworkSpec, roundings: Mapping[str, Rounding], error: Quan
     return file.getvalue()
 
 
-def _read(path: Path, content_hash: str) -> Known | None:
+def _read(path: Path | None, content_hash: str) -> Known | None:
+    if path is None or not path.exists():
+        return None
     try:
         with np.load(path, allow_pickle=False) as file:
             if str(file["network"]) != content_hash:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import platformdirs
 import pytest
 from numpy.typing import NDArray
 
-from evaluator.backends import BackendError
+from evaluator.backends import BackendError, open_backend
 from evaluator.backends.batches import mask_bits
 from evaluator.backends.onnx import backend as module
 from evaluator.backends.onnx.backend import OnnxBackend
@@ -27,7 +28,7 @@ from evaluator.backends.onnx.quantisation import (
     quantised_weights,
     rounding_of,
 )
-from evaluator.backends.onnx.roundings import known_roundings
+from evaluator.backends.onnx.roundings import keep_roundings, known_roundings
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.sample import POSITIONS, SAME_PLANES, sample_batch
 from evaluator.network import SHIPPED_NETWORKS, load_network
@@ -244,6 +245,32 @@ def test_the_included_networks_have_the_roundings_of_their_weights(name: str) ->
         assert known[0][product].scale == pytest.approx(rounding.scale, rel=1e-2)
     if exact_sums:
         assert known[1].logits == pytest.approx(error.logits, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("machine", "weight", "precision"),
+    [("x86_64", LARGEST_WEIGHT, "int8"), ("x86_64", 63, "fp32"), ("aarch64", LARGEST_WEIGHT, "fp32")],
+)
+def test_8_bits_are_the_default_of_included_networks_where_they_are_faster(
+    monkeypatch: pytest.MonkeyPatch, machine: str, weight: int, precision: str
+) -> None:
+    network = load_network(SHIPPED_NETWORKS["wavefront-cpu"])
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(module, "largest_weight", lambda: weight)
+    with open_backend("onnx", network, threads=1) as backend:
+        assert backend.device.endswith(precision)
+    with open_backend("onnx", network, threads=1, int8=False) as backend:
+        assert backend.device.endswith("fp32")
+
+
+def test_8_bits_are_no_default_of_other_networks(
+    cache: Path, from_a_file: NetworkSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even after an opening in 8 bits: the same command must give the same evaluations."""
+    monkeypatch.setattr(module, "largest_weight", lambda: LARGEST_WEIGHT)
+    keep_roundings(from_a_file, *module.measured_roundings(from_a_file))
+    with open_backend("onnx", from_a_file, threads=1) as backend:
+        assert backend.device.endswith("fp32")
 
 
 @pytest.mark.parametrize("form", list(InputFormat))
