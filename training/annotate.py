@@ -1,22 +1,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Adds a network's policy and WDL, from the evaluator, to shards.
+"""Adds a network's policy and WDL, from the evaluator or from searches, to shards.
 
-Each shard is rewritten once it is complete, so a killed run loses at most one shard's work."""
+Each shard is rewritten once it is complete, so a killed run loses at most the work on unfinished shards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from engine.games.run import GameRun, RunState
 from engine.options import Options
 from engine.selfplay.shard import Shard, ShardError, read_header, read_shard, write_shard
-from training.data.annotations import annotated
+from engine.workers.executor import ExecutorError
+from engine.workers.local import local_executor
+from training.data.annotations import annotated, identity, prior_identity
 from training.data.reading import encoded_positions
 from training.errors import TrainingError
 from training.evaluation import EncodedRows, Evaluation
+from training.searches import SearchedGame, SearchJob
 
 
 @dataclass(slots=True)
@@ -57,8 +64,7 @@ def annotate(
         done.network = network.content_hash
         if not network.content_hash:
             raise TrainingError("this backend evaluates no network: positions cannot be annotated with it")
-        wanted = [path for path in paths if not _annotated_by(path, network.content_hash)]
-        done.passed_over = len(paths) - len(wanted)
+        wanted = _unannotated(paths, network.content_hash, done)
         # Replay the next shard while the evaluator works on this one.
         coming = [reader.submit(_encoded, path, network.input_format) for path in wanted[:1]]
         for number, path in enumerate(wanted, 1):
@@ -72,23 +78,164 @@ def annotate(
                 continue
             shard, rows = ready
             logits, wdl = evaluation.evaluate(rows, step)
-            try:
-                write_shard(path, annotated(shard, network.content_hash, logits, wdl, rows.start))
-            except ShardError as error:
-                raise TrainingError(f"{path}: {error}; the shard is left as it is") from None
-            except OSError as error:
-                raise TrainingError(f"cannot write {path}: {error.strerror}") from None
-            done.shards += 1
-            done.positions += len(rows)
+            _write(path, annotated(shard, network.content_hash, logits, wdl, rows.start), done)
             note(f"{path}: {len(rows):,} positions ({number} of {len(wanted)} shards)")
     return done
 
 
-def _annotated_by(path: Path, network: str) -> bool:
+def annotate_by_searches(
+    paths: Sequence[Path],
+    options: Options,
+    nodes: int,
+    workers: int,
+    note: Callable[[str], None],
+    step: Callable[[int], None] = lambda count: None,
+) -> Annotated:
+    """Annotate shards with searches: shares of `nodes` visits, and WDL of the best moves.
+
+    workers: number of processes; 0: as many as the evaluator requires. note, step: as for `annotate`.
+    Raises TrainingError, and KeyboardInterrupt if it was interrupted.
+    """
+    done = Annotated()
+    if options.evaluator:
+        with Evaluation(options, note) as evaluation:
+            done.network = evaluation.network.content_hash
+    else:
+        done.network = prior_identity(options.weights)
+    if not done.network:
+        raise TrainingError("this backend evaluates no network: positions cannot be annotated with it")
+    ledger = _Ledger(_unannotated(paths, identity(done.network, nodes), done), nodes, done, note, step)
+    job = SearchJob(ledger.games, ledger.positions, options, nodes)
+    run = GameRun(RunState(), ledger, _View(note))
     try:
-        return bool(read_header(path).get("annotated_by") == network)
-    except (ShardError, OSError):
-        return False  # reading the shard reports the error
+        ending = asyncio.run(
+            run.play(
+                lambda job, log: local_executor(job, log, workers=workers),
+                job,
+                range(len(ledger.games)),
+                concurrency=0,
+            )
+        )
+    except ExecutorError as error:
+        raise TrainingError(str(error)) from None
+    if ending == "interrupted":
+        raise KeyboardInterrupt
+    return done
+
+
+class _Ledger:
+    """Collects searched games, and writes a shard when all of its games are there."""
+
+    summary_file = Path()
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        nodes: int,
+        done: Annotated,
+        note: Callable[[str], None],
+        step: Callable[[int], None],
+    ) -> None:
+        self._nodes, self._done, self._note, self._step = nodes, done, note, step
+        self._missing: dict[str, int] = {}
+        self._found: dict[str, list[SearchedGame]] = {}
+        self.positions = 0
+        games = []
+        for path in paths:
+            try:
+                header = read_header(path)
+            except (ShardError, OSError) as error:
+                self._break(str(path), str(error))
+                continue
+            count = int(header["games"])
+            self.positions += int(header["positions"]) + int(header["branches"])
+            self._missing[str(path)], self._found[str(path)] = count, []
+            games += [(str(path), number) for number in range(count)]
+        self.games = tuple(games)
+
+    def write(self, game: SearchedGame) -> SearchedGame:
+        path = self.games[game.number][0]
+        self._missing[path] -= 1
+        self._found[path].append(game)
+        if not self._missing[path]:
+            self._finish(path, self._found.pop(path))
+        return game
+
+    def count(self, entry: SearchedGame) -> None:
+        self._step(len(entry.rows))
+
+    def over(self) -> bool:
+        return False
+
+    def summary(self) -> Mapping[str, Any] | None:
+        return None
+
+    def _finish(self, path: str, games: Sequence[SearchedGame]) -> None:
+        failures = [game.failure for game in games if game.failure]
+        if failures:
+            self._break(path, failures[0])
+            return
+        if any(not game.network.startswith(self._done.network) for game in games if len(game.rows)):
+            raise TrainingError(f"{path}: another network than {self._done.network[:8]} searched it")
+        rows = np.concatenate([game.rows for game in games])
+        counts = np.concatenate([game.counts for game in games])
+        order = np.argsort(rows)
+        pieces = np.split(np.concatenate([game.logits for game in games]), np.cumsum(counts)[:-1])
+        _write(
+            Path(path),
+            annotated(
+                read_shard(Path(path)),
+                identity(self._done.network, self._nodes),
+                np.concatenate([pieces[row] for row in order]),
+                np.concatenate([game.wdl for game in games])[order],
+                np.concatenate([[0], np.cumsum(counts[order])]),
+            ),
+            self._done,
+        )
+        self._note(f"{path}: {len(rows):,} positions ({self._done.shards} of {len(self._missing)} shards)")
+
+    def _break(self, path: str, reason: str) -> None:
+        self._done.broken[path] = reason
+        self._note(f"{path}: {reason}; left as it is")
+
+
+class _View:
+    """Shows the messages of a run."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.note = note
+
+    def started(self, state: RunState) -> None: ...
+
+    def game_over(self, state: RunState, entry: SearchedGame) -> None: ...
+
+    def tick(self, state: RunState) -> None: ...
+
+
+def _unannotated(paths: Sequence[Path], annotations: str, done: Annotated) -> list[Path]:
+    """Return the shards that do not have these annotations, and count the others."""
+
+    def there(path: Path) -> bool:
+        try:
+            return bool(read_header(path).get("annotated_by") == annotations)
+        except (ShardError, OSError):
+            return False  # reading the shard reports the error
+
+    wanted = [path for path in paths if not there(path)]
+    done.passed_over = len(paths) - len(wanted)
+    return wanted
+
+
+def _write(path: Path, shard: Shard, done: Annotated) -> None:
+    """Write an annotated shard, and count it. Raises TrainingError."""
+    try:
+        write_shard(path, shard)
+    except ShardError as error:
+        raise TrainingError(f"{path}: {error}; the shard is left as it is") from None
+    except OSError as error:
+        raise TrainingError(f"cannot write {path}: {error.strerror}") from None
+    done.shards += 1
+    done.positions += shard.positions + shard.branches
 
 
 def _encoded(path: Path, input_format: int) -> tuple[Shard, EncodedRows] | Exception:

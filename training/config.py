@@ -64,6 +64,12 @@ class TargetSettings:
         "network whose policy is multiplied by the engine's scores: a file, wavefront-cpu or "
         "wavefront-gpu; empty: scores alone",
     )
+    prior_nodes: int = setting(
+        0,
+        "nodes of the prior's searches in annotated positions (`annotate --nodes`), which no refresh "
+        "replaces; 0: the network alone",
+        high=UNREACHED,
+    )
     prior_exponent: float = setting(0.85, "exponent of the prior's policy", high=2)
     prior_value_share: float = setting(
         0.0, "share of the prior's WDL in the WDL target of annotated positions", high=1

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +19,8 @@ from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
 from tests.engine.network_operator import operated
 from tests.training.labels import labelled_shard
-from tests.training.run.runs import run_training
-from training.config import DataSettings, TargetSettings
+from tests.training.run.runs import SETTINGS, run_training
+from training.config import DataSettings, TargetSettings, train_config
 from training.data.annotations import NAT_STEPS, prior_identity
 from training.data.packed import unpack_positions
 from training.data.reading import encoded_positions, table_of
@@ -82,6 +84,69 @@ def test_what_was_annotated_is_passed_over_and_another_network_takes_its_place(
     assert read_shard(path).annotated_by == load_network(other).content_hash
 
 
+def test_searches_are_annotated_for_training_with_their_nodes(network: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.shard"
+    whole = labelled_shard(4, 12, seed=5)
+    write_shard(path, whole)
+    arguments = ("annotate", path, "--backend", "onnx", "--threads", 1, "--json", "--weights", network)
+    first = run_training(*arguments, "--nodes", 40, "--workers", 2)
+    assert json.loads(first.stdout)["positions"] == 48 + whole.branches
+    assert json.loads(run_training(*arguments, "--nodes", 40).stdout)["passed_over"] == 1
+    shard = read_shard(path)
+    assert shard.annotated_by == prior_identity(str(network), 40)
+    packed, start, _ = encoded_positions(shard, 1)
+    shares = np.exp(-shard.columns["prior"].astype(np.float64) / NAT_STEPS)
+    totals = np.add.reduceat(shares, start[:-1])
+    assert np.allclose(totals, 1, atol=0.05)
+    # 39 visits are shared out, and each move has a tenth of one more.
+    visits = shares * (39 + 0.1 * np.repeat(np.diff(start), np.diff(start)))
+    assert (np.maximum.reduceat(visits, start[:-1]) > 2).all()
+    for prior_nodes, used in ((40, True), (20, False), (0, False)):
+        table = table_of(
+            shard,
+            DataSettings(),
+            TargetSettings(),
+            input_format=1,
+            prior=prior_identity(str(network), prior_nodes),
+        )
+        assert table.annotated.all() == used
+    assert len(packed) == 48 + whole.branches
+
+
+def test_a_searched_shard_has_the_moves_of_its_positions_in_order(network: Path, tmp_path: Path) -> None:
+    """The first visit after the root's goes to the move that the policy prefers."""
+    path, plain = tmp_path / "a.shard", tmp_path / "b.shard"
+    for each in (path, plain):
+        write_shard(each, labelled_shard(3, 20, seed=6))
+    arguments = ("--backend", "onnx", "--threads", 1, "--weights", network)
+    run_training("annotate", path, *arguments, "--nodes", 2)
+    run_training("annotate", plain, *arguments)
+    visits, policy = (read_shard(each).columns["prior"].astype(int) for each in (path, plain))
+    _, start, _ = encoded_positions(read_shard(path), 1)
+    for a, b in pairwise(start):
+        visited = int(visits[a:b].argmin())
+        assert policy[a:b][visited] <= policy[a:b].min() + 1  # a step is 6 %
+
+
+def test_a_shard_with_an_illegal_move_is_left_as_it_is(network: Path, tmp_path: Path) -> None:
+    good, bad = tmp_path / "a.shard", tmp_path / "b.shard"
+    shard = labelled_shard(3, 12, seed=7)
+    write_shard(good, shard)
+    moves = shard.columns["moves"].copy()
+    moves[14] = 0o7700
+    write_shard(bad, replace(shard, columns={**shard.columns, "moves": moves}))
+    before = bad.read_bytes()
+    done = run_training(
+        *("annotate", tmp_path, "--weights", network, "--backend", "onnx", "--threads", 1, "--json"),
+        *("--nodes", 4),
+        status=1,
+    )
+    summary = json.loads(done.stdout)
+    assert summary["shards"] == 1
+    assert list(summary["broken"]) == [str(bad)]
+    assert bad.read_bytes() == before
+
+
 def test_who_names_no_network_gets_what_training_takes_as_the_prior(tmp_path: Path) -> None:
     path = tmp_path / "a.shard"
     write_shard(path, labelled_shard(1, 8))
@@ -132,6 +197,26 @@ def test_targets_of_annotations_are_those_of_the_network(network: Path, folder: 
     assert torch.allclose(device.policy.float(), evaluated.float(), atol=0.02)
     device.set_policy(None, TargetSettings())
     assert not torch.allclose(device.policy.float(), evaluated.float(), atol=0.02)
+
+
+@pytest.mark.parametrize("nodes", [0, 40])
+def test_a_refresh_replaces_the_network_as_the_prior_and_no_searches(
+    network: Path, folder: Path, nodes: int
+) -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
+    from training.run.processes import Group
+    from training.run.trainer import Trainer
+
+    targets = {"prior": str(network), "prior_nodes": nodes, "prior_refreshes": 1}
+    config = train_config({**SETTINGS, "targets": targets, "data": {"main": ["none"]}}, "test")
+    shard = replace(read_shard(folder / "a.shard"), annotated_by=prior_identity(str(network), nodes))
+    table = table_of(shard, config.data, config.targets, input_format=1, prior=shard.annotated_by)
+    trainer = Trainer(config, [table], Group(0, 1, torch.device("cpu")))
+    trainer.set_targets()
+    before = trainer.table.policy.clone()
+    trainer.step(0.5)
+    assert trainer.refreshes == 1
+    assert torch.equal(trainer.table.policy, before) == bool(nodes)
 
 
 def test_an_evaluation_ends_when_the_network_changes(tmp_path: Path, folder: Path) -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from engine.options import Options
 
 HELP = (
-    "add the policy and WDL of a network (default: wavefront-gpu) to shards, so that training need not "
-    "evaluate its prior"
+    "add the policy and WDL of a network (default: wavefront-gpu), or of searches with it, to shards, as the "
+    "prior of training"
 )
 
 
@@ -24,6 +24,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.option_flags import add_flags
 
     parser.add_argument("paths", nargs="+", metavar="PATH", help="shards or folders of them")
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="annotate with a search of N nodes of each position (default: the network alone)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="processes that search (default: as many as keep the evaluator busy)",
+    )
     add_flags(parser, only=("weights", "backend", "evaluator", "threads"))
     parser.add_argument("--json", action="store_true", help="print a summary as JSON at the end")
 
@@ -34,12 +48,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     from engine.games.display import shows_tables
     from engine.option_flags import options_of_arguments
+    from engine.options import Options
     from engine.selfplay.shard import ShardError, read_header
-    from training.annotate import annotate
+    from training.annotate import annotate, annotate_by_searches
     from training.data.reading import shards_of
+    from training.searches import SEARCHES
 
     paths = shards_of(arguments.paths)
-    options = _with_network(options_of_arguments(arguments))
+    preset = SEARCHES if arguments.nodes > 0 else Options()
+    options = _with_network(options_of_arguments(arguments, preset))
     total = 0
     for path in paths:
         try:
@@ -52,12 +69,14 @@ def run(arguments: argparse.Namespace) -> int:
     with Progress(*columns, console=console, disable=not shows_tables(console)) as progress:
         task = progress.add_task("", total=total)
         try:
-            done = annotate(
-                paths,
-                options,
+            told = (
                 lambda text: console.print(text, soft_wrap=True),
                 lambda count: progress.advance(task, count),
             )
+            if arguments.nodes > 0:
+                done = annotate_by_searches(paths, options, arguments.nodes, arguments.workers, *told)
+            else:
+                done = annotate(paths, options, *told)
         except KeyboardInterrupt:
             print("interrupted; the same command goes on with the next shard", file=sys.stderr)
             return INTERRUPTED

@@ -17,13 +17,19 @@ NAT_STEPS = 16
 """Steps per nat of a stored policy, one byte per move: at most 3 % error of a move's share."""
 
 
-def prior_identity(prior: str) -> str:
-    """Return the SHA-256 of a prior, given as a file, a shipped network or "". Raises TrainingError."""
+def identity(network: str, nodes: int = 0) -> str:
+    """Return the name of annotations. network: its SHA-256. nodes: of searches; 0: the network alone."""
+    return f"{network} {nodes} nodes" if nodes else network
+
+
+def prior_identity(prior: str, nodes: int = 0) -> str:
+    """Return the name of a prior's annotations. prior: a file, a shipped network, or "". nodes: of searches;
+    0: the network alone. Raises TrainingError."""
     if not prior:
         return ""
     try:
         with network_file(prior).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return identity(hashlib.file_digest(file, "sha256").hexdigest(), nodes)
     except OSError as error:
         raise TrainingError(f"cannot read the network {prior}: {error.strerror}") from None
 
@@ -37,8 +43,8 @@ def annotated(
 ) -> Shard:
     """Return the shard with a network's evaluations of its rows.
 
-    network: its SHA-256. logits: [m] of all legal moves, row after row, those of row i from start[i] on.
-    wdl: [rows, 3]. Raises ShardError for values that are not finite.
+    network: its SHA-256, or `identity` of its searches. logits: [m] of all legal moves, row after row, those
+    of row i from start[i] on. wdl: [rows, 3]. Raises ShardError for values that are not finite.
     """
     if not (np.isfinite(logits).all() and np.isfinite(wdl).all()):
         raise ShardError("the network's policy or W D L of a position is not finite")

@@ -114,7 +114,7 @@ class ShardReader:
         """Raises TrainingError if the prior or the tablebases cannot be read."""
         self._data, self._target = data, target
         self._input_format, self._seed = input_format, seed
-        self._prior = prior_identity(target.prior)
+        self._prior = prior_identity(target.prior, target.prior_nodes)
         self._tables = open_tablebases(target.tablebases, note)
 
     def read(self, file: ShardFile) -> PositionTable:
@@ -176,8 +176,8 @@ def table_of(
 ) -> PositionTable:
     """Return the positions of a shard.
 
-    prior: SHA-256 of the network whose annotations are used. tables: override the WDL of positions they
-    contain.
+    prior: name of the annotations that are used (`annotations.identity`). tables: override the WDL of
+    positions they contain.
     Raises ShardError that names the game, for an illegal move or position.
     """
     asked = asked_moves(shard)

@@ -111,8 +111,9 @@ class Trainer:
     def _make_policy(self, since: int) -> None:
         settings = self.config.targets
         prior: AttentionNetwork | None = None
-        annotations = self.prior is None and bool(settings.prior)
-        if self.prior is not None or (annotations and self.table.unannotated(since)):
+        # A refreshed prior knows less than a search.
+        annotations = bool(settings.prior) and (self.prior is None or settings.prior_nodes > 0)
+        if settings.prior and (not annotations or self.table.unannotated(since)):
             prior = self._prior_network = self._prior_network or self._made_prior()
         self.table.set_policy(prior, settings, annotations=annotations, since=since)
 

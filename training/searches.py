@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Searches of all positions of labelled games, for annotations: a GameJob whose game is a game of a shard.
+
+All positions of a game are searched concurrently, each by a tree of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine._core import Game, Tree
+from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError
+from engine.options import Options
+from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
+from engine.search.limits import Limits
+from engine.search.report import Report
+from engine.selfplay.config import SELFPLAY_OPTIONS
+from engine.selfplay.shard import read_shard
+from engine.workers.executor import ExecutorError, Log, WorkerContext, play_together
+from training.data.replay import ShardGames
+
+UNVISITED = 0.1
+"""Visits added to every move, so that no move's share is zero."""
+
+LEAST_GAMES = 32
+"""Minimum number of concurrent games, whose positions are all searched at once."""
+
+SEARCHES = SELFPLAY_OPTIONS.changed(
+    tree_memory=16, look_ahead=0, dirichlet_noise_epsilon=0.0, temperature=0.0
+)
+"""Options of the searches: those of self-play, without its random choices. Hundreds of searches fill the
+batches, so positions looked ahead would be wasted: up to six for each that is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedGame:
+    """The searches of a shard's game. number: of the game in the job. rows: [k] of the shard. counts: [k]
+    legal moves. logits: [sum of counts] logarithms of visits. wdl: [k, 3] of the best moves. network:
+    SHA-256. failure: why the game was not searched, else empty."""
+
+    number: int
+    rows: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    logits: NDArray[np.float32]
+    wdl: NDArray[np.float32]
+    network: str
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchJob:
+    """games: path of a shard and number of one of its games, by number in the job. positions: of all games.
+    nodes: visits of each search."""
+
+    games: tuple[tuple[str, int], ...]
+    positions: int
+    options: Options
+    nodes: int
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        return (self.options.weights,) if self.options.weights else ()
+
+    @property
+    def engines(self) -> tuple[Options, ...]:
+        return (self.options,)
+
+    def games_at_once(self, pool: SearchPool | None) -> int:
+        assert pool is not None
+        # The searches of a game end at about the same time, so several games run in each process.
+        wanted = 4 * pool.recommended_games(self.options) * len(self.games) // max(1, self.positions)
+        return max(LEAST_GAMES, wanted)
+
+    def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> SearchExecutor:
+        return SearchExecutor(self, context.options(self.options), pool or context.search_pool(log))
+
+
+class SearchExecutor:
+    """Searches games in this process."""
+
+    games_per_task = 1
+
+    def __init__(self, job: SearchJob, options: Options, pool: SearchPool) -> None:
+        """pool: closed with the executor."""
+        self._job, self._options, self._pool = job, options, pool
+        self._idle: list[PoolPlayer] = []
+
+    async def open(self) -> int:
+        """Wait for the evaluator; return the best number of concurrent games. Raises ExecutorError."""
+        try:
+            return await asyncio.to_thread(self._job.games_at_once, self._pool)
+        except NoEvaluatorError as error:
+            raise ExecutorError(str(error)) from None
+
+    async def play(self, numbers: Sequence[int]) -> list[SearchedGame]:
+        """Search the games with these numbers. Raises ExecutorError."""
+        try:
+            return await play_together(self._game(number) for number in numbers)
+        except (NoEvaluatorError, NetworkChangedError) as error:
+            raise ExecutorError(str(error)) from None
+
+    def statistics(self) -> PoolStatistics:
+        return self._pool.statistics()
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._pool.close)
+
+    async def _game(self, number: int) -> SearchedGame:
+        path, game = self._job.games[number]
+        try:
+            replayed = dict(_games(path).rows(game))
+        except (ValueError, OSError) as error:
+            none, empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
+            return SearchedGame(number, none, none, empty, empty.reshape(0, 3), "", f"game {game}: {error}")
+        found = await play_together(self._search(position) for position in replayed.values())
+        networks = {report.network for _, report in found}
+        if len(networks) > 1:
+            raise ExecutorError("the evaluator's network changed: start again")
+        return SearchedGame(
+            number,
+            np.array(list(replayed), np.int64),
+            np.array([len(shares) for shares, _ in found], np.int64),
+            np.concatenate([shares for shares, _ in found]) if found else np.zeros(0, np.float32),
+            np.array([report.lines[0].wdl for _, report in found], np.float32).reshape(-1, 3),
+            networks.pop() if networks else "",
+        )
+
+    async def _search(self, position: Game) -> tuple[NDArray[np.float32], Report]:
+        """Return the logarithms of the visits of the legal moves, in the core's order, and the report."""
+        visits: dict[str, float] = {}
+
+        def look(tree: Tree) -> None:  # In the pool's thread.
+            visits.update({child.move: child.visits for child in tree.children()})
+
+        player = self._idle.pop() if self._idle else self._pool.player(self._options)
+        player.new_game()
+        search: Any = player.search(position, Limits(nodes=self._job.nodes), inspect=look)
+        report: Report = await asyncio.wrap_future(search)
+        self._idle.append(player)
+        assert report.best_move is not None
+        # A search that has proved its move ends early: the other visits would have gone to it.
+        left = max(0.0, self._job.nodes - 1 - sum(visits.values()))
+        visits[report.best_move] = visits.get(report.best_move, 0.0) + left
+        found = [visits.get(move, 0.0) + UNVISITED for move in position.legal_moves()]
+        return np.log(np.array(found, np.float32)), report
+
+
+@lru_cache(2)
+def _games(path: str) -> ShardGames:
+    return ShardGames(read_shard(Path(path)))
