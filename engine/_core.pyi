@@ -280,9 +280,6 @@ class SearchParams:
     cpuct_at_root: float
     cpuct_base_at_root: float
     cpuct_factor_at_root: float
-    cpuct_deviation_scale: float
-    deviation_prior: float
-    deviation_prior_visits: float
     fpu_absolute: bool
     fpu_value: float
     fpu_absolute_at_root: bool

@@ -213,18 +213,6 @@ class Options(SettingsGroup):
     cpuct_at_root: float = _advanced("CPuctAtRoot", 1.745, "CPuct at the root", (0, 100))
     cpuct_base_at_root: float = _advanced("CPuctBaseAtRoot", 38739.0, "CPuctBase at the root", (1, 1e9))
     cpuct_factor_at_root: float = _advanced("CPuctFactorAtRoot", 3.894, "CPuctFactor at the root", (0, 1000))
-    cpuct_deviation_scale: float = _advanced(
-        "CPuctDeviationScale",
-        0.0,
-        "scale exploration by the standard deviation of values: 0 off, 1 proportional",
-        (0, 1),
-    )
-    deviation_prior: float = _advanced(
-        "DeviationPrior", 0.2, "standard deviation of values at which exploration is unchanged", (0.001, 1)
-    )
-    deviation_prior_visits: float = _advanced(
-        "DeviationPriorVisits", 4.0, "weight of DeviationPrior, in visits", (0, 1000)
-    )
     fpu_strategy: str = _advanced(
         "FpuStrategy",
         "reduction",

@@ -107,7 +107,7 @@ class _View:
         self._turn = game.turn
         self._contempt = query.contempt(game.turn)
         options = query.options
-        self._keeps_deviations = options.value_choice_deviations > 0 or options.cpuct_deviation_scale > 0
+        self._keeps_deviations = options.value_choice_deviations > 0
 
     def root(self, root: RootInfo, report: Report) -> dict[str, Any]:
         """Return the result of the position itself. A mate may be in the report only, not in the tree."""

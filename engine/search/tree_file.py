@@ -49,8 +49,8 @@ def tree_settings(params: SearchParams, network: str, tablebases: str) -> list[t
     """
     settings = [("network", network), ("SyzygyPath", tablebases)]
     settings += [(title, _text(getattr(params, name))) for name, title in PARAMETERS.items()]
-    spread = params.cpuct_deviation_scale > 0 or params.value_choice_deviations > 0
-    settings.append(("spread of values (CPuctDeviationScale or ValueChoiceDeviations)", _text(spread)))
+    spread = params.value_choice_deviations > 0
+    settings.append(("spread of values (ValueChoiceDeviations)", _text(spread)))
     return settings
 
 

@@ -63,8 +63,7 @@ std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_roo
 // Returns the deduction from a move's Q in the choice: standard deviations of the mean of its values.
 float Tree::doubt_of_choice(const Node& child) const {
   if (params_.value_choice_deviations <= 0.0f) return 0.0f;
-  return params_.value_choice_deviations * deviation_of(child, params_) /
-         std::sqrt(static_cast<float>(child.visits));
+  return params_.value_choice_deviations * deviation_of(child) / std::sqrt(static_cast<float>(child.visits));
 }
 
 std::optional<Proof> Tree::proof_of(const Node& child) const {

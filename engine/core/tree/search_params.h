@@ -28,12 +28,6 @@ struct SearchParams {
   float cpuct_base_at_root = 38739.0f;
   float cpuct_factor_at_root = 3.894f;
 
-  // Factor of exploration: 1 + scale (deviation / prior - 1), with the standard deviation of the node's
-  // values, in which the prior counts as some visits (tree/spread.h). 0 disables it.
-  float cpuct_deviation_scale = 0.0f;
-  float deviation_prior = 0.2f;
-  float deviation_prior_visits = 4.0f;
-
   // First-play urgency: Q of an unvisited move. Reduction: the parent's Q less fpu_value times the square
   // root of the visited moves' prior sum. Absolute: fpu_value itself.
   bool fpu_absolute = false;
@@ -114,7 +108,7 @@ struct SearchParams {
   HistoryFill history_fill = HistoryFill::kFenOnly;
 
   // True if nodes record the spread of their values.
-  bool keeps_spread() const { return cpuct_deviation_scale > 0.0f || value_choice_deviations > 0.0f; }
+  bool keeps_spread() const { return value_choice_deviations > 0.0f; }
   // True if a node's value may differ from the mean of its visits.
   bool adjusts_values() const { return known_draws != KnownDraws::kOff; }
 };

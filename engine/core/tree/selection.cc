@@ -49,9 +49,7 @@ float cpuct(const SearchParams& params, bool is_root, uint32_t visits) {
 
 float exploration_scale(const SearchParams& params, bool is_root, const Node& node) {
   const uint32_t child_visits = node.visits == 0 ? 0 : node.visits - 1;
-  float factor = cpuct(params, is_root, node.visits);
-  if (params.cpuct_deviation_scale > 0.0f) factor *= exploration_by_deviation(node, params);
-  return factor * std::sqrt(static_cast<float>(std::max(child_visits, 1u)));
+  return cpuct(params, is_root, node.visits) * std::sqrt(static_cast<float>(std::max(child_visits, 1u)));
 }
 
 float first_play_urgency(const SearchParams& params, bool is_root, float parent_q, float visited_policy) {

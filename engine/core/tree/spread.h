@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The spread of a node's values: the variance of W - L over its visits, in 16 bits of the node. It is 0
-// unless PUCT or the choice of the move uses it.
+// unless the choice of the move uses it.
 //
-// A node with few visits has an uncertain spread, so a prior spread counts as some additional visits. KataGo
-// scales its exploration by such a standard deviation (docs/KataGoMethods.md, "Dynamic Variance-Scaled
-// cPUCT", of github.com/lightvector/KataGo).
+// A node with few visits has an uncertain spread, so a prior spread counts as some additional visits.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +10,14 @@
 #include <cstdint>
 
 #include "tree/node.h"
-#include "tree/search_params.h"
 
 namespace wavefront::tree {
 
 inline constexpr double kSpreadUnit = 65535.0;
+
+// The prior standard deviation, and its weight in visits. Moves of eight middlegame positions had deviations
+// of 0.10 to 0.30 after 100 and 800 visits, half of them above 0.18.
+inline constexpr float kPriorDeviation = 0.2f, kPriorVisits = 4.0f;
 
 inline double variance_of(const Node& node) {
   return node.spread / kSpreadUnit;
@@ -55,18 +56,11 @@ inline void set_sum_of_squares(Node& node, double sum) {
 }
 
 // Returns the standard deviation of a node's values, including the prior.
-inline float deviation_of(const Node& node, const SearchParams& params) {
+inline float deviation_of(const Node& node) {
   const auto visits = static_cast<float>(node.visits);
-  const float prior_visits = params.deviation_prior_visits;
-  const float prior = params.deviation_prior * params.deviation_prior;
-  const float sum = prior_visits * prior + visits * static_cast<float>(variance_of(node));
-  return std::sqrt(sum / std::max(1.0f, prior_visits + visits));
-}
-
-// Returns the factor of a node's exploration: 1 at the prior deviation.
-inline float exploration_by_deviation(const Node& node, const SearchParams& params) {
-  const float ratio = deviation_of(node, params) / params.deviation_prior;
-  return 1.0f + params.cpuct_deviation_scale * (ratio - 1.0f);
+  const float sum =
+      kPriorVisits * kPriorDeviation * kPriorDeviation + visits * static_cast<float>(variance_of(node));
+  return std::sqrt(sum / (kPriorVisits + visits));
 }
 
 }  // namespace wavefront::tree

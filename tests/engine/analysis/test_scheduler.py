@@ -122,7 +122,7 @@ def test_the_bound_that_the_best_move_is_chosen_by_is_told(talk: Conversation) -
 
 
 def test_without_deviations_there_is_no_bound(talk: Conversation) -> None:
-    options = {"value_choice_deviations": 0, "cpuct_deviation_scale": 0}
+    options = {"value_choice_deviations": 0}
     answer = talk.ask(id="a", nodes=50, include_statistics=True, options=options)
     assert "lcb" not in answer["moves"][0]
     assert {move["deviation"] for move in answer["statistics"]} == {None}

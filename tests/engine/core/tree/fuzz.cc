@@ -205,10 +205,10 @@ struct TreeInvariants {
     }
     if (!is_open(ranked[0].child)) return;
     auto bound = [&](const Node& child) {
-      const double visits = child.visits, prior_visits = params.deviation_prior_visits;
-      const double sum = prior_visits * params.deviation_prior * params.deviation_prior +
-                         visits * child.spread / kSpreadUnit;
-      const double deviation = std::sqrt(sum / (prior_visits + visits) / visits);
+      const double visits = child.visits;
+      const double sum =
+          kPriorVisits * kPriorDeviation * kPriorDeviation + visits * child.spread / kSpreadUnit;
+      const double deviation = std::sqrt(sum / (kPriorVisits + visits) / visits);
       return child.wl_sum / visits - params.value_choice_deviations * deviation;
     };
     const double enough = static_cast<double>(params.value_choice_share) * most;
@@ -284,7 +284,6 @@ SearchParams random_params(Random& random) {
   params.two_fold_draws = random() % 5 != 0;
   params.sticky_endgames = random() % 5 != 0;
   params.draw_score = static_cast<float>(random() % 5) * 0.25f - 0.5f;
-  if (random() % 3 == 0) params.cpuct_deviation_scale = static_cast<float>(1 + random() % 4) * 0.25f;
   if (random() % 2 == 0) params.transposition_visits = static_cast<int>(1 + random() % 20);
   if (random() % 4 == 0) params.policy_temperature_at_root = 2.0f;
   params.known_draws = static_cast<KnownDraws>(random() % 3);

@@ -19,9 +19,6 @@ class Rules:
     """What the search does beyond PUCT; the names are those of the core's SearchParams."""
 
     cpuct: float = 1.745
-    cpuct_deviation_scale: float = 0.0
-    deviation_prior: float = 0.2
-    deviation_prior_visits: float = 4.0
     known_draws: str = "off"
     two_fold_draws: bool = False
     sticky_endgames: bool = False
@@ -88,11 +85,10 @@ class PlainNode:
     def deviation(self) -> float:
         return math.sqrt(pvariance(self.brought()))
 
-    def deviation_with_prior(self, rules: Rules) -> float:
-        """sigma^2 = (w sigma_0^2 + N v) / (w + N)"""
-        weight = rules.deviation_prior_visits
-        variance = weight * rules.deviation_prior**2 + self.visits * self.deviation() ** 2
-        return math.sqrt(variance / (weight + self.visits))
+    def deviation_with_prior(self) -> float:
+        """sigma^2 = (4 * 0.2^2 + N v) / (4 + N)"""
+        variance = 4 * 0.2**2 + self.visits * self.deviation() ** 2
+        return math.sqrt(variance / (4 + self.visits))
 
     def visit_again(self) -> None:
         """One visit more of a position that is decided."""

@@ -79,7 +79,7 @@ class PlainSearch:
     def bound(self, child: PlainNode) -> float:
         """Q of a move less z sigma / sqrt(N)."""
         z = self._rules.value_choice_deviations
-        return -child.q - (z * child.deviation_with_prior(self._rules) / math.sqrt(child.visits) if z else 0)
+        return -child.q - (z * child.deviation_with_prior() / math.sqrt(child.visits) if z else 0)
 
     def _evaluated(self) -> PlainNode:
         """The random evaluation of the position, through a tree that sees nothing else."""
@@ -127,9 +127,6 @@ class PlainSearch:
     def _exploration(self, node: PlainNode) -> float:
         rules = self._rules
         factor = rules.cpuct + FACTOR * math.log((node.visits + BASE) / BASE)
-        if rules.cpuct_deviation_scale:
-            ratio = node.deviation_with_prior(rules) / rules.deviation_prior
-            factor *= 1 + rules.cpuct_deviation_scale * (ratio - 1)
         return factor * math.sqrt(max(node.visits - 1, 1))
 
     def _moves_left_utility(self, node: PlainNode, child: PlainNode) -> float:

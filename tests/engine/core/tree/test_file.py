@@ -68,7 +68,7 @@ def test_a_loaded_tree_has_the_visits_and_the_game(
 @pytest.mark.parametrize(
     "settings",
     [{}, {"known_draws": "proven", "transposition_visits": 16, "value_choice_deviations": 2.0},
-     {"known_draws": "repetition", "cpuct_deviation_scale": 0.5}],
+     {"known_draws": "repetition", "value_choice_deviations": 0.5}],
 )  # fmt: skip
 def test_a_search_goes_on_after_loading_as_without_it(tmp_path: Path, settings: dict[str, object]) -> None:
     position = game("8/8/4k3/8/8/4p3/4K3/8 w - - 40 60")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The spread of a node's values: exploration that follows it, and moves chosen by a confidence bound."""
+"""The spread of a node's values, and moves chosen by a confidence bound."""
 
 from __future__ import annotations
 
@@ -9,34 +9,22 @@ import pytest
 
 from engine._core import Tree
 from tests.engine.core.tree.plain_node import Rules
-from tests.engine.core.tree.plain_search import PlainSearch, assert_the_same_search
+from tests.engine.core.tree.plain_search import PlainSearch
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, params, search
 
 LOST = "7k/8/5K2/6Q1/8/8/8/8 b - - 0 1"
 
 
-@pytest.mark.parametrize(("scale", "prior"), [(1.0, 0.25), (0.7, 0.6)])
-@pytest.mark.parametrize("fen", [MIDDLEGAME, "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 b - - 0 1"])
-def test_exploration_follows_the_deviation_of_a_position_s_values(
-    fen: str, scale: float, prior: float
-) -> None:
-    rules = Rules(cpuct_deviation_scale=scale, deviation_prior=prior, deviation_prior_visits=3.0)
-    plain = assert_the_same_search(fen, 600, rules)
-    usual = PlainSearch(game(fen), Rules())
-    usual.run(600)
-
-    def visits(searched: PlainSearch) -> list[int]:
-        return [child.visits for child in searched.root.children.values()]
-
-    assert visits(plain) != visits(usual)
-
-
 def test_a_move_tells_the_deviation_of_its_values() -> None:
-    fen, rules = MIDDLEGAME, Rules(cpuct_deviation_scale=0.5)
+    fen, rules = MIDDLEGAME, Rules(value_choice_deviations=0.5)
     plain = PlainSearch(game(fen), rules)
     plain.run(400)
     tree = new_tree(
-        game(fen), cpuct_deviation_scale=0.5, moves_left_max_effect=0.0, cache_bytes=0, sticky_endgames=False
+        game(fen),
+        value_choice_deviations=0.5,
+        moves_left_max_effect=0.0,
+        cache_bytes=0,
+        sticky_endgames=False,
     )
     search(tree, 400, batch_size=1)
     checked = 0
@@ -50,7 +38,7 @@ def test_a_move_tells_the_deviation_of_its_values() -> None:
 
 
 def test_the_deviation_of_what_is_proven_is_nothing() -> None:
-    tree = new_tree(game(LOST), cpuct_deviation_scale=0.5)
+    tree = new_tree(game(LOST), value_choice_deviations=0.5)
     search(tree, 20000)
     proven = [child for child in tree.children() if child.proof is not None and child.visits > 10]
     assert proven
@@ -121,5 +109,5 @@ def test_a_tree_without_deviations_starts_afresh_when_they_are_wanted() -> None:
     tree = new_tree(game(MIDDLEGAME))
     search(tree, 200)
     assert all(child.deviation == 0 for child in tree.children())
-    tree.set_params(params(cpuct_deviation_scale=0.5))
+    tree.set_params(params(value_choice_deviations=0.5))
     assert tree.root_info().visits == 0
