@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,14 @@ import numpy as np
 import pytest
 
 from evaluator.backends.reference import forward
-from evaluator.network import SHIPPED_NETWORK, NetworkError, NetworkSpec, load_network, network_file
+from evaluator.network import (
+    SHIPPED_NETWORK,
+    SHIPPED_NETWORKS,
+    NetworkError,
+    NetworkSpec,
+    load_network,
+    network_file,
+)
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.schema import InputEmbedding, Message, PolicyFormat, Structure, WeightsEncoding
 from evaluator.network.spec import Activation, AttentionBody, ClassicalPolicyHead, ResidualTower
@@ -114,6 +122,13 @@ def test_the_shipped_networks_are_what_their_description_says(name: str, layers:
     assert len(network.body.embedding.biases) == width
     assert network.body.position is InputEmbedding.PE_DENSE
     assert (network.policy_heads, network.value_heads) == (("vanilla",), ("winner",))
+
+
+@pytest.mark.parametrize("name", SHIPPED_NETWORKS)
+def test_the_model_card_has_the_digests_of_the_shipped_files(name: str) -> None:
+    path = SHIPPED_NETWORKS[name]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert f"| `{path.name}` | `{digest}` |" in path.with_name("README.md").read_text("utf-8")
 
 
 def test_batch_norm_is_folded(tmp_path: Path) -> None:
