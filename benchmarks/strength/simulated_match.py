@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import signal
 import sys
 import threading
 import time
@@ -306,6 +307,8 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parsed()
+    # Without a handler SIGTERM would leave the processes running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with Engine(weights=arguments.weights, backend=tuned(arguments.backend)) as engine:
         addresses = [address for address in arguments.evaluator.split(",") if address]
         if not addresses:
