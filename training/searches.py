@@ -53,7 +53,7 @@ processor time for 100 nodes instead of 1.85 ms, and the figures of docs/lab/tra
 class SearchedGame:
     """The searches of a shard's game. number: of the game in the job. rows: [k] of the shard. counts: [k]
     legal moves. logits: [sum of counts] logarithms of visits. wdl: [k, 3] of the best moves. network:
-    SHA-256. failure: why the game was not searched, else empty."""
+    NetworkInfo.identity. failure: why the game was not searched, else empty."""
 
     number: int
     rows: NDArray[np.int64]

@@ -40,8 +40,8 @@ def open_fastest(
 
     If the GPU backend does not open, the GPUs of ONNX Runtime's providers are candidates, too. A single
     candidate is not measured. int8: True adds quantised onnx to the candidates; None takes the onnx
-    backend's choice. tuning: passed to backends with
-    that option. options: passed to all. Raises BackendError with every candidate's reason if none opens.
+    backend's choice. tuning: passed to backends with that option. options: passed to all. Raises
+    BackendError with every candidate's reason if none opens.
     """
     if network is None:
         raise BackendError("backend auto needs a network; ask for random or uniform to run without one")

@@ -36,11 +36,11 @@ class ShardGames:
         columns, positions = self._shard.columns, self._shard.positions
         moves = columns["moves"][self._moves[number] : self._moves[number + 1]].tolist()
         first, after = self._samples[number], self._samples[number + 1]
-        beside: dict[int, list[int]] = {}
+        branches: dict[int, list[int]] = {}
         for branch in range(self._branches[number], self._branches[number + 1]):
             if wanted is None or positions + branch in wanted:
-                beside.setdefault(int(columns["branch_at"][branch]), []).append(branch)
-        asked = [row for row in range(first, after) if wanted is None or row in wanted or row in beside]
+                branches.setdefault(int(columns["branch_at"][branch]), []).append(branch)
+        asked = [row for row in range(first, after) if wanted is None or row in wanted or row in branches]
         if not asked:
             return
         prefix = len(moves) - (after - first)
@@ -49,7 +49,7 @@ class ShardGames:
             row = first + ply - prefix
             if ply >= prefix and (wanted is None or row in wanted):
                 yield row, game.copy()
-            for branch in beside.get(row, ()):
+            for branch in branches.get(row, ()):
                 other = game.copy()
                 other.push_uci(uci_move(int(columns["branch_move"][branch])))
                 yield positions + branch, other
