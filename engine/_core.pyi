@@ -434,8 +434,8 @@ class ChildInfo:
     @property
     def prior(self) -> float: ...
     @property
-    def raw_prior(self) -> float:
-        """The prior before noise and before the root's policy temperature."""
+    def policy(self) -> float:
+        """The network's probability, without temperature and noise."""
 
     @property
     def evaluation(self) -> Evaluation: ...

@@ -24,7 +24,7 @@ from engine.search.contempt import Contempt
 from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.human_time import believable_seconds
-from engine.search.levels import policy, with_second_network
+from engine.search.levels import with_second_network
 from engine.search.limits import Limits
 from engine.search.mate import MateSearch
 from engine.search.report import Line, Report
@@ -330,7 +330,7 @@ class Session:
         finally:
             self._announces = announces
         tree = self._tree.known(second)
-        return {} if tree is None else policy(tree.children(), task.options.policy_temperature)
+        return {} if tree is None else {child.move: child.policy for child in tree.children()}
 
     def _await_believable_time(self, task: SearchTask, control: SearchControl, report: Report) -> None:
         """Wait until a person would move, or until `stop`."""

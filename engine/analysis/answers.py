@@ -85,7 +85,7 @@ def analysis(
     lines = (line for line in report.lines if line.visits or line.prior)
     answer["moves"] = [view.line(order, line, report) for order, line in enumerate(lines)]
     if fields.include_policy:
-        answer["policy"] = _policy(seen.children, query.options.policy_temperature)
+        answer["policy"] = _policy(seen.children)
     if fields.include_statistics:
         answer["statistics"] = [view.statistics(move) for move in report.statistics]
     return answer
@@ -224,12 +224,10 @@ def _search(report: Report) -> dict[str, Any]:
     }
 
 
-def _policy(children: Sequence[ChildInfo], temperature: float) -> dict[str, float]:
-    """Return the network's move probabilities, the highest first: the search's priors without temperature."""
-    raw = {child.move: child.raw_prior**temperature for child in children}
-    total = sum(raw.values()) or 1.0
-    ordered = sorted(raw.items(), key=lambda item: -item[1])
-    return {move: _rounded(weight / total) for move, weight in ordered}
+def _policy(children: Sequence[ChildInfo]) -> dict[str, float]:
+    """Return the network's move probabilities, the highest first."""
+    ordered = sorted(children, key=lambda child: -child.policy)
+    return {child.move: _rounded(child.policy) for child in ordered}
 
 
 def _rounded(value: float) -> float:

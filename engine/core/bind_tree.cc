@@ -206,8 +206,7 @@ void bind_reports(nb::module_& m) {
       .def_ro("visits", &ChildInfo::visits)
       .def_ro("in_flight", &ChildInfo::in_flight)
       .def_ro("prior", &ChildInfo::prior)
-      .def_ro("raw_prior", &ChildInfo::raw_prior,
-              "The prior before noise and before the root's policy temperature.")
+      .def_ro("policy", &ChildInfo::policy, "The network's probability, without temperature and noise.")
       .def_ro("evaluation", &ChildInfo::evaluation)
       .def_ro("own_q", &ChildInfo::own_q, "The network's own value; None if unknown or not requested.")
       .def_ro("deviation", &ChildInfo::deviation,

@@ -122,7 +122,7 @@ def choose(level: Level, game: Game, children: Sequence[ChildInfo], options: Opt
     if level.elo is None and options.human_repertoire and game.ply < 2 * REPERTOIRE_MOVES:
         # The same position gets the same move in all games of a repertoire.
         random = Random(f"{options.human_repertoire} {game.fen()}")
-    weights = _weights(level, children, options.policy_temperature)
+    weights = _weights(level, children)
     move = _drawn(weights, random)
     # A deeper search knows when a queen is worth giving.
     if elo >= KEEPS_QUEEN_ELO and level.nodes < SACRIFICE_NODES and _hangs_queen(game, move):
@@ -131,21 +131,12 @@ def choose(level: Level, game: Game, children: Sequence[ChildInfo], options: Opt
     return move
 
 
-def policy(children: Sequence[ChildInfo], policy_temperature: float) -> dict[str, float]:
-    """Return the network's probabilities of the root moves. policy_temperature: that of the priors."""
-    shares = {child.move: child.raw_prior**policy_temperature for child in children}
-    total = sum(shares.values())
-    if total <= 0:
-        return {move: 1 / len(shares) for move in shares}
-    return {move: share / total for move, share in shares.items()}
-
-
-def _weights(level: Level, children: Sequence[ChildInfo], policy_temperature: float) -> dict[str, float]:
+def _weights(level: Level, children: Sequence[ChildInfo]) -> dict[str, float]:
     """Return the moves of the draw with their weights, the largest first; at least one move."""
     if level.nodes > 1 and (visits := sum(child.visits for child in children)):
         shares = {child.move: child.visits / visits for child in children}
     else:
-        shares = policy(children, policy_temperature)
+        shares = {child.move: child.policy for child in children}
         if level.mix:
             shares = {
                 move: (1 - level.mix) * share + level.mix * level.second.get(move, 0.0)

@@ -196,9 +196,7 @@ def _ending(game: Game, config: SelfPlayConfig, resigned: Side | None) -> tuple[
 
 
 def _encoding(config: SelfPlayConfig, found: _Searched) -> Encoding:
-    options = config.options
-    fill = cast("HistoryFill", options.history_fill)
-    return Encoding(found.input_format, fill, options.policy_temperature)
+    return Encoding(found.input_format, cast("HistoryFill", config.options.history_fill))
 
 
 def _move_record(found: _Searched) -> MoveRecord:

@@ -89,8 +89,8 @@ class Info(IntFlag):
 TRANSFORM_BITS = 7
 
 _REVERSED_BYTES = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], dtype=np.uint8)
-_LEAST_PRIOR = 2.0**-32
-"""Smaller than the smallest nonzero prior of the search tree."""
+_LEAST_POLICY = 1e-38
+"""Smaller than any other probability of the search tree; for logarithms."""
 
 
 def reverse_ranks(planes: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -109,7 +109,6 @@ class Encoding:
 
     input_format: int
     history_fill: HistoryFill = "fen_only"
-    policy_temperature: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ def make_record(
     if best.proof is not None:
         record["invariance_info"] |= np.uint8(Info.BEST_IS_PROVEN)
 
-    shares, divergence = _policy(children, encoding.policy_temperature)
+    shares, divergence = _policy(children)
     record["probabilities"] = -1.0
     for child, share in zip(children, shares, strict=True):
         record["probabilities"][0, index[child.move]] = share
@@ -214,14 +213,12 @@ def _set_evaluation(record: Records, prefix: str, evaluation: Evaluation) -> Non
     record[f"{prefix}_m"] = max(0.0, evaluation.m)
 
 
-def _policy(children: Sequence[ChildInfo], temperature: float) -> tuple[list[float], float]:
-    """Return each move's share of the visits, and their divergence from the policy at temperature 1.
+def _policy(children: Sequence[ChildInfo]) -> tuple[list[float], float]:
+    """Return each move's share of the visits, and their divergence from the network's policy.
 
     Without visits (a search of one node) the shares are that policy.
     """
-    raw = [max(child.raw_prior, _LEAST_PRIOR) ** temperature for child in children]
-    total = sum(raw)
-    policy = [prior / total for prior in raw]
+    policy = [max(child.policy, _LEAST_POLICY) for child in children]
     visits = sum(child.visits for child in children)
     if not visits:
         return policy, 0.0

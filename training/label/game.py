@@ -263,7 +263,7 @@ class _Play:
             others = listed
         elif chance < settings.branch_lines + settings.branch_policy and self._policy is not None:
             policy = await self._policy(game)
-            weights = [policy.get(move, 0.0) for move in others]
+            weights = [policy.get(move, 0.0) ** (1 / settings.branch_temperature) for move in others]
             if sum(weights) > 0:
                 others = random.choices(others, weights)
         move = others[int(choice * len(others))]

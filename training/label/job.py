@@ -44,7 +44,6 @@ class LabelJob:
             return None
         options = Options(
             weights=str(network_file(settings.branch_network)),
-            policy_temperature=settings.branch_temperature,
             hash=2,
             tree_memory=64,
         )
@@ -139,11 +138,11 @@ class LabelExecutor:
 
 
 async def _policy(player: PoolPlayer, game: Game) -> dict[str, float]:
-    """Return the priors from a search of one node. Raises NoEvaluatorError."""
+    """Return the network's policy. Raises NoEvaluatorError."""
     found: dict[str, float] = {}
 
     def look(tree: Tree) -> None:  # In the pool's thread.
-        found.update({child.move: child.raw_prior for child in tree.children()})
+        found.update({child.move: child.policy for child in tree.children()})
 
     player.new_game()
     search: Any = player.search(game, Limits(nodes=1), inspect=look)

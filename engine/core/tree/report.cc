@@ -199,6 +199,7 @@ std::vector<ChildInfo> Tree::children(bool own_values) const {
   std::optional<History> line;
   if (own_values) line = history_;
   std::vector<ChildInfo> infos;
+  float policy_sum = 0.0f;
   const Node& root = *node(root_);
   const float scale = exploration_scale(params_, true, root);
   const float urgency = root_first_play_urgency();
@@ -208,10 +209,12 @@ std::vector<ChildInfo> Tree::children(bool own_values) const {
     ChildInfo info;
     info.move = move_to_uci(history_.current(), edge.move(), game_->chess960);
     info.prior = root_prior(ranked.edge);
-    info.raw_prior = edge.prior();
+    float before_noise = edge.prior();
     for (const Edge& before : edges_before_noise_) {
-      if (before.move() == edge.move()) info.raw_prior = before.prior();
+      if (before.move() == edge.move()) before_noise = before.prior();
     }
+    info.policy = std::pow(before_noise, params_.policy_temperature);
+    policy_sum += info.policy;
     if (ranked.child != nullptr) {
       info.visits = ranked.child->visits;
       info.in_flight = ranked.child->in_flight;
@@ -238,6 +241,9 @@ std::vector<ChildInfo> Tree::children(bool own_values) const {
     }
     info.score = info.value + utility + info.exploration;
     infos.push_back(std::move(info));
+  }
+  for (ChildInfo& info : infos) {
+    info.policy = policy_sum > 0.0f ? info.policy / policy_sum : 1.0f / static_cast<float>(infos.size());
   }
   return infos;
 }

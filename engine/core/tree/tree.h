@@ -65,7 +65,7 @@ struct ChildInfo {
   uint32_t visits = 0;
   uint32_t in_flight = 0;
   float prior = 0;
-  float raw_prior = 0;  // before noise
+  float policy = 0;  // the network's probability, without temperature and noise
   Evaluation evaluation;
   std::optional<float> own_q;  // the network's value for the side to move at the root, if known
   float deviation = 0;         // standard deviation of its values, if recorded

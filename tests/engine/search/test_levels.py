@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -24,7 +24,6 @@ from engine.search.levels import (
     calibrated,
     choose,
     level_of,
-    policy,
     with_network,
 )
 from engine.search.limits import Clock, Limits
@@ -32,25 +31,31 @@ from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
 from engine.session import Session
 
-RAW = Options(policy_temperature=1.0)
-
 
 @dataclass(frozen=True)
 class Child:
     """A root move, as the core describes it."""
 
     move: str
-    raw_prior: float
+    policy: float
     visits: int = 0
 
 
 CHILDREN = (Child("e2e4", 0.6, 30), Child("d2d4", 0.3, 60), Child("a2a3", 0.1, 10))
 
 
-def task_of(game: Game | None = None, options: Options = RAW, limits: Limits | None = None) -> SearchTask:
+def task_of(
+    game: Game | None = None, options: Options | None = None, limits: Limits | None = None
+) -> SearchTask:
     game = game or Game()
     return SearchTask(
-        game, game.legal_moves(), limits or Limits(nodes=1), options, 0.0, Random(5), TimeKeeper()
+        game,
+        game.legal_moves(),
+        limits or Limits(nodes=1),
+        options or Options(),
+        0.0,
+        Random(5),
+        TimeKeeper(),
     )
 
 
@@ -122,11 +127,6 @@ def test_one_node_draws_from_the_network_s_policy() -> None:
     assert drawn(Level(1, 1.0), task_of()) == pytest.approx({"e2e4": 0.6, "d2d4": 0.3, "a2a3": 0.1}, abs=0.03)
 
 
-def test_the_search_s_policy_temperature_does_not_count() -> None:
-    softened = [Child(each.move, each.raw_prior ** (1 / 1.4)) for each in CHILDREN]
-    assert policy(cast("Any", softened), 1.4) == pytest.approx({"e2e4": 0.6, "d2d4": 0.3, "a2a3": 0.1})
-
-
 def test_more_nodes_draw_from_the_visits() -> None:
     assert drawn(Level(100, 0.5), task_of()) == pytest.approx(
         {"e2e4": 900 / 4600, "d2d4": 3600 / 4600, "a2a3": 100 / 4600}, abs=0.03
@@ -150,7 +150,7 @@ def test_two_policies_are_mixed() -> None:
 
 def test_a_repertoire_answers_a_position_with_one_move() -> None:
     repertoires = [
-        drawn(Level(1, 1.0), task_of(options=replace(RAW, human_repertoire=number)), draws=5)
+        drawn(Level(1, 1.0), task_of(options=Options(human_repertoire=number)), draws=5)
         for number in range(1, 30)
     ]
     assert all(len(moves) == 1 for moves in repertoires)
@@ -163,7 +163,7 @@ def test_a_repertoire_ends_with_the_opening() -> None:
         for move in ("a1a2", "h8h7", "a2a1", "h7h8"):
             game.push_uci(move)
     children = (Child("a1a2", 0.5), Child("e2e4", 0.5))
-    assert len(drawn(Level(1, 1.0), task_of(game, replace(RAW, human_repertoire=3)), children)) == 2
+    assert len(drawn(Level(1, 1.0), task_of(game, Options(human_repertoire=3)), children)) == 2
 
 
 # -- errors that people of a strength do not make

@@ -38,7 +38,7 @@ def played_game(
     params.sticky_endgames = params.two_fold_draws = False
     tree, batch = Tree(params), Batch(4)
     game = start.copy() if start is not None else Game()
-    encoding = Encoding(input_format, "fen_only", params.policy_temperature)
+    encoding = Encoding(input_format)
     records: list[Records] = []
     white_to_move: list[bool] = []
     while game.result()[0] == "undecided" and len(records) < max_plies:

@@ -98,8 +98,8 @@ def test_noise_is_not_mixed_in_twice(tmp_path: Path) -> None:
     loaded = new_tree()
     loaded.load(tmp_path / "tree", SETTINGS)
     loaded.add_root_noise(0.25, 0.3, 2)
-    assert [(each.prior, each.raw_prior) for each in loaded.children()] == [
-        (each.prior, each.raw_prior) for each in tree.children()
+    assert [(each.prior, each.policy) for each in loaded.children()] == [
+        (each.prior, each.policy) for each in tree.children()
     ]
 
 

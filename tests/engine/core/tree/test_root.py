@@ -122,7 +122,10 @@ def test_the_root_may_have_a_policy_temperature_of_its_own() -> None:
     expected = {move: power / sum(powers.values()) for move, power in powers.items()}
     found = children_by_move(flat)
     assert {move: child.prior for move, child in found.items()} == pytest.approx(expected, rel=1e-4)
-    assert {move: child.raw_prior for move, child in found.items()} == priors
+    policies = [{m: c.policy for m, c in children_by_move(tree).items()} for tree in (usual, flat)]
+    assert policies[0] == policies[1]
+    powers = {move: prior**1.359 for move, prior in priors.items()}
+    assert policies[0] == pytest.approx({m: p / sum(powers.values()) for m, p in powers.items()}, rel=1e-4)
     search(flat, 700)
     search(usual, 700)
     assert [child.visits for child in flat.children()] != [child.visits for child in usual.children()]
@@ -175,8 +178,8 @@ def test_root_noise_mixes_into_the_priors_once(visits_before: int) -> None:
     assert max(noise.values()) > 0.2  # alpha 0.3: few moves get most of it
     assert sum(child.visits for child in noisy.children()) == noisy.root_info().visits - 1
     assert all(child.in_flight == 0 for child in noisy.children())
-    raw = {move: child.raw_prior for move, child in children_by_move(noisy).items()}
-    assert raw == priors[0]
+    policies = [{m: c.policy for m, c in children_by_move(tree).items()} for tree in (plain, noisy)]
+    assert policies[0] == pytest.approx(policies[1], rel=1e-5)
 
     noisy.add_root_noise(0.25, 0.3, seed=8)  # it has noise already
     assert {move: child.prior for move, child in children_by_move(noisy).items()} == priors[1]
