@@ -45,6 +45,11 @@ class TimeControl:
             raise ValueError(f"{text!r} is more than a hundred days")
         return base_ms, increment_ms, int(match["moves"]) if match["moves"] else None
 
+    @property
+    def is_timed(self) -> bool:
+        """True if there is a clock or a time for each move."""
+        return self.base_ms is not None or self.movetime_ms is not None
+
     def __str__(self) -> str:
         parts = []
         if self.base_ms is not None:

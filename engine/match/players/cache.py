@@ -98,12 +98,16 @@ class PlayerCache:
 
 def suggested_concurrency(config: MatchConfig, pool: SearchPool | None) -> int:
     """Return the best number of concurrent games: enough for the evaluator's best batch, but with programs at
-    most as many as there are CPU cores for.
+    most as many as there are CPU cores for. It is one if this engine plays with a time limit: games would
+    take each other's time, and this engine's games, which share an evaluator, more than a program's.
 
     Waits for the evaluator. Raises PlayerError if there is none.
     """
     from engine.evaluation.errors import NoEvaluatorError
 
+    timed = any(player.time.is_timed for player in config.players)
+    if timed and not all(player.is_program for player in config.players):
+        return 1
     bounds = [len(config.schedule)]
     programs = [player for player in config.players if player.is_program]
     if programs:
