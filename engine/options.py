@@ -194,12 +194,15 @@ class Options(SettingsGroup):
         "CacheHistoryLength", 0, "number of earlier positions that a cached evaluation must share", (0, 7)
     )
 
-    cpuct: float = _advanced(
-        "CPuct",
-        1.745,
-        "exploration constant of PUCT; higher values try more moves",
-        (0, 100),
+    network_constants: bool = _advanced(
+        "NetworkConstants",
+        True,
+        "search with the constants that were tuned for the network, if any, instead of defaults of CPuct, "
+        "FpuValue and other options; an option with another value keeps it",
         section="search",
+    )
+    cpuct: float = _advanced(
+        "CPuct", 1.745, "exploration constant of PUCT; higher values try more moves", (0, 100)
     )
     cpuct_base: float = _advanced(
         "CPuctBase", 38739.0, "number of visits over which exploration grows", (1, 1e9)

@@ -94,12 +94,20 @@ def calibrated(elo: int) -> Level:
 def with_network(options: Options) -> Options:
     """Return the options with the network that plays their level, if a level is asked for.
 
-    Smart pruning is off: how many nodes it saves would depend on the clock, and so would the strength.
+    Smart pruning is off: how many nodes it saves would depend on the clock, and so would the strength. The
+    constants are those of the calibration.
     """
     level = level_of(options)
     if level is None or level.elo is None:
         return options
-    return replace(options, weights=NETWORK, policy_head="", value_head="", smart_pruning_factor=0.0)
+    return replace(
+        options,
+        weights=NETWORK,
+        policy_head="",
+        value_head="",
+        smart_pruning_factor=0.0,
+        network_constants=False,
+    )
 
 
 def with_second_network(options: Options) -> Options:

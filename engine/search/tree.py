@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from engine._core import SearchParams, Tablebases, Tree
 from engine.options import OPTIONS, Options
 from engine.search.contempt import NO_CONTEMPT, Contempt
+from engine.search.network_constants import with_network_constants
 from engine.search.tablebases import description, open_tablebases
 from engine.search.task import SearchTask
 from engine.search.tree_file import Favoured, note_of, read_header, replace_file, tree_settings
@@ -100,7 +101,7 @@ class SearchTree:
     def prepared_for(self, task: SearchTask, network: NetworkInfo) -> Tree:
         """Return the tree for a task whose positions this network evaluates."""
         return self.prepared(
-            task.options,
+            with_network_constants(task.options, network.content_hash),
             network.input_format,
             network.identity,
             contempt=task.contempt,
