@@ -27,6 +27,7 @@ from engine.search.human_time import believable_seconds
 from engine.search.levels import with_second_network
 from engine.search.limits import Limits
 from engine.search.mate import MateSearch
+from engine.search.network_constants import with_network_constants
 from engine.search.report import Line, Report
 from engine.search.static_choice import continued, static_lines
 from engine.search.task import SearchTask
@@ -229,6 +230,8 @@ class Session:
             return
         self._announced = network
         text = described(network, max_batch)
+        if with_network_constants(self._options, network.content_hash) != self._options:
+            text += ", with constants tuned for it (NetworkConstants)"
         if text != self._announced_text:
             self._announced_text = text
             self._log(text)
