@@ -315,10 +315,13 @@ def main() -> None:
             engine.analyse(nodes=1)
             addresses = [engine.evaluator_address]
         played: list[Played] = []
-        for pair in pairs(arguments, addresses):
-            played.append(pair)
-            if len(played) % 10 == 0:
-                print(Summary.of(arguments.way, arguments.against, played), file=sys.stderr, flush=True)
+        try:
+            for pair in pairs(arguments, addresses):
+                played.append(pair)
+                if len(played) % 10 == 0:
+                    print(Summary.of(arguments.way, arguments.against, played), file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            print("interrupted; the result is of the pairs so far", file=sys.stderr)
     if not played:
         raise SystemExit("no pair has ended")
     summary = Summary.of(arguments.way, arguments.against, played)
