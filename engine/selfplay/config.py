@@ -18,6 +18,7 @@ from protocol.settings.spec import UNREACHED, SettingsError, setting
 SELFPLAY_OPTIONS = Options(
     hash=2,
     tree_memory=256,
+    network_constants=False,
     cpuct=1.2,
     cpuct_factor=0.0,
     fpu_value=0.0,
