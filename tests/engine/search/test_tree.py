@@ -25,7 +25,7 @@ def test_every_search_option_reaches_the_core() -> None:
         "minibatch_size", "batches_in_flight", "visits_per_position", "in_flight_factor",
         "second_batch", "look_ahead", "smart_pruning_factor", "smart_pruning_margin",
         "cpuct_at_root", "cpuct_base_at_root", "cpuct_factor_at_root", "fpu_value_at_root",
-        "minimum_kld_gain_per_node", "kld_gain_average_interval",
+        "minimum_kld_gain_per_node", "kld_gain_average_interval", "network_constants",
     }  # fmt: skip
 
     def values(options: Options) -> dict[str, object]:
