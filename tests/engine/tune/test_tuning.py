@@ -32,7 +32,8 @@ def test_the_optimum_is_found(tmp_path: Path) -> None:
     for value in tuned_values(config, runner.state.progress.steps):
         # It starts 5 and 2.6 steps away.
         assert value.mean == pytest.approx(OPTIMUM[value.parameter.name], abs=value.parameter.c_end)
-        assert 0 < value.error < value.parameter.c_end
+        # The order in which games end differs from run to run, and so does the error: about half a step.
+        assert 0 < value.error < 2 * value.parameter.c_end
         assert abs(value.slope.value) < 3 * value.slope.error
 
 
