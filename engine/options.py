@@ -197,8 +197,8 @@ class Options(SettingsGroup):
     network_constants: bool = _advanced(
         "NetworkConstants",
         True,
-        "search with the constants that were tuned for the network, if any, instead of defaults of CPuct, "
-        "FpuValue and other options; an option with another value keeps it",
+        "use search constants tuned for the network, if there are any; options that you change keep your "
+        "values",
         section="search",
     )
     cpuct: float = _advanced(

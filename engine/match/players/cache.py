@@ -98,8 +98,8 @@ class PlayerCache:
 
 def suggested_concurrency(config: MatchConfig, pool: SearchPool | None) -> int:
     """Return the best number of concurrent games: enough for the evaluator's best batch, but with programs at
-    most as many as there are CPU cores for. It is one if this engine plays with a time limit: games would
-    take each other's time, and this engine's games, which share an evaluator, more than a program's.
+    most as many as there are CPU cores for. It is one if this engine plays with a time limit, because
+    concurrent games would take each other's time.
 
     Waits for the evaluator. Raises PlayerError if there is none.
     """

@@ -195,8 +195,8 @@ def test_noise_does_not_count_as_policy() -> None:
     plain = make_record(game, Encoding(1), tree.root_info(), tree.children(), "e2e4")
     tree.add_root_noise(0.9, 0.3, 1)
     noisy = make_record(game, Encoding(1), tree.root_info(), tree.children(), "e2e4")
-    without, beside = (np.sort(each["probabilities"][0]) for each in (plain, noisy))
-    np.testing.assert_allclose(without, beside, rtol=1e-5)
+    usual, changed = (np.sort(each["probabilities"][0]) for each in (plain, noisy))
+    np.testing.assert_allclose(usual, changed, rtol=1e-5)
 
 
 def test_a_search_of_one_node_leaves_the_raw_policy() -> None:
