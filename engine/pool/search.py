@@ -78,11 +78,14 @@ class PooledSearch:
 
     @property
     def can_go_on(self) -> bool:
-        """True if it waits for nothing: it looks for a mate, or no collected visit needed an evaluation."""
+        """True if it waits for nothing: it looks for a mate, no collected visit needed an evaluation, or its
+        batches were rejected."""
         if self._mate_search is not None:
             return True
         search, pipeline = self._search, self._pipeline
-        return search is not None and pipeline is not None and not pipeline.in_flight and not search.idle
+        if search is None or pipeline is None:
+            return False
+        return pipeline.failure is not None or (not pipeline.in_flight and not search.idle)
 
     def must_be_looked_at(self, now: float) -> bool:
         """Return True if an evaluator, the clock or the observer may require `advance`. now: perf_counter
@@ -150,7 +153,9 @@ class PooledSearch:
         # One device computes each batch of a single search.
         device = Device.together(devices) if searches > 1 else max(devices, key=lambda each: each.rate)
         sizes = BatchSizes.pooled(device, task.options, task.limits, searches, processes)
-        self._pipeline = PooledPipeline(self, tree, evaluator, key, network.identity, sizes.capacity)
+        self._pipeline = PooledPipeline(
+            self, tree, evaluator, key, network.identity, sizes.capacity, alone=searches == 1
+        )
         self._search = Search(tree, self._pipeline, task, sizes, control=self.control, log=evaluator.log)
         return True
 

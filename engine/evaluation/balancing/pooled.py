@@ -71,8 +71,11 @@ class PooledPipeline(SpareBatches, Generic[S]):
         network: NetworkKey,
         identity: str,
         capacity: int,
+        *,
+        alone: bool = False,
     ) -> None:
-        """identity: of the network that evaluated the tree."""
+        """identity: of the network that evaluated the tree. alone: no other search sends batches, so none
+        waits to be joined, and the device computes one while the search collects the next."""
         super().__init__(capacity)
         self.evaluations = 0
         self.batches = 0
@@ -82,6 +85,7 @@ class PooledPipeline(SpareBatches, Generic[S]):
         self.failure: PipelineError | NoEvaluatorError | NetworkChangedError | None = None
         self._tree = tree
         self._evaluator = evaluator
+        self._alone = alone
         self._on_their_way: list[Batch] = []
         self._abandoned: list[Batch] = []
 
@@ -98,6 +102,8 @@ class PooledPipeline(SpareBatches, Generic[S]):
         self.batches += 1
         self._on_their_way.append(batch)
         self._evaluator.add(self, batch)
+        if self._alone:
+            self._evaluator.flush(waiting=False)
 
     def poll(self, timeout_ms: float) -> bool:
         return False  # The pool waits for all searches at once.
@@ -278,8 +284,8 @@ class PooledEvaluator(Generic[S]):
         """True if enough positions for a request were added since the last `flush`."""
         return self._added >= WORTH_SENDING
 
-    def flush(self) -> set[S]:
-        """Send the queued batches, unless the evaluators are busy and more batches may join them.
+    def flush(self, *, waiting: bool = True) -> set[S]:
+        """Send the queued batches, unless (`waiting`) the evaluators are busy and more batches may join them.
 
         Returns the searches whose batches cannot be sent; their pipelines have a `failure`.
         """
@@ -295,12 +301,12 @@ class PooledEvaluator(Generic[S]):
                 unsent.clear()
                 continue
             if offers:
-                failed |= self._send(offers, key)
+                failed |= self._send(offers, key, may_wait=waiting)
         return failed
 
-    def _send(self, offers: list[Offer[_JointRequest[S]]], key: NetworkKey) -> set[S]:
-        """Send the batches that wait for a network in requests of a good size. The last one may wait for
-        more."""
+    def _send(self, offers: list[Offer[_JointRequest[S]]], key: NetworkKey, *, may_wait: bool) -> set[S]:
+        """Send the batches that wait for a network in requests of a good size. may_wait: the last one
+        may wait for more."""
         parts = [part for part in self._unsent[key] if part.wanted]
         stale = [part for part in parts if part.pipeline.identity != offers[0].network.identity]
         failed = _fail(stale, NetworkChangedError("the evaluator has another network now"))
@@ -310,7 +316,7 @@ class PooledEvaluator(Generic[S]):
         waiting = sum(part.size for part in parts)
         while parts and offers:
             offer, most = best_offer(offers, key, waiting, parts[0].size)
-            if waiting < most and had_better_wait(waiting, offer.upstream.in_flight(key), most):
+            if may_wait and waiting < most and had_better_wait(waiting, offer.upstream.in_flight(key), most):
                 break
             request, batch = _joined(key, parts, most)
             try:
