@@ -28,22 +28,23 @@ LEAST_ELO, MOST_ELO = 800, 2800
 FULL_SKILL = 20
 
 TABLE: tuple[tuple[int, int, float], ...] = (
-    (800, 1, 1.36),
-    (1100, 1, 1.0),
-    (1300, 1, 0.73),
-    (1400, 1, 0.61),
-    (1500, 1, 0.38),
-    (1600, 1, 0.22),
-    (1650, 1, 0.1),
-    (1755, 8, 0.25),
-    (1905, 21, 0.25),
-    (2100, 53, 0.25),
-    (2220, 80, 0.25),
-    (2430, 195, 0.25),
-    (2615, 530, 0.25),
-    (2800, 1500, 0.25),
+    (800, 1, 1.62),
+    (1100, 1, 1.2),
+    (1300, 1, 0.9),
+    (1400, 1, 0.77),
+    (1500, 1, 0.48),
+    (1600, 1, 0.27),
+    (1650, 1, 0.12),
+    (1755, 7, 0.25),
+    (1905, 19, 0.25),
+    (2100, 47, 0.25),
+    (2220, 71, 0.25),
+    (2430, 173, 0.25),
+    (2615, 470, 0.25),
+    (2800, 1340, 0.25),
 )
-"""Elo, nodes and temperature, measured by `python -m benchmarks.strength.ladder`."""
+"""Elo, nodes and temperature. They equal the levels that `python -m benchmarks.strength.ladder` measured with
+the predecessor of the network (docs/how-to/strength.md)."""
 
 SEES_MATE_ELO, KEEPS_QUEEN_ELO = 1700, 1400
 """Elo from which a level always plays a mate in one, and never leaves its queen to be taken for nothing."""
