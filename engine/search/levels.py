@@ -43,8 +43,8 @@ TABLE: tuple[tuple[int, int, float], ...] = (
     (2615, 470, 0.25),
     (2800, 1340, 0.25),
 )
-"""Elo, nodes and temperature. They equal the levels that `python -m benchmarks.strength.ladder` measured with
-the predecessor of the network (docs/how-to/strength.md)."""
+"""Elo, nodes and temperature. `python -m benchmarks.strength.ladder` measured the predecessor of the network;
+matches against its levels adjusted these (docs/how-to/strength.md)."""
 
 SEES_MATE_ELO, KEEPS_QUEEN_ELO = 1700, 1400
 """Elo from which a level always plays a mate in one, and never leaves its queen to be taken for nothing."""

@@ -103,7 +103,7 @@ class PooledPipeline(SpareBatches, Generic[S]):
         self._on_their_way.append(batch)
         self._evaluator.add(self, batch)
         if self._alone:
-            self._evaluator.flush(waiting=False)
+            self._evaluator.flush(may_wait=False)
 
     def poll(self, timeout_ms: float) -> bool:
         return False  # The pool waits for all searches at once.
@@ -284,8 +284,8 @@ class PooledEvaluator(Generic[S]):
         """True if enough positions for a request were added since the last `flush`."""
         return self._added >= WORTH_SENDING
 
-    def flush(self, *, waiting: bool = True) -> set[S]:
-        """Send the queued batches, unless (`waiting`) the evaluators are busy and more batches may join them.
+    def flush(self, *, may_wait: bool = True) -> set[S]:
+        """Send the queued batches, unless (`may_wait`) the evaluators are busy and more may join them.
 
         Returns the searches whose batches cannot be sent; their pipelines have a `failure`.
         """
@@ -301,7 +301,7 @@ class PooledEvaluator(Generic[S]):
                 unsent.clear()
                 continue
             if offers:
-                failed |= self._send(offers, key, may_wait=waiting)
+                failed |= self._send(offers, key, may_wait=may_wait)
         return failed
 
     def _send(self, offers: list[Offer[_JointRequest[S]]], key: NetworkKey, *, may_wait: bool) -> set[S]:
