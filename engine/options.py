@@ -177,7 +177,8 @@ class Options(SettingsGroup):
     visits_per_collision: int = _advanced(
         "VisitsPerCollision",
         512,
-        "minimum tree visits per visit lost to collisions; 0: no such limit",
+        "minimum tree visits per visit lost to collisions, and at most a third of the square root of the "
+        "tree's visits; 0: no such limits",
         (0, 1000000),
     )
     max_collision_events: int = _advanced(

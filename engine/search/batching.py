@@ -177,9 +177,9 @@ class BatchSizes:
     best: efficient batch size. curve: measured (batch, ms), ascending. largest: for large trees, which have
     `large_tree` visits per position of `best`; 0: same as best. filled: smaller batches are filled up to this
     by looking ahead (Tree.collect). share, least: one position is requested per `share` visits of the tree,
-    and at least `least`; in all batches together if `together`, else in each. factor: total limit, the larger
-    of this times the square root of the visits and a 256th of them; 0: no limit. in_flight: maximum batches
-    in flight. second: if `together`, minimum size of a batch sent while another is in flight.
+    and at least `least`; in all batches together if `together`, else in each. factor: total limit, in square
+    roots of the visits; 0: no limit. in_flight: maximum batches in flight. second: if `together`, minimum
+    size of a batch sent while another is in flight.
     """
 
     best: int

@@ -19,7 +19,7 @@ int BatchRule::wanted(std::int64_t visits, std::int64_t visits_in_flight) const 
   std::int64_t borne = std::max<std::int64_t>(least, visits / share);
   if (factor != 0) {
     const auto root = static_cast<std::int64_t>(factor * std::sqrt(static_cast<double>(visits)));
-    borne = std::max<std::int64_t>(least, std::min(borne, std::max(root, visits / kHarmlessShare)));
+    borne = std::max<std::int64_t>(least, std::min(borne, root));
   }
   if (!together) return static_cast<int>(std::min(most, borne));
   // Split into parts, so that one part is selected while the device computes the others.

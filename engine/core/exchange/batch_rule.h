@@ -9,9 +9,6 @@
 
 namespace wavefront::exchange {
 
-// A 256th of the tree may always be in flight, so that large trees keep a device busy.
-inline constexpr std::int64_t kHarmlessShare = 256;
-
 // The next batch: positions that get a visit (0: no batch), and look-ahead positions.
 struct Asked {
   int target = 0;

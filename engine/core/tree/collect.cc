@@ -33,6 +33,10 @@ uint64_t clock_bucket(int rule50) {
 // Maximum collisions per look-ahead position: these walks often meet positions in flight.
 constexpr int kCollisionsAhead = 4;
 
+// Minimum square roots of the tree's visits per visit lost to collisions. It limits trees of more than 29,000
+// visits. Those of the matches that chose visits_per_collision were smaller.
+constexpr double kRootsPerCollision = 3.0;
+
 // Maximum visits of the root, as in lc0: counts have 32 bits.
 constexpr uint32_t kMostVisits = 4'000'000'000;
 
@@ -336,7 +340,9 @@ uint32_t Tree::collision_visits_limit() const {
     const double share = visits <= start ? 0.0 : (visits - start) / (end - start);
     limit *= std::pow(share, params_.max_collision_visits_scaling_power);
   }
-  if (params_.visits_per_collision > 0) limit = std::min(limit, visits / params_.visits_per_collision);
+  if (params_.visits_per_collision > 0) {
+    limit = std::min({limit, visits / params_.visits_per_collision, std::sqrt(visits) / kRootsPerCollision});
+  }
   return static_cast<uint32_t>(std::max(1.0, limit));
 }
 

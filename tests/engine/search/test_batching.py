@@ -59,7 +59,7 @@ def test_a_flat_curve_is_filled_and_a_proportional_one_is_not() -> None:
 
 def test_on_a_flat_device_positions_in_flight_are_a_small_part_of_the_tree() -> None:
     sizes = BatchSizes.alone(FAST, DEFAULTS, TIMED)
-    wanted = {0: 2, 63: 2, 96: 3, 1023: 31, 1024: 16, 10_000: 50, 40_000: 100, 102_400: 200, 10**8: 2112}
+    wanted = {0: 2, 63: 2, 96: 3, 1023: 31, 1024: 16, 10_000: 50, 40_000: 100, 102_400: 160, 10**8: 2112}
     assert {visits: sizes.wanted(visits, 0) for visits in wanted} == wanted
     for visits in (0, 1600, 10_000):
         assert sizes.wanted(visits, 90) == 0  # a second batch would be a crumb, or too much

@@ -110,7 +110,7 @@ def test_misuse_is_refused() -> None:
 
 def test_a_batch_loses_no_more_visits_to_positions_in_flight_than_the_tree_bears() -> None:
     lost = []
-    for visits_per_collision in (0, 512):
+    for visits_per_collision in (0, 512, 1):
         tree = new_tree(game(MIDDLEGAME), visits_per_collision=visits_per_collision)
         search(tree, 3000)
         batches = [Batch(256), Batch(256)]
@@ -118,6 +118,7 @@ def test_a_batch_loses_no_more_visits_to_positions_in_flight_than_the_tree_bears
         for batch in batches:
             tree.apply_random(batch)
     assert max(lost[1]) <= 3000 // 512 < min(lost[0])
+    assert max(lost[2]) <= 3000**0.5 / 3 < min(lost[0])
 
 
 def test_a_search_is_reproducible() -> None:
