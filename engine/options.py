@@ -177,8 +177,8 @@ class Options(SettingsGroup):
     visits_per_collision: int = _advanced(
         "VisitsPerCollision",
         512,
-        "minimum tree visits per visit lost to collisions, and at most a third of the square root of the "
-        "tree's visits; 0: no such limits",
+        "minimum tree visits per visit that a batch loses to collisions; it also loses at most a third of "
+        "the square root of the tree's visits; 0: neither limit",
         (0, 1000000),
     )
     max_collision_events: int = _advanced(

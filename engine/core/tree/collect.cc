@@ -33,8 +33,9 @@ uint64_t clock_bucket(int rule50) {
 // Maximum collisions per look-ahead position: these walks often meet positions in flight.
 constexpr int kCollisionsAhead = 4;
 
-// Minimum square roots of the tree's visits per visit lost to collisions. It limits trees of more than 29,000
-// visits. Those of the matches that chose visits_per_collision were smaller.
+// A batch loses at most the square root of the tree's visits, divided by this, to collisions.
+// visits_per_collision is stricter up to 29,000 visits; it was measured in such trees, and allows too much in
+// larger ones.
 constexpr double kRootsPerCollision = 3.0;
 
 // Maximum visits of the root, as in lc0: counts have 32 bits.

@@ -85,8 +85,8 @@ struct SearchParams {
   int max_collision_visits_scaling_start = 28;
   int max_collision_visits_scaling_end = 145000;
   float max_collision_visits_scaling_power = 1.25f;
-  // Minimum tree visits per such visit, of which at least one is allowed, and no more than a third of the
-  // square root of the tree's visits; 0: no limit.
+  // Minimum tree visits per such visit. One such visit is always allowed, but at most a third of the square
+  // root of the tree's visits. 0: neither limit.
   int visits_per_collision = 512;
 
   // A batch is sent once cache hits and game ends have used this many times its size in visits.
