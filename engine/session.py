@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from time import perf_counter
@@ -27,7 +28,6 @@ from engine.search.human_time import believable_seconds
 from engine.search.levels import with_second_network
 from engine.search.limits import Limits
 from engine.search.mate import MateSearch
-from engine.search.network_constants import with_network_constants
 from engine.search.report import Line, Report
 from engine.search.static_choice import continued, static_lines
 from engine.search.task import SearchTask
@@ -174,18 +174,19 @@ class Session:
         game, _favoured = read_header(path)
         while not self.ready(POLL_SECONDS):
             pass
-        # Contempt may depend on the limits of the search that made the tree.
-        possible = (Limits(), Limits(nodes=1))
-        contempts = list(dict.fromkeys(Contempt.of(self._options, game.turn, each) for each in possible))
-        for number, contempt in enumerate(contempts, 1):
-            task = replace(self._task(Limits(), perf_counter()), game=game, contempt=contempt)
-            self._prepare_tree(task)
-            try:
-                return game, self._tree.load(path)
-            except ValueError:
-                if number == len(contempts):
-                    raise
-        raise AssertionError("there is at least one contempt")
+        # Contempt and the constants depend on the limits of the search that made the tree.
+        try:
+            return game, self._load_as_of(Limits(), game, path)
+        except ValueError:
+            with suppress(ValueError):
+                return game, self._load_as_of(Limits(nodes=1), game, path)
+            raise
+
+    def _load_as_of(self, limits: Limits, game: Game, path: str) -> TreeFileSize:
+        """Load a tree, made by a search with these limits of a game's position. Raises ValueError."""
+        contempt = Contempt.of(self._options, game.turn, limits)
+        self._prepare_tree(replace(self._task(limits, perf_counter()), game=game, contempt=contempt))
+        return self._tree.load(path)
 
     def has_visits(self) -> bool:
         """Return True if the tree has visits of the position."""
@@ -230,8 +231,6 @@ class Session:
             return
         self._announced = network
         text = described(network, max_batch)
-        if with_network_constants(self._options, network.content_hash) != self._options:
-            text += ", with constants tuned for it (NetworkConstants)"
         if text != self._announced_text:
             self._announced_text = text
             self._log(text)

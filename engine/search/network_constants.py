@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Search constants that were tuned for a network, see docs/explanation/search.md.
+"""Search constants that were tuned for a network and small trees, see docs/explanation/search.md.
 
-The defaults of the options are lc0's constants. They suit networks that are not in the table.
+The defaults of the options are lc0's constants. They suit large trees and networks not in the table.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.options import Options
+    from engine.search.limits import Limits
     from protocol.settings.spec import Value
 
 WAVEFRONT_GPU: Mapping[str, Value] = {
@@ -27,14 +28,19 @@ CONSTANTS: Mapping[str, Mapping[str, Value]] = {
 }
 """Options by NetworkInfo.content_hash."""
 
+MOST_NODES = 3200
+"""Largest limit on nodes of a search with them. They win at 1,600 nodes and lose at 20,000."""
 
-def with_network_constants(options: Options, content_hash: str) -> Options:
-    """Return options of a search with the network's constants for those at their defaults.
+
+def with_network_constants(options: Options, content_hash: str, limits: Limits) -> Options:
+    """Return the options of a search with these limits. Those at their defaults are the network's constants
+    if its nodes are limited to few.
 
     content_hash: NetworkInfo.content_hash.
     """
     constants = CONSTANTS.get(content_hash)
-    if constants is None or not options.network_constants:
+    is_small = limits.nodes is not None and limits.by_nodes and limits.nodes <= MOST_NODES
+    if constants is None or not is_small or not options.network_constants:
         return options
     return options.changed(
         **{

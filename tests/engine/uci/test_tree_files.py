@@ -53,6 +53,20 @@ def test_a_search_continues_after_loading(tmp_path: Path) -> None:
         assert nodes_of(engine.ask("go nodes 1", "bestmove")[-2]) > 50
 
 
+@pytest.mark.parametrize("nodes", [60, None], ids=["constants of the network", "those of lc0"])
+def test_a_tree_of_an_included_network_is_loaded(tmp_path: Path, nodes: int | None) -> None:
+    options = "WeightsFile wavefront-gpu", "Backend onnx", FULL_SEARCH
+    go, path = f"go nodes {nodes}" if nodes else "go movetime 300", tmp_path / "tree"
+    for _process in "saves", "loads, searches on, and saves":
+        with UciProcess(*options) as engine:
+            if path.exists():
+                assert "tree loaded" in load(engine, path)
+            engine.send(POSITION)
+            assert nodes_of(engine.ask(go, "bestmove")[-2]) > 0
+            engine.send(f"setoption name SaveTree value {path}")
+            assert "tree saved" in engine.sync()[0]
+
+
 def test_other_options_and_networks_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "tree")
     with UciProcess(FULL_SEARCH, "PolicyTemperature 1.5") as engine:
