@@ -33,9 +33,9 @@ MOST_NODES = 3200
 
 
 def with_network_constants(options: Options, content_hash: str, limits: Limits) -> Options:
-    """Return the options of a search with these limits. Those at their defaults are the network's constants
-    if its nodes are limited to few.
+    """Return the options of a search with these limits.
 
+    If only nodes are limited, to MOST_NODES or fewer, the network's constants replace defaults.
     content_hash: NetworkInfo.content_hash.
     """
     constants = CONSTANTS.get(content_hash)

@@ -23,8 +23,6 @@ from tests.engine.core.tree.search_helpers import search
 
 TUNED = next(iter(CONSTANTS))
 SMALL = Options(hash=1, tree_memory=16)
-
-
 FEW = Limits(nodes=MOST_NODES)
 
 
