@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Search constants that were tuned for a network and small trees, see docs/explanation/search.md.
+"""Search constants that were tuned for networks and small trees, see docs/explanation/search.md.
 
 The defaults of the options are lc0's constants. They suit large trees and networks not in the table.
 """
@@ -14,22 +14,23 @@ if TYPE_CHECKING:
     from engine.search.limits import Limits
     from protocol.settings.spec import Value
 
-WAVEFRONT_GPU: Mapping[str, Value] = {
+TUNED: Mapping[str, Value] = {
     "cpuct": 0.93,
     "root_has_own_cpuct": True,
     "cpuct_at_root": 1.72,
     "fpu_value": 0.2,
     "policy_temperature": 1.75,
 }
-"""Of `wavefront tune` at 800 nodes; docs/lab/search.md has the match."""
+"""Of `wavefront tune` with wavefront-gpu at 800 nodes; docs/lab/search.md has the matches of both."""
 
 CONSTANTS: Mapping[str, Mapping[str, Value]] = {
-    "b329d6ca28b33850038342eec7cc140579d747dd6d10e4a07e3b526ac92fc9c4": WAVEFRONT_GPU,
+    "b329d6ca28b33850038342eec7cc140579d747dd6d10e4a07e3b526ac92fc9c4": TUNED,  # wavefront-gpu
+    "b6237688113ceee8a5556933807b4fdad6b23b42fb12e149fe32ec00d3ac4317": TUNED,  # wavefront-cpu
 }
 """Options by NetworkInfo.content_hash."""
 
 MOST_NODES = 3200
-"""Largest limit on nodes of a search with them. They win at 1,600 nodes and lose at 20,000."""
+"""Largest limit on nodes of a search with them. They win at 3,200 nodes and lose at 20,000."""
 
 
 def with_network_constants(options: Options, content_hash: str, limits: Limits) -> Options:
