@@ -30,7 +30,7 @@ CONSTANTS: Mapping[str, Mapping[str, Value]] = {
 """Options by NetworkInfo.content_hash."""
 
 MOST_NODES = 3200
-"""Largest limit on nodes of a search with them. They win at 3,200 nodes and lose at 20,000."""
+"""Largest limit on nodes of a search with them. They win at 3,200 nodes and gain nothing at 10,000."""
 
 
 def with_network_constants(options: Options, content_hash: str, limits: Limits) -> Options:
