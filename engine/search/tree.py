@@ -84,17 +84,16 @@ class SearchTree:
         self._favoured: dict[int, Favoured] = {}
         self._root_key = 0
         self._tablebases: Tablebases | None = None
-        self._tablebases_path = ""
+        self._tablebases_path: str | None = None
 
     def use_tablebases(self, path: str, log: Callable[[str], None] = lambda text: None) -> None:
-        """Open the tables of SyzygyPath, unless they are in use already, and log the result."""
+        """Open the tables for a value of SyzygyPath, unless they are in use, and log what its folders have."""
         if path == self._tablebases_path:
             return
         self._tablebases_path = path
         self._tablebases = open_tablebases(path)
-        if self._tablebases is not None:
-            for text in description(path, self._tablebases):
-                log(text)
+        for text in description(path):
+            log(text)
 
     def tell_damage(self, log: Callable[[str], None]) -> None:
         """Log the table files that turned out to be damaged."""
@@ -235,7 +234,7 @@ class SearchTree:
         return size
 
     def _settings(self, tree: Tree) -> list[tuple[str, str]]:
-        return tree_settings(tree.params, self._network_identity, self._tablebases_path)
+        return tree_settings(tree.params, self._network_identity, self._tablebases_path or "included")
 
     def new_game(self) -> None:
         """Clear the tree. Cached evaluations remain valid."""
