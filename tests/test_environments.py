@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import shutil
 import subprocess
@@ -182,7 +181,9 @@ def test_a_runtime_folder_that_cannot_be_used_is_replaced(
 def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user of whom the system knows nothing but the number."""
 
-    def unknown(user: int | str) -> pwd.struct_passwd:
+    pwd = pytest.importorskip("pwd", reason="Windows has no table of users")
+
+    def unknown(user: int | str) -> None:
         raise KeyError(f"no user {user}")
 
     for variable in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):

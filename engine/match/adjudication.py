@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ends of games: by the rules of chess, and earlier by adjudication."""
+"""Ends of games by adjudication, before the rules of chess end them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Literal, get_args
 import chess
 import chess.syzygy
 
-from engine.games.record import MoveRecord, Reason, Result
+from engine.games.record import MoveRecord, Reason
+from engine.games.referee import Verdict, win_for
 from protocol.host.folders import expanded
 from protocol.settings.spec import UNREACHED, setting
 
@@ -59,36 +60,6 @@ class Adjudication:
     draw: DrawRule | None = None
     max_moves: int | None = None
     tablebase: TablebaseRule | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The end of a game."""
-
-    result: Result
-    reason: Reason
-    detail: str = ""
-
-
-def win_for(color: chess.Color) -> Result:
-    """Return the result if this side wins."""
-    return "1-0" if color == chess.WHITE else "0-1"
-
-
-def end_by_rules(board: chess.Board) -> Verdict | None:
-    """Return the verdict for mate, stalemate, insufficient material, the 50-move rule or threefold
-    repetition, without claims; None if the game continues. Mate precedes the 50-move rule."""
-    if not any(board.generate_legal_moves()):
-        if board.is_check():
-            return Verdict(win_for(not board.turn), Reason.CHECKMATE)
-        return Verdict("1/2-1/2", Reason.STALEMATE)
-    if board.is_insufficient_material():
-        return Verdict("1/2-1/2", Reason.INSUFFICIENT_MATERIAL)
-    if board.halfmove_clock >= 100:
-        return Verdict("1/2-1/2", Reason.FIFTY_MOVES)
-    if board.halfmove_clock >= 8 and board.is_repetition(3):  # The repetition search is slow.
-        return Verdict("1/2-1/2", Reason.THREEFOLD_REPETITION)
-    return None
 
 
 class TablebaseError(ValueError):

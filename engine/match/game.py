@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The play of one game between two players, move by move, with the board as referee."""
+"""The play of one game between two players, move by move."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import chess
 from engine.evaluation.errors import NetworkChangedError
 from engine.games.openings import Opening
 from engine.games.record import GameRecord, MoveRecord, Reason
-from engine.match.adjudication import Adjudication, Adjudicator, Tablebases, Verdict, end_by_rules, win_for
+from engine.games.referee import Verdict, end_by_rules, win_for
+from engine.match.adjudication import Adjudication, Adjudicator, Tablebases
 from engine.match.players.player import Clocks, ForfeitError, Player, Position, Thought
 from engine.match.schedule import ScheduledGame
 from engine.match.timecontrol import GameClock
@@ -124,7 +125,7 @@ async def _play(
         )
         moves.append(record)
         rules.moved()
-        verdict = end_by_rules(board) or adjudicator.judge(board, record)
+        verdict = end_by_rules(position.core) or adjudicator.judge(board, record)
         if verdict is None and thought.ponder and players[mover].config.ponder:
             players[mover].ponder(position, clocks, thought.ponder)
         if len(moves) % 16 == 0:

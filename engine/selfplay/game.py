@@ -16,6 +16,7 @@ from engine._core import ChildInfo, Game, RootInfo, Tree
 from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError
 from engine.games.openings import Opening
 from engine.games.record import GameRecord, MoveRecord, Reason, Result
+from engine.games.referee import Verdict, end_by_rules, win_for
 from engine.search.limits import Limits
 from engine.search.report import Line, Report
 from engine.selfplay.config import Resignation, SelfPlayConfig
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
 
 Side = Literal["white", "black"]
 
-RESULTS: dict[str, Result] = {"white_won": "1-0", "black_won": "0-1", "draw": "1/2-1/2"}
 VALUES: dict[Result, int] = {"1-0": 1, "1/2-1/2": 0, "0-1": -1}
-WIN_OVER: dict[Side, Result] = {"white": "0-1", "black": "1-0"}
 
 RANDOM_ATTEMPTS = 100
 """Maximum random openings that end the game; then the book's line is played without random moves."""
@@ -108,7 +107,7 @@ async def _play(number: int, opening: Opening, config: SelfPlayConfig, pool: Sea
     moves: list[MoveRecord] = []
     records: list[Records] = []
     white_to_move: list[bool] = []
-    ending: tuple[Result, Reason] | None = None
+    ending: Verdict | None = None
     network = ""
     try:
         while ending is None:
@@ -125,19 +124,18 @@ async def _play(number: int, opening: Opening, config: SelfPlayConfig, pool: Sea
             ending = _ending(game, config, side if resigned else None)
     finally:
         player.stop()
-    result, reason = ending
     end = GameEnd(
-        VALUES[result],
-        adjudicated=reason in (Reason.RESIGNATION, Reason.MOVE_LIMIT),
-        length_limit=reason is Reason.MOVE_LIMIT,
+        VALUES[ending.result],
+        adjudicated=ending.reason in (Reason.RESIGNATION, Reason.MOVE_LIMIT),
+        length_limit=ending.reason is Reason.MOVE_LIMIT,
     )
     record = GameRecord(
         number=number,
         pair=number // 2,
         white=0,
         black=0,
-        result=result,
-        reason=reason,
+        result=ending.result,
+        reason=ending.reason,
         opening=opening.name,
         start_fen=opening.fen,
         chess960=config.options.chess960,
@@ -184,15 +182,13 @@ def _opened(opening: Opening, config: SelfPlayConfig, random: Random) -> Game:
     return game
 
 
-def _ending(game: Game, config: SelfPlayConfig, resigned: Side | None) -> tuple[Result, Reason] | None:
-    name, reason = game.result()
-    if name in RESULTS:
-        return RESULTS[name], Reason(reason)
-    if resigned is not None:
-        return WIN_OVER[resigned], Reason.RESIGNATION
-    if len(game.moves()) >= config.max_plies:
-        return "1/2-1/2", Reason.MOVE_LIMIT
-    return None
+def _ending(game: Game, config: SelfPlayConfig, resigned: Side | None) -> Verdict | None:
+    verdict = end_by_rules(game)
+    if verdict is None and resigned is not None:
+        verdict = Verdict(win_for(resigned == "black"), Reason.RESIGNATION)
+    if verdict is None and len(game.moves()) >= config.max_plies:
+        verdict = Verdict("1/2-1/2", Reason.MOVE_LIMIT)
+    return verdict
 
 
 def _encoding(config: SelfPlayConfig, found: _Searched) -> Encoding:

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.games.referee import win_for
 from engine.selfplay.archive import GameEntry
-from engine.selfplay.game import WIN_OVER
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Totals:
         self.reasons[str(entry.reason)] += 1
         if entry.playthrough and entry.would_resign is not None:
             self.resign_checked += 1
-            self.resign_wrong += entry.result != WIN_OVER[entry.would_resign]
+            self.resign_wrong += entry.result != win_for(entry.would_resign == "black")
 
     def data(self) -> dict[str, Any]:
         """Return the totals as JSON data."""

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.strength.label_quality import Depth, depth_of
 from engine.selfplay.shard import write_shard
 from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard
+
+pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
+from benchmarks.strength.label_quality import Depth, depth_of
 
 
 @pytest.mark.parametrize(

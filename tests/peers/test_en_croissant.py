@@ -9,7 +9,6 @@ or the number of legal moves, whichever is smaller. Read from its source, commit
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,9 +19,6 @@ import pytest
 
 from tests.engine.uci.uci_process import UciProcess
 from tests.paths import shared
-
-SHOWN_AFTER_STOP_SECONDS = 0.05
-"""En Croissant waits this long between `stop` and the next position."""
 
 START = chess.STARTING_FEN
 ENDINGS = [
@@ -150,16 +146,14 @@ def test_every_block_is_shown(croissant: EnCroissant, multipv: str) -> None:
 
 
 def test_steps_through_a_game_show_lines_of_each_position(croissant: EnCroissant) -> None:
-    """`stop`, 50 ms for its last lines, then the next position."""
+    """`stop`, its last lines, then the next position."""
     game = ["e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6", "e1g1"]
     engine = croissant.engine
     for length in range(len(game) + 1):
         display = croissant.analyse(START, game[:length], "go infinite", MultiPV="5", Threads="0")
         while not display.blocks:
             display.read(engine.until("info depth"))
-        stopped = time.monotonic()
         display.read(engine.ask("stop", "bestmove"))
-        assert time.monotonic() - stopped < 20 * SHOWN_AFTER_STOP_SECONDS  # On a busy machine.
         assert is_complete(display)
         assert not display.refused
 

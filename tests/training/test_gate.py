@@ -36,8 +36,9 @@ def test_a_network_does_not_take_its_own_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM for another process")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_gate_that_is_ended_takes_its_match_with_it(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+def test_a_gate_that_is_ended_takes_its_match_with_it(tmp_path: Path, name: str) -> None:
+    number = signal.Signals[name]
     network = tmp_path / "net.pb.gz"
     write_network(random_network("tiny-attention"), network)
     arguments = ("gate", network, "--against", network, "--nodes", "2", "--games", "2000", "--sprt", "elo1=2")

@@ -19,6 +19,7 @@ from engine._core import Game
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.games.record import Reason
+from engine.games.referee import game_of
 from engine.match.config import PlayerConfig
 from engine.match.timecontrol import GameClock
 from engine.options import Options
@@ -64,13 +65,12 @@ class Thought:
 
 
 class Position:
-    """A running game: the board, which is the referee, and its representations for the players."""
+    """A running game: the board, and its representations for the players and the referee."""
 
     def __init__(self, board: chess.Board) -> None:
         """board: has the opening's moves on its stack."""
         self.board = board
         root = board.root()
-        self.start_fen = root.fen()
         self._core: Game | None = None
         start = root.fen(shredder=board.chess960, en_passant="fen")
         words = ["position", "startpos" if start == chess.STARTING_FEN else f"fen {start}"]
@@ -82,11 +82,9 @@ class Position:
 
     @property
     def core(self) -> Game:
-        """The game for the search."""
+        """The game for the search and for the referee."""
         if self._core is None:
-            self._core = Game(self.start_fen, self.board.chess960)
-            for move in self.board.move_stack:
-                self._core.push_uci(move.uci())
+            self._core = game_of(self.board)
         return self._core
 
     def push(self, move: chess.Move) -> str:

@@ -229,10 +229,11 @@ def test_without_an_evaluator_each_position_is_answered_and_the_next_query_asks_
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_process_outlives_the_program(number: signal.Signals) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_no_process_outlives_the_program(name: str) -> None:
     from tests.engine.analysis.test_command import Program
 
+    number = signal.Signals[name]
     program = Program("--workers", "2", "--searches", "2")
     with program.process:
         program.say(id="a", infinite=True, report_every=0.05)

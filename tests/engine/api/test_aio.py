@@ -17,7 +17,7 @@ from engine.options import OptionError
 
 T = TypeVar("T")
 
-HANG_SECONDS = 30
+HANG_SECONDS = 240
 """Limit of a test, which would otherwise wait indefinitely."""
 
 ENDLESS = 10**9

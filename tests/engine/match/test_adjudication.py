@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ends of games: by the rules, and by adjudication."""
+"""Ends of games by adjudication."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import chess
 import pytest
 
 from engine.games.record import MoveRecord, Reason
+from engine.games.referee import Verdict
 from engine.match.adjudication import (
     Adjudication,
     Adjudicator,
@@ -17,34 +18,11 @@ from engine.match.adjudication import (
     ResignRule,
     TablebaseError,
     TablebaseRule,
-    Verdict,
-    end_by_rules,
     open_tablebases,
 )
 from tests.paths import shared
 
 SHUFFLE = ("g1f3", "g8f6", "f3g1", "f6g8")
-
-
-@pytest.mark.parametrize(
-    ("fen", "moves", "expected"),
-    [
-        ("7k/5K2/6Q1/8/8/8/8/8 w - - 0 1", ["g6g7"], Verdict("1-0", Reason.CHECKMATE)),
-        ("7K/5k2/6q1/8/8/8/8/8 b - - 99 1", ["g6g7"], Verdict("0-1", Reason.CHECKMATE)),
-        ("7k/5K2/8/6Q1/8/8/8/8 w - - 0 1", ["g5g6"], Verdict("1/2-1/2", Reason.STALEMATE)),
-        ("4k3/8/8/8/8/8/4p3/4K2B w - - 0 1", ["e1e2"], Verdict("1/2-1/2", Reason.INSUFFICIENT_MATERIAL)),
-        ("4k3/8/8/8/8/8/4P3/4K2R w - - 99 80", ["h1h2"], Verdict("1/2-1/2", Reason.FIFTY_MOVES)),
-        (chess.STARTING_FEN, SHUFFLE * 2, Verdict("1/2-1/2", Reason.THREEFOLD_REPETITION)),
-        (chess.STARTING_FEN, SHUFFLE, None),
-        ("4k3/8/8/8/8/8/4P3/4K2R w - - 98 80", ["h1h2"], None),
-    ],
-)
-def test_ends_by_the_rules(fen: str, moves: Sequence[str], expected: Verdict | None) -> None:
-    board = chess.Board(fen)
-    for move in moves:
-        assert end_by_rules(board) is None
-        board.push_uci(move)
-    assert end_by_rules(board) == expected
 
 
 def judged(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -146,10 +145,11 @@ def test_pondering_becomes_a_search_by_the_clock(evaluator: str) -> None:
     control = SearchControl(pondering=True)
     with closing(Session(Options(evaluator=evaluator))) as session:
         assert session.ready(60.0)
-        hit = threading.Timer(0.3, control.ponder_hit)
-        hit.start()
-        report = session.search(Limits(movetime_ms=100, ponder=True), control=control)
-        hit.join()
+        report = session.search(
+            Limits(movetime_ms=100, ponder=True),
+            control=control,
+            on_report=lambda report: control.ponder_hit() if control.pondering else None,
+        )
     assert report.nodes > 0
 
 

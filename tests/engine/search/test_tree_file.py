@@ -6,7 +6,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,7 +158,6 @@ def test_analyse_saves_the_tree_after_an_interrupt(tmp_path: Path) -> None:
         assert process.stdout is not None and process.stderr is not None
         while "nodes" not in process.stdout.readline():
             pass
-        time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         _output, errors = process.communicate(timeout=60)
     assert process.returncode == 0 and f"tree saved to {path}" in errors, errors

@@ -37,7 +37,7 @@ def test_a_search_before_readiness_waits_for_the_evaluator_and_then_thinks() -> 
     with UciProcess() as engine:
         lines = engine.ask("go movetime 200", "bestmove")
         assert int(word_after(lines[-2], "nodes")) > 0
-        assert 0 < int(word_after(lines[-2], "time")) < 10_000
+        assert int(word_after(lines[-2], "time")) > 0
 
 
 def test_a_search_that_is_quit_before_readiness_still_says_a_sound_move() -> None:
@@ -71,7 +71,7 @@ def test_the_evaluator_is_started_before_anybody_asks_for_it() -> None:
 def test_ready_means_that_a_search_has_evaluations_whatever_the_address() -> None:
     with UciProcess("Evaluator tcp://127.0.0.1:9", "Backend random") as engine:
         engine.sync()
-        lines = engine.ask("go movetime 100", "bestmove")
+        lines = engine.ask("go nodes 100", "bestmove")
         assert int(word_after(lines[-2], "nodes")) > 0
 
 

@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
-from time import perf_counter
 
 import chess
 import pytest
@@ -53,9 +52,8 @@ def compare(board: chess.Board, moves: int) -> int:
 
 @pytest.mark.parametrize(("fen", "moves"), FORCED)
 def test_a_mate_is_found_with_its_line(fen: str, moves: int) -> None:
-    begin = perf_counter()
     solver = solved(Game(fen), moves + 2)
-    assert perf_counter() - begin < 1
+    assert solver.positions <= 24_000
     assert (solver.mate, solver.excluded, len(solver.line)) == (moves, moves - 1, 2 * moves - 1)
     board = chess.Board(fen)
     for move in solver.line:

@@ -211,13 +211,13 @@ def test_what_the_service_does_not_take_stays_outside(tmp_path: Path) -> None:
         data = memoryview(message([bytes(50_000)]) * 1000)
         sent = 0
         quiet = time.monotonic()
-        while time.monotonic() < quiet + 0.5:
+        while time.monotonic() < quiet + 0.5 or it.gate.buffered < 250_000:
             with contextlib.suppress(BlockingIOError):
                 sent += client.send(data[sent:])
                 quiet = time.monotonic()
         assert sent < len(data)
         # One frame more at most, as what has begun counts whole, and the one read before it was looked at.
-        assert 250_000 <= it.gate.buffered <= 500_000
+        assert it.gate.buffered <= 500_000
         for _ in range(sent // 50_009):
             with contextlib.suppress(BlockingIOError):
                 sent += client.send(data[sent:])

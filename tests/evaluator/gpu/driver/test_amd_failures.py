@@ -17,7 +17,6 @@ from evaluator.backends.gpu_options import Formats
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.amd import _without_gaps
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import DeviceError, OutOfDeviceMemory
 from evaluator.gpu.driver.target import Precision
@@ -28,6 +27,9 @@ from evaluator.network.spec import Activation
 from protocol.batch import EvaluationBatch
 from tests.evaluator.gpu.fibers import open_again, open_amd, open_on_fibers
 from tests.hip_runtime.standin import Report, Runtime
+
+pytest.importorskip("hip", reason="needs hip-python, which is for Linux on x86-64")
+from evaluator.gpu.driver.amd import _without_gaps
 
 pytestmark = pytest.mark.integration
 

@@ -17,12 +17,13 @@ from evaluator.gpu.driver.crashes import Crash, Phase
 from protocol.host.processes import CRASHES_VARIABLE
 
 DEVICE = "Discrete|gfx1100|HIP 7.15"
+
+if sys.platform == "win32":
+    pytest.skip("there are no such signals", allow_module_level=True)
+
 CRASHES = [signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE]
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals"),
-    pytest.mark.integration,
-]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The referee of all games. A draw counts when it is on the board, and nobody has to claim it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import chess
+
+from engine._core import Game
+from engine.games.record import Reason, Result
+
+RESULTS: dict[str, Result] = {"white_won": "1-0", "black_won": "0-1", "draw": "1/2-1/2"}
+"""Results by their names in the core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The end of a game."""
+
+    result: Result
+    reason: Reason
+    detail: str = ""
+
+
+def win_for(color: chess.Color) -> Result:
+    """Return the result if this side wins."""
+    return "1-0" if color == chess.WHITE else "0-1"
+
+
+def game_of(board: chess.Board) -> Game:
+    """Return the core's game of a board, with its moves. Raises ValueError for an illegal position."""
+    game = Game(board.root().fen(), board.chess960)
+    for move in board.move_stack:
+        game.push_uci(move.uci())
+    return game
+
+
+def end_by_rules(game: Game) -> Verdict | None:
+    """Return the verdict for mate, stalemate, insufficient material, the 50-move rule or threefold
+    repetition; None if the game continues. Mate precedes the 50-move rule."""
+    name, reason = game.result()
+    return Verdict(RESULTS[name], Reason(reason)) if name in RESULTS else None
