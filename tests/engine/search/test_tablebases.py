@@ -109,7 +109,7 @@ def test_folders_without_tables_are_named(tmp_path: Path) -> None:
 
 def test_no_table_is_used_when_tables_are_disabled() -> None:
     playing, said = session("<none>")
-    playing.set_position(QUEEN)
+    playing.set_position("8/8/8/8/3k4/7r/8/KQ6 w - - 0 1")
     report = playing.search(Limits(nodes=50))
     assert report.tablebase_hits == 0 and report.lines[0].tablebase is None
     assert not said
