@@ -170,7 +170,7 @@ class Search:
         return report
 
     def _with_chosen_move(self, report: Report) -> Report:
-        """Return the report with the move to play, which the temperature may choose."""
+        """Return the report with the move to play, which the temperature may choose, and its line first."""
         temperature = temperature_at(self._options, self._task.fullmove - 1)
         level = self._task.level
         if (temperature <= 0 and level is None) or not report.nodes:
@@ -182,9 +182,10 @@ class Search:
             move = choose_move(candidates(children), self._options, temperature, self._task.random)
         if move == report.best_move:
             return report
-        line = next((line for line in self._tree.lines(len(children)) if line.moves[0] == move), None)
-        reply = line.moves[1] if line is not None and len(line.moves) > 1 else None
-        return replace(report, best_move=move, ponder=reply)
+        line = next(self._line(line) for line in self._tree.lines(len(children)) if line.moves[0] == move)
+        others = [other for other in report.lines if other.moves[0] != move]
+        lines = (line, *others)[: max(1, len(report.lines))]
+        return replace(report, best_move=move, ponder=line.moves[1] if line.moves[1:] else None, lines=lines)
 
     def report(self) -> Report:
         """Return the current state of the search."""
