@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from protocol.settings.outputs import add_overwrite_flag
+from protocol.host.outputs import add_overwrite_flag
 
 if TYPE_CHECKING:
     from engine.analysis.scheduler import Scheduler
