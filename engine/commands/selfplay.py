@@ -17,6 +17,7 @@ from engine.commands.engine_flags import add_engine_flags, given_options
 from engine.commands.executors import add_executor_arguments, executor_of_arguments
 from protocol.host.folders import expanded
 from protocol.host.outputs import add_overwrite_flag, guard_apart, named_files
+from protocol.host.printing import reason
 from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def _check(paths: list[Path], *, as_json: bool) -> int:
         except TrainingDataError as error:
             broken.append({"file": str(path), "reason": str(error)})
         except OSError as error:
-            broken.append({"file": str(path), "reason": error.strerror or str(error)})
+            broken.append({"file": str(path), "reason": reason(error)})
         else:
             continue
         if not as_json:
