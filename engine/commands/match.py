@@ -23,6 +23,7 @@ HELP = "play a match between networks, option sets and UCI engines"
 EPILOG = """
 players are written key=value,key=value:
   weights=FILE, backend=…, cpuct=…, any other option    this engine with options
+  FILE.pb.gz, wavefront-cpu or wavefront-gpu            short for weights=…
   program=stockfish,args=…,"Skill Level=5",Hash=64      another UCI engine
   name=…, tc=60+0.6 | movetime=MS, nodes=N, depth=N     for both
 for all players: --each tc=8+0.08,option.Hash=16 (option.NAME: for programs)
@@ -207,12 +208,14 @@ def player_table(text: str) -> dict[str, Any]:
     """Parse a player written key=value,key=value. A first part without a key is a network or a program.
     Raises SettingsError."""
     from engine.settings.tables import parse_pairs
+    from protocol.host.included import INCLUDED_NETWORKS
     from protocol.settings.spec import SettingsError
 
     entries = parse_pairs(text, "--player")
     short = entries.pop("", None)
     if short is not None:
-        key = "weights" if short.endswith((".pb.gz", ".pb")) else "program"
+        is_network = short in INCLUDED_NETWORKS or short.endswith((".pb.gz", ".pb"))
+        key = "weights" if is_network else "program"
         if key in entries:
             raise SettingsError(f"--player {text}: {key} is given twice")
         return {key: short, **entries}

@@ -26,6 +26,8 @@ class GameFile:
             raise OSError(errno.ENOENT, "there is no such folder", str(path.parent))
         self.path = path
         self._created = not os.path.lexists(path)
+        self._begin = self._end = 0
+        self._gap = b""
         self._open()
 
     def write(self, text: str) -> None:

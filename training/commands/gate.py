@@ -20,7 +20,7 @@ REFUSED = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", metavar="NET.pb.gz", help="new network")
+    parser.add_argument("network", metavar="NET.pb.gz", help="new network: a file or an included one")
     parser.add_argument(
         "--against", default="wavefront-cpu", metavar="FILE", help="other network (default: wavefront-cpu)"
     )
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from evaluator.network import network_file
     from training.gate import Promotion
 
     network = Path(arguments.network)
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         return INTERRUPTED
     if verdict["accepted"] and arguments.promote:
         unfinished = Path(f"{arguments.promote}.part")
-        shutil.copyfile(network, unfinished)
+        shutil.copyfile(network_file(network), unfinished)
         unfinished.replace(arguments.promote)
     print(json.dumps(verdict) if arguments.json else _told(verdict))
     return 0 if verdict["accepted"] else REFUSED
