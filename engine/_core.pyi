@@ -302,6 +302,7 @@ class SearchParams:
     tablebases: Tablebases | None
     syzygy_50_move_rule: bool
     syzygy_fast_play: bool
+    solves_endings: bool
     max_collision_events: int
     max_collision_visits: int
     multipv: int

@@ -310,7 +310,8 @@ class Options(SettingsGroup):
     syzygy_path: str = _option(
         "SyzygyPath",
         "",
-        "folders with Syzygy tablebases (.rtbw, .rtbz), separated by colons (Windows: semicolons)",
+        "folders with Syzygy tablebases (.rtbw, .rtbz), separated by colons (Windows: semicolons), in "
+        "addition to the included ones of up to 4 men; <none> disables all tablebases",
         section="tablebases",
     )
     syzygy_50_move_rule: bool = _advanced(

@@ -456,7 +456,9 @@ class Session:
     def _in_process_parts(self, task: SearchTask) -> tuple[Tree, Pipeline, BatchSizes]:
         """Return tree, pipeline and batch sizes of a search without an evaluator."""
         batch = self._options.minibatch_size or IN_PROCESS_BATCH
-        tree = self._tree.prepared(self._options, 1, "in-process", contempt=task.contempt)
+        tree = self._tree.prepared(
+            task.options, 1, "in-process", contempt=task.contempt, solves_endings=task.level is None
+        )
         sizes = BatchSizes(batch, in_flight=self._options.batches_in_flight)
         return tree, InstantPipeline(tree, batch), sizes
 

@@ -37,7 +37,6 @@ from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.workers.local import workers_for
 from protocol.host.processors import usable_processors
-from protocol.messages import best_rate
 from protocol.settings.spec import shown
 
 if TYPE_CHECKING:
@@ -124,10 +123,10 @@ class Scheduler:
         """Return the process ids of embedded evaluators."""
         return self._pool.evaluator_pids()
 
-    def evaluator_rate(self) -> float:
-        """Return the measured positions per second of the connected evaluators; 0 without a measurement."""
-        curves = [client.curve for client in self._pool.connections(self.options)] if self._searches else []
-        return sum(best_rate(curve) for curve in curves if curve)
+    def networks_in_use(self) -> list[NetworkInfo]:
+        """Wait for the evaluators, and return the network that each one runs for the scheduler's options.
+        Raises NoEvaluatorError."""
+        return [client.network for client in self._pool.connections(self.options)]
 
     # -- for actions -------------------------------------------------------------------------------------
 

@@ -6,19 +6,26 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from protocol.settings.outputs import add_overwrite_flag
 
 if TYPE_CHECKING:
     from engine.analysis.scheduler import Scheduler
-    from engine.games.journal import Journal
-    from engine.review.games import Effort, GameReview, SourceGame
+    from engine.evaluation.errors import NoEvaluatorError
+    from engine.options import Options
+    from engine.review.folder import ReviewFolder
+    from engine.review.games import SourceGame
 
 HELP = "review games: annotated PGN, report pages, JSON"
 NODES = {"quick": 100, "normal": 400, "deep": 2500}
 """Nodes of each position by --depth."""
+
+MOST_NODES = 100_000_000
+
+LINES = 20
+"""Maximum lines that report the progress without a terminal."""
 
 OPTIONS = (
     "weights",
@@ -36,7 +43,7 @@ OPTIONS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.option_flags import add_flags
 
-    parser.add_argument("file", nargs="+", type=Path, help="PGN files")
+    parser.add_argument("file", nargs="+", type=Path, help="PGN files, also .gz; - is standard input")
     parser.add_argument(
         "--depth",
         choices=tuple(NODES),
@@ -49,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output", type=Path, default=Path("review"), metavar="FOLDER", help="folder (default: %(default)s)"
     )
     parser.add_argument("--restart", action="store_true", help="discard an earlier review in the folder")
+    add_overwrite_flag(parser)
     parser.add_argument("--json", action="store_true", help="also print each review as a line of JSON")
     add_flags(parser, only=OPTIONS)
 
@@ -57,139 +65,178 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.analysis.scheduler import Scheduler
     from engine.analysis.settings import AnalysisSettings
     from engine.evaluation.errors import NoEvaluatorError
-    from engine.games.journal import Journal, JournalError
+    from engine.games.journal import JournalError
+    from engine.games.text import STANDARD_INPUT, TextError
     from engine.option_flags import options_of_arguments
-    from engine.options import Options
-    from engine.review.games import Effort, GameReview, games_of
+    from engine.options import OptionError, Options
+    from engine.review.folder import ReviewFolder, check_sources
+    from engine.review.games import games_of
 
-    nodes = arguments.nodes or NODES[arguments.depth]
-    if nodes < 1:
-        _log("--nodes is at least 1")
-        return 2
+    nodes = NODES[arguments.depth] if arguments.nodes is None else arguments.nodes
+    if not 1 <= nodes <= MOST_NODES:
+        raise OptionError(f"--nodes: {nodes} is not in 1 to {MOST_NODES:,}")
+    check_sources(arguments.output, [path for path in arguments.file if path != STANDARD_INPUT])
+    options = options_of_arguments(arguments, Options(transposition_visits=0))
     try:
-        sources = list(games_of(arguments.file))
+        sources = list(games_of(arguments.file, _log))
     except OSError as error:
         _log(f"cannot read {error.filename}: {error.strerror}")
         return 1
-    if not sources:
-        _log(f"no games in {', '.join(map(str, arguments.file))}")
-        return 1
-    options = options_of_arguments(arguments, Options(transposition_visits=0))
-    failures: list[NoEvaluatorError] = []
-    header = {"wavefront review": 1, "nodes": nodes, "weights": options.weights}
-    try:
-        arguments.output.mkdir(parents=True, exist_ok=True)
-        with Journal(arguments.output / "review.jsonl", header, restart=arguments.restart) as journal:
-            if journal.header != header:
-                _log(
-                    f"{journal.path} is a review with other settings; add --restart, or name another --output"
-                )
-                return 1
-            effort, rate = Effort(), 0.0
-            settings = AnalysisSettings(max_queued_bytes=1 << 30, max_message_bytes=1 << 24)
-            scheduler = Scheduler(options, settings, log=_log)
-            try:
-                scheduler.start(failures.append)
-                done = _reviewed(sources, journal, scheduler, nodes, effort, show=not arguments.json)
-                reviews, skipped = [], []
-                for entry in done:
-                    if "skipped" in entry:
-                        skipped.append((entry["place"], entry["skipped"]))
-                    else:
-                        reviews.append(GameReview.of(entry["review"]))
-                    if arguments.json:
-                        print(json.dumps(entry), flush=True)
-                rate = scheduler.evaluator_rate()
-            finally:
-                scheduler.close()
-    except (OSError, JournalError) as error:
+    except TextError as error:
         _log(str(error))
         return 1
+    if all(_fault(source) for source in sources):
+        for source in sources:
+            _skip(source, _fault(source))
+        _log(f"no games to review in {', '.join(map(str, arguments.file))}")
+        return 1
+    settings = AnalysisSettings(max_queued_bytes=1 << 30, max_message_bytes=1 << 24)
+    scheduler = Scheduler(options, settings, log=_log)
+    failures: list[NoEvaluatorError] = []
+    try:
+        scheduler.start(failures.append)
+        identity = _identity(options, nodes, scheduler)
+        with ReviewFolder(
+            arguments.output, sources, identity, restart=arguments.restart, overwrite=arguments.overwrite
+        ) as folder:
+            return _review(folder, sources, scheduler, nodes, failures, as_json=arguments.json)
+    except (JournalError, NoEvaluatorError) as error:
+        _log(str(error))
+        return 1
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _log(f"cannot write {error.filename or arguments.output}: {error.strerror}")
+        return 1
+    finally:
+        scheduler.close()
+
+
+def _identity(options: Options, nodes: int, scheduler: Scheduler) -> dict[str, Any]:
+    """Return what the values of a review depend on. Waits for the evaluator. Raises NoEvaluatorError."""
+    from engine.games.identity import options_identity
+
+    used = sorted({(network.identity, network.backend) for network in scheduler.networks_in_use()})
+    return {
+        "nodes": nodes,
+        **options_identity(options, apart=("hash", "threads")),
+        "networks": [{"content": content, "backend": backend} for content, backend in used],
+    }
+
+
+def _fault(source: SourceGame) -> str:
+    """Return why a game is unreadable, or an empty text."""
+    try:
+        source.read()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _review(
+    folder: ReviewFolder,
+    sources: list[SourceGame],
+    scheduler: Scheduler,
+    nodes: int,
+    failures: list[NoEvaluatorError],
+    *,
+    as_json: bool,
+) -> int:
+    """Review the games that the folder lacks, write its files, and return the exit status."""
+    from engine.review.games import Effort, GameReview, review_games
+
+    effort = Effort()
+    known = folder.known
+    rest = [source for source in sources if source.key not in known]
+    reviews, skipped = [], []
+
+    def show(entry: dict[str, Any]) -> None:
+        if as_json:
+            print(json.dumps(entry), flush=True)
+
+    for source in sources:
+        if source.key in known:
+            entry = {**known[source.key], "number": source.number, "place": source.place}
+            entry["review"] = {**entry["review"], "number": source.number, "place": source.place}
+            reviews.append(GameReview.of(entry["review"]))
+            show(entry)
+    if known:
+        _log(f"resuming: {len(reviews)} of {len(sources)} games are reviewed already")
+
+    with _Progress(len(sources), len(reviews)) as progress:
+
+        def skip(source: SourceGame, reason: str) -> None:
+            _skip(source, reason)
+            skipped.append((source.place, reason))
+            show({"key": source.key, "number": source.number, "place": source.place, "skipped": reason})
+            progress.advance()
+
+        by_number = {source.number: source for source in rest}
+        shown = 0
+        for review in review_games(
+            iter(rest),
+            scheduler,
+            nodes,
+            skipped=skip,
+            note=lambda source, text: _log(f"{source}: {text}"),
+            effort=effort,
+        ):
+            show(folder.add(by_number[review.number], review))
+            reviews.append(review)
+            if len(reviews) >= 2 * shown:  # The page of all games is long.
+                shown = len(reviews)
+                folder.write_index(reviews, skipped)
+            progress.advance()
     if failures:
         _log(str(failures[0]))
         return 1
     reviews.sort(key=lambda review: review.number)
-    began = perf_counter()
-    _write(arguments.output, sources, reviews, skipped)
-    _log(_speed(effort, rate, perf_counter() - began))
+    for review in reviews:
+        if review.number not in by_number:  # Its number may have changed.
+            folder.write_page(review)
+    folder.finish(reviews, skipped)
+    _log(f"{effort.positions:,} searches in {effort.seconds:.1f} s")
     print(
-        f"{len(reviews)} games reviewed, {len(skipped)} skipped: {arguments.output / 'index.html'}, "
-        f"{arguments.output / 'games.pgn'}",
-        file=sys.stderr if arguments.json else sys.stdout,
+        f"{len(reviews)} games reviewed, {len(skipped)} skipped: {folder.path / 'index.html'}, "
+        f"{folder.path / 'games.pgn'}",
+        file=sys.stderr if as_json else sys.stdout,
     )
     return 0 if reviews else 1
 
 
-def _speed(effort: Effort, rate: float, writing_seconds: float) -> str:
-    """Return the speed of a review. rate: positions per second of the evaluator alone, 0 if unknown."""
-    parts = [
-        f"{effort.positions:,} searches in {effort.seconds:.1f} s",
-        f"{effort.evaluations_per_second:,.0f} evaluations/s",
-    ]
-    if rate:
-        parts.append(f"{effort.evaluations_per_second / rate:.1%} of the evaluator's measured {rate:,.0f}/s")
-    return f"{', '.join(parts)}; files written in {writing_seconds:.1f} s"
+class _Progress:
+    """Shows how many games are done: a bar in a terminal, otherwise at most LINES lines."""
+
+    def __init__(self, total: int, done: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from engine.games.display import shows_tables
+
+        console = Console(stderr=True)
+        columns = TextColumn("games"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        self._draws = shows_tables(console)
+        self._bar = Progress(*columns, console=console, disable=not self._draws)
+        self._task = self._bar.add_task("games", total=total, completed=done)
+        self._total, self._done = total, done
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def advance(self) -> None:
+        self._done += 1
+        self._bar.update(self._task, completed=self._done)
+        lines = min(LINES, self._total)
+        if not self._draws and self._done * lines // self._total > (self._done - 1) * lines // self._total:
+            _log(f"{self._done} of {self._total} games done")
 
 
-def _reviewed(
-    sources: list[SourceGame],
-    journal: Journal,
-    scheduler: Scheduler,
-    nodes: int,
-    effort: Effort,
-    *,
-    show: bool,
-) -> Iterator[dict[str, Any]]:
-    """Yield an entry for each game: those of the journal, then new ones as they are ready."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from engine.review.games import review_games
-
-    keys = {source.key: source for source in sources}
-    known = {entry["key"]: entry for entry in journal.entries if entry.get("key") in keys}
-    yield from known.values()
-    rest = [source for source in sources if source.key not in known]
-    finished: list[dict[str, Any]] = []
-
-    def keep(source: SourceGame, entry: dict[str, Any]) -> None:
-        entry = {"key": source.key, "number": source.number, "place": source.place, **entry}
-        journal.append(entry)
-        finished.append(entry)
-
-    def skip(source: SourceGame, reason: str) -> None:
-        _log(f"{source.place}: game {source.number} skipped: {reason}")
-        keep(source, {"skipped": reason})
-
-    columns = TextColumn("games"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(
-        *columns, console=Console(stderr=True), disable=not (show and sys.stderr.isatty())
-    ) as progress:
-        bar = progress.add_task("games", total=len(sources), completed=len(known))
-        by_number = {source.number: source for source in rest}
-        for review in review_games(iter(rest), scheduler, nodes, skipped=skip, effort=effort):
-            keep(by_number[review.number], {"review": review.data()})
-            progress.update(bar, completed=len(known) + len(finished))
-            yield from finished
-            finished.clear()
-        yield from finished
-
-
-def _write(
-    folder: Path, sources: list[SourceGame], reviews: list[GameReview], skipped: list[tuple[str, str]]
-) -> None:
-    """Write the annotated games, a page for each game and the page of all."""
-    from engine.review.annotating import annotated
-    from engine.review.pages import game_page, index_page
-    from protocol.host.files import write_atomically
-
-    by_number = {source.number: source for source in sources}
-    links = [f"game-{review.number}.html" for review in reviews]
-    pgn = "".join(annotated(by_number[review.number], review) for review in reviews)
-    write_atomically(folder / "games.pgn", pgn.encode("utf-8"))
-    for review, link in zip(reviews, links, strict=True):
-        write_atomically(folder / link, game_page(review).encode("utf-8"))
-    write_atomically(folder / "index.html", index_page(reviews, skipped, links).encode("utf-8"))
+def _skip(source: SourceGame, reason: str) -> None:
+    _log(f"{source} skipped: {reason}")
 
 
 def _log(text: str) -> None:

@@ -58,9 +58,9 @@ def run_suite(arguments: argparse.Namespace, options: Options) -> int:
     results: list[SuiteResult] = []
     path = Path(arguments.suite)
     try:
-        suite = read_suite(path)
+        suite = read_suite(path, _log)
     except SuiteError as error:
-        print(f"wavefront bench: {error}", file=sys.stderr)
+        _log(str(error))
         return 1
     _complain(path, suite)
     began = perf_counter()
@@ -77,9 +77,9 @@ def run_suite(arguments: argparse.Namespace, options: Options) -> int:
 def _complain(path: Path, suite: Suite) -> None:
     """Report the errors in lines of the file."""
     for number, reason in [*suite.left_out.items()][:COMPLAINTS]:
-        print(f"wavefront bench: {path}, line {number} is left out: {reason}", file=sys.stderr)
+        _log(f"{path}, line {number} is skipped: {reason}")
     if len(suite.left_out) > COMPLAINTS:
-        print(f"wavefront bench: so are {len(suite.left_out) - COMPLAINTS} more lines", file=sys.stderr)
+        _log(f"so are {len(suite.left_out) - COMPLAINTS} more lines")
 
 
 def _search(
@@ -96,7 +96,7 @@ def _search(
 
     session = Session(
         options,
-        log=lambda text: print(f"wavefront bench: {text}", file=sys.stderr),
+        log=_log,
         in_process=arguments.in_process,
     )
     width = get_terminal_size((COLUMNS, 24)).columns if sys.stdout.isatty() else COLUMNS
@@ -160,3 +160,9 @@ def _print_table(
     for level, count in zip(levels, _solved(levels, results), strict=True):
         table.add_row(f"{level:,}", str(count), f"{100 * count / max(1, len(results)):.1f}")
     Console().print(table)
+
+
+def _log(text: str) -> None:
+    from protocol.host.printing import printable
+
+    print(f"wavefront bench: {printable(text)}", file=sys.stderr)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import chess
 
 from engine._core import Game
 from engine.games.epd import position_lines, read_epd
+from engine.games.text import TextError, read_text
 
 
 class SuiteError(ValueError):
@@ -39,12 +40,14 @@ class Suite:
     left_out: Mapping[int, str]
 
 
-def read_suite(path: Path) -> Suite:
-    """Read an EPD file. Raises SuiteError if no position is usable."""
+def read_suite(path: Path, note: Callable[[str], None] = lambda text: None) -> Suite:
+    """Read an EPD file. note: called if it is not UTF-8. Raises SuiteError if no position is usable."""
     try:
-        text = path.read_text("utf-8-sig", errors="replace")
+        text = read_text(path, note)
     except OSError as error:
         raise SuiteError(f"cannot read {path}: {error.strerror or error}") from None
+    except TextError as error:
+        raise SuiteError(str(error)) from None
     positions: list[SuitePosition] = []
     left_out: dict[int, str] = {}
     for number, line in position_lines(text):

@@ -100,6 +100,7 @@ void bind_params(nb::module_& m) {
           nb::for_setter(nb::arg("tablebases").none()), "Syzygy tables, or None.")
       .def_rw("syzygy_50_move_rule", &P::syzygy_50_move_rule)
       .def_rw("syzygy_fast_play", &P::syzygy_fast_play)
+      .def_rw("solves_endings", &P::solves_endings)
       .def_rw("max_collision_events", &P::max_collision_events)
       .def_rw("max_collision_visits", &P::max_collision_visits)
       .def_rw("multipv", &P::multipv)

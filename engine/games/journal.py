@@ -43,7 +43,10 @@ class Journal:
             if not locked:
                 raise JournalError(f"{self.path} is in use by another process")
             self._end = 0
-            lines = [] if restart else self._load(_line(header))
+            kind = _line(header).partition(b",")[0].rstrip(b"}\n")
+            if restart:
+                self._check_kind(kind)
+            lines = [] if restart else self._load(kind)
             if lines:
                 self.header, *self.entries = lines
             else:
@@ -82,7 +85,15 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _load(self, header: bytes) -> list[dict[str, Any]]:
+    def _check_kind(self, kind: bytes) -> None:
+        """Raise JournalError unless the file begins as a header of this kind does."""
+        start = self._file.read(len(kind)).strip(b"\0")
+        if not kind.startswith(start):
+            raise JournalError(
+                f"{self.path} is not a journal of this command: move it away, or choose another name"
+            )
+
+    def _load(self, kind: bytes) -> list[dict[str, Any]]:
         """Return the complete lines. A truncated last line is ignored. If it is the only one, it must be the
         beginning of a header."""
         lines: list[dict[str, Any]] = []
@@ -99,9 +110,8 @@ class Journal:
                 ) from None
             lines.append(entry)
             self._end += len(line) + 1
-        kind = header.partition(b",")[0].rstrip(b"}\n")
         if not lines and cut.strip(b"\0") and not (cut.startswith(kind) or kind.startswith(cut)):
-            raise JournalError(f"{self.path} is no journal: move it away, or choose another name")
+            raise JournalError(f"{self.path} is not a journal: move it away, or choose another name")
         return lines
 
 

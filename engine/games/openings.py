@@ -20,6 +20,7 @@ from engine._core import Game
 from engine.games.epd import position_lines, read_epd
 from engine.games.identity import file_identity
 from engine.games.pgn_reading import PgnGames
+from engine.games.text import STANDARD_INPUT, TextError, read_text
 from protocol.host.folders import expanded
 from protocol.settings.spec import UNREACHED, setting
 
@@ -120,7 +121,7 @@ def read_openings(
             except ValueError as error:
                 raise OpeningError(f"{line.name}: {error}") from None
         return lines
-    source = _source(settings.file, path, settings.plies, chess960=chess960)
+    source = _source(settings.file, path, settings.plies, report, chess960=chess960)
     if not len(source):
         raise OpeningError(f"{path} holds no openings")
     usable = _Usable(path, source, report, chess960=chess960)
@@ -134,24 +135,28 @@ def read_openings(
     return openings
 
 
-def _source(name: str, path: Path, plies: int, *, chess960: bool) -> _Source:
+def _source(name: str, path: Path, plies: int, report: Callable[[str], None], *, chess960: bool) -> _Source:
     if name == INITIAL:
         return _InitialPosition()
     if not name and chess960:
         return _Chess960Starts()
     path = path if name else SHIPPED_BOOK
+    if path == STANDARD_INPUT:
+        raise OpeningError("openings are not read from standard input: name a file")
     try:
-        text = path.read_text("utf-8-sig", errors="replace")
+        text = read_text(path, report)
     except OSError as error:
         raise OpeningError(f"cannot read the openings {path}: {error.strerror}") from None
-    if "\0" in text:
-        raise OpeningError(f"{path} is no text: unpack it, or save it as UTF-8")
-    suffix = path.suffix.lower()
+    except TextError as error:
+        raise OpeningError(str(error)) from None
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     if suffix == ".pgn":
         return _PgnLines(path.name, text, plies, chess960=chess960)
     if suffix in (".epd", ".fen", ".txt"):
         return _EpdPositions(path.name, text, chess960=chess960)
-    raise OpeningError(f"{path}: openings are .epd, .fen, .txt, .pgn or .bin (Polyglot) files")
+    raise OpeningError(
+        f"{path}: openings are .epd, .fen, .txt or .pgn files, also with .gz, or .bin files (Polyglot)"
+    )
 
 
 def _order(settings: OpeningSettings, size: int, seed: int) -> Iterator[int]:
@@ -281,7 +286,7 @@ class _PgnLines:
     def opening(self, index: int) -> Opening:
         game = self._games[index].read()
         headers, board = game.headers, game.board()
-        if type(board) is not chess.Board or (board.chess960 and not self._chess960):
+        if board.chess960 and not self._chess960:
             raise ValueError(f"this game is {headers.get('Variant', 'Chess960')}, which is not played here")
         if not game.variations and "FEN" not in headers:
             raise ValueError("the game has neither moves nor a FEN tag")

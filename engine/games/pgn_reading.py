@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The games of a PGN file, each read by python-chess.
+"""The games of a PGN file, as programs and people write them.
 
 python-chess ends a game at an empty line, but programs write empty lines anywhere: between tags, before the
 moves, between moves. By PGN's grammar a game ends at its result, or at the next tag. So this module splits a
-file by the grammar, and passes each game to python-chess in the layout that it expects.
+file by the grammar, and passes the tokens of a game to python-chess's builder.
 """
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, cast, overload
@@ -16,14 +15,15 @@ from typing import Literal, NamedTuple, cast, overload
 import chess
 import chess.pgn
 
-Kind = Literal["tag", "moves", "end", "comment", "bracket"]
+Kind = Literal["tag", "moves", "end", "comment", "unclosed", "bracket", "open", "close"]
 
 _STRUCTURE = re.compile(
     r"""
-    (?P<comment> \{[^}]*\}? | ;[^\n]* | ^%[^\n]* )
+    (?P<comment> \{ | ;[^\n]* )
+    | (?P<escape> ^%[^\n]* )
     | (?P<tag> \[ \s* (?P<name>[^\s"\[\]]+) \s* "(?P<value>[^\n]*?)" \s* \] )
     | (?P<bracket> \[[^\n]* )
-    | (?P<end> (?<![\w/-]) (?:1-0|0-1|1/2-1/2|\*) (?![\w/-]) )
+    | (?P<end> (?<![\w/-]) (?:1-0|0-1|1/2(?:-1/2)?|½(?:-½)?|\*) (?![\w/-]) )
     | (?P<open> \( )
     | (?P<close> \) )
     """,
@@ -31,17 +31,52 @@ _STRUCTURE = re.compile(
 )
 """Separators of a PGN file, with moves between them. bracket: an unclosed tag."""
 
+_TAG_LINE = re.compile(r'^[ \t]*\[\s*\w+\s+"[^\n]*"\s*\]', re.MULTILINE)
+
 _GAP = re.compile(r"\n\s*\n")
 
-_FIRST_NUMBER = re.compile(r"(\d+)\s*\.")
+_NUMBERED = re.compile(r"(?:\A\s*|^[ \t]*)\d+\s*\.", re.MULTILINE)
+"""Start of a game without tags: a move number at the begin of a text or line."""
 
-_UNREAD = re.compile(r"[^\W\d_]+|[♔-♟]")
+_FIRST_NUMBER = re.compile(r"0*(\d+)\s*\.")
 
-_ANNOTATIONS = {"e", "p", "ep", "P", "N", "D"}
-"""Letters next to moves without effect: e.p., the P of a pawn, novelty, diagram."""
+_WORD = re.compile(
+    r"""
+    (?P<move>
+        P? (?: [KQRBN]?[a-h]?[1-8]?[-x:]?[a-h][1-8] (?: (?<=[18])[=/]?[QRBNqrbn](?![a-h\d]) )?
+          | [Oo0]-[Oo0](?:-[Oo0])? | -- | Z0 | 0000 | @@@@ )
+        (?: [+\#†‡]+(?![-=/]) | e\.?p\.? )*
+    )
+    | \$ (?P<nag> \d+ )
+    | (?P<mark> [!?]{1,2} )
+    | (?P<number> \d+ )
+    | (?P<letters> (?:e\.?p\.?|N|D)(?!\w) )
+    | (?P<sign> [^\w\s♔-♟$@]+? (?=[\w\s♔-♟$@!?]|\Z) )
+    """,
+    re.VERBOSE,
+)
+"""A piece of a word between moves. letters: e.p., novelty, diagram. sign: dots, evaluations such as +-."""
 
-_SPELLINGS = {name.lower(): name for name in ("FEN", "SetUp", "Variant")}
-"""Tags that determine the start of a game, by lower-case name."""
+_MARKS = {"!": 1, "?": 2, "!!": 3, "??": 4, "!?": 5, "?!": 6}
+
+_SIGNS = {
+    "N": 146, "D": 220, "=": 10, "∞": 13, "+=": 14, "⩲": 14, "=+": 15, "⩱": 15, "±": 16, "+/-": 16,
+    "∓": 17, "-/+": 17, "+-": 18, "-+": 19, "□": 7,
+}  # fmt: skip
+"""Numeric annotation glyphs of the standard and of common programs, by sign."""
+
+LARGEST_NAG = 255
+
+_SPELLINGS = {name.lower(): name for name in ("FEN", "SetUp", "Variant", "Result")}
+"""Tags with an effect on the game, by lower-case name."""
+
+_ORDINARY = {
+    "", "chess", "standard", "normal", "regular", "orthodox", "classical", "fromposition", "illegal"
+}  # fmt: skip
+_CHESS960 = {"chess960", "960", "fischerandom", "fischerrandom", "fischerrandomchess", "freestyle", "wildfr"}
+"""Names of ordinary chess and of Chess960 in small letters and digits."""
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 class PgnError(ValueError):
@@ -49,73 +84,56 @@ class PgnError(ValueError):
 
 
 class _Part(NamedTuple):
-    """A part of a text: kind, content, offset. name, value: of a tag."""
+    """A part of a text: kind, content, offset. depth: of variations. name, value: of a tag."""
 
     kind: Kind
     text: str
     offset: int
+    depth: int = 0
     name: str = ""
     value: str = ""
 
 
 class PgnGame(NamedTuple):
-    """One game of a file. line: its first line, from 1."""
+    """One game of a file. line: of its first tag or move, from 1."""
 
     line: int
     text: str
 
+    @property
+    def tags(self) -> dict[str, str]:
+        """The game's tags, also if it is unreadable."""
+        return {part.name: part.value for part in _parts(self.text) if part.kind == "tag"}
+
     def read(self, *, variations: bool = False) -> chess.pgn.Game:
         """Return the game's tags and main line, with comments. variations: keep them too.
 
-        Raises PgnError if a move, a tag or the first position is unreadable.
+        Faults that do not prevent reading the main line are in the game's `errors`: a broken variation, a
+        result that contradicts the board. Raises PgnError if a move, tag or first position is unreadable.
         """
+        parts = list(_parts(self.text))
         tags: dict[str, str] = {}
-        movetext: list[str] = []
-        moves: list[str] = []
-        for part in _main_line(self.text):
+        for part in parts:
             if part.kind == "tag":
                 if part.name == "FEN" and tags.get("FEN", part.value) != part.value:
                     raise PgnError("the game has two FEN tags: end each game with its result, such as *")
                 tags[part.name] = part.value
             elif part.kind == "bracket":
                 raise PgnError(f'{part.text.strip()[:60]!a} is not a tag: write [Name "value"]')
-            elif part.kind != "comment":
-                movetext.append(part.text)
-                moves += [part.text] if part.kind == "moves" else []
-            elif part.text.startswith("{"):
-                if not part.text.endswith("}"):
-                    raise PgnError("a comment has no closing brace")
-                movetext.append(part.text)
-        _check_start(tags, moves)
-        _check_words(moves)
-        header = "".join(f'[{name} "{value}"]\n' for name, value in tags.items())
-        if variations:
-            movetext = [_without_tags(self.text)]
-        body = "\n".join(movetext) or "*"
-        game = chess.pgn.read_game(io.StringIO(f"{header}\n{body}\n"), Visitor=_QuietGameBuilder)
-        if game is None:
-            raise PgnError("there is no game")
-        if game.errors:
-            raise PgnError(str(game.errors[0]))
-        return game
-
-
-def _without_tags(text: str) -> str:
-    """Return all movetext in one paragraph, with variations and comments."""
-    parts, position = [], 0
-    for match in _STRUCTURE.finditer(text):
-        if match.lastgroup in ("tag", "bracket") or (match.lastgroup == "comment" and match[0][0] != "{"):
-            parts.append(text[position : match.start()])
-            position = match.end()
-    return " ".join("".join([*parts, text[position:]]).split())
+        reading = _Reading(tags, variations=variations)
+        return reading.game_of(parts)
 
 
 class PgnGames(Sequence[PgnGame]):
-    """The games of a text, located in one pass. Each is parsed on demand, because books are large."""
+    """The games of a text, located in one pass. Each is parsed on demand, because books are large.
+
+    ignored: line and words of the text before the first game, or None.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._starts = list(_starts(text))
+        self.ignored: tuple[int, str] | None = None
+        self._starts = list(self._find())
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -134,91 +152,282 @@ class PgnGames(Sequence[PgnGame]):
         end = self._starts[index + 1][1] if index + 1 < len(self) else len(self._text)
         return PgnGame(line, self._text[start:end])
 
+    def _find(self) -> Iterator[tuple[int, int]]:
+        """Yield line and offset of each game.
 
-class _QuietGameBuilder(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """A builder that collects a game's errors in `errors`, and does not print them."""
+        A game starts with the first tag or move after a result, and with the first tag after moves. If games
+        have neither moves nor result, a second Event tag after an empty line starts one. Comments after an
+        empty line belong to the next game.
+        """
+        text = self._text
+        line, counted = 1, 0
+        playing = moved = named = found = False
+        last_tag = before = 0
+        comments: int | None = 0  # Where the comments begin that belong to the next game.
+        for part in _parts(text):
+            if part.depth or part.kind in ("open", "close"):
+                continue
+            if part.kind in ("comment", "unclosed"):
+                if not playing and comments is None and _GAP.search(text, before, part.offset):
+                    comments = part.offset
+                before = part.offset + len(part.text)
+                continue
+            if part.kind == "end":
+                playing, comments, before = False, None, part.offset + len(part.text)
+                continue
+            is_tag, offset = part.kind != "moves", part.offset
+            if not (is_tag or playing):
+                start = _game_start(part.text)
+                if start != 0:
+                    comments = None
+                    if not (found or self.ignored):
+                        self.ignored = 1 + text.count("\n", 0, offset), part.text[:start]
+                if start is None:  # Words outside games.
+                    continue
+                offset += start
+            another_event = named and part.name == "Event" and _GAP.search(text, last_tag, offset)
+            if not playing or (is_tag and (moved or another_event)):
+                line += text.count("\n", counted, offset)
+                counted = offset
+                yield line, offset if comments is None else comments
+                playing, moved, named, found, comments = True, False, False, True, None
+            moved = moved or not is_tag
+            named = named or part.name == "Event"
+            if is_tag:
+                last_tag = offset + len(part.text)
 
-    def handle_error(self, error: Exception) -> None:
-        self.game.errors.append(error)
+
+def result_on_board(board: chess.Board) -> str | None:
+    """Return the result of a position with mate, stalemate or too few men to mate, or None."""
+    if board.is_checkmate():
+        return "0-1" if board.turn else "1-0"
+    return "1/2-1/2" if board.is_stalemate() or board.is_insufficient_material() else None
 
 
-def _main_line(text: str) -> Iterator[_Part]:
-    """Yield the parts of a text outside variations."""
+class _Reading:
+    """Builds a game from its parts."""
+
+    def __init__(self, tags: dict[str, str], *, variations: bool) -> None:
+        self._variations = variations
+        self._builder = chess.pgn.GameBuilder[chess.pgn.Game]()
+        self._builder.begin_game()
+        self._game = game = self._builder.game
+        self._skipped: int | None = None
+        """Depth of a variation that is skipped."""
+        _set_variant(tags, game)
+        for name, value in tags.items():
+            try:
+                game.headers[name] = cleaned(value)
+            except ValueError:
+                self._fault(f"the tag {name[:40]!a} is not written with letters and digits")
+        try:
+            board = game.board()
+        except ValueError as error:
+            raise PgnError(f"FEN {tags.get('FEN', '')[:90]!a}: {str(error)[:100]}") from None
+        self._boards = [board]
+
+    def game_of(self, parts: Sequence[_Part]) -> chess.pgn.Game:
+        """Return the game. Raises PgnError."""
+        _check_start(self._game.headers, next((part.text for part in parts if part.kind == "moves"), ""))
+        ended = ""
+        for part in parts:
+            if part.depth and part.kind != "unclosed" and not self._variations:
+                continue
+            if part.kind == "unclosed":
+                if not ended:
+                    raise PgnError("a comment has no closing brace")
+                self._fault("a comment has no closing brace")
+            if part.kind in ("comment", "unclosed") or (part.kind == "moves" and ended):
+                self._comment(part.text)
+            elif part.kind == "end":
+                ended = ended or ("" if part.depth else _result(part.text))
+            elif part.kind == "open":
+                self._open(part.depth)
+            elif part.kind == "close":
+                self._close(part.depth)
+            elif part.kind == "moves" and self._skipped is None:
+                try:
+                    self._moves(part.text)
+                except PgnError as error:
+                    if not part.depth:
+                        raise
+                    self._fault(f"a variation ends early: {error}")
+                    self._skipped = part.depth
+        if len(self._boards) > 1:
+            self._fault("a variation has no closing bracket")
+        self._check_result(ended)
+        return self._game
+
+    def _open(self, depth: int) -> None:
+        """Begin a variation of this depth."""
+        if self._skipped is not None:
+            return
+        if not self._boards[-1].move_stack:
+            self._fault("a variation has no move before it")
+            self._skipped = depth
+            return
+        before = self._boards[-1].copy(stack=1)
+        before.pop()
+        self._builder.begin_variation()
+        self._boards.append(before)
+
+    def _close(self, depth: int) -> None:
+        """End a variation of this depth."""
+        skipped, opened = self._skipped, len(self._boards) > depth
+        if skipped is not None and depth <= skipped:
+            self._skipped = None
+        if opened and (skipped is None or depth <= skipped):
+            self._builder.end_variation()
+            self._boards.pop()
+
+    def _comment(self, text: str) -> None:
+        if self._skipped is None and (text := cleaned(text)):
+            self._builder.visit_comment(text)
+
+    def _moves(self, text: str) -> None:
+        for word in text.split():
+            position = 0
+            while position < len(word):
+                match = _WORD.match(word, position)
+                if match is None:
+                    raise PgnError(f"{word[:40]!a} is not a move in English notation")
+                position = match.end()
+                if match["move"]:
+                    self._move(match["move"])
+                else:
+                    self._annotation(match)
+
+    def _move(self, text: str) -> None:
+        board = self._boards[-1]
+        try:
+            move = board.parse_san(_san(text))
+        except ValueError as error:
+            raise PgnError(str(error)) from None
+        self._builder.visit_move(board, move)
+        board.push(move)
+
+    def _annotation(self, match: re.Match[str]) -> None:
+        sign = match["letters"] or match["sign"]
+        nag = _MARKS[match["mark"]] if match["mark"] else _SIGNS.get(sign) if sign else None
+        if match["nag"]:
+            nag = int(match["nag"]) if len(match["nag"]) <= len(str(LARGEST_NAG)) else LARGEST_NAG + 1
+            if nag > LARGEST_NAG:
+                self._fault(f"${match['nag'][:10]} is not an annotation from $0 to ${LARGEST_NAG}")
+                return
+        if nag is not None:
+            self._builder.visit_nag(nag)
+
+    def _check_result(self, ended: str) -> None:
+        tag = _result(self._game.headers.get("Result", "*"))
+        if "*" not in (tag, ended or "*") and tag != ended:
+            self._fault(f"the Result tag is {tag[:20]!a}, but the moves end with {ended}")
+        self._builder.visit_result(ended or "*")
+        real = result_on_board(self._boards[0])
+        result = self._game.headers["Result"]
+        if real is not None and result not in ("*", "?", "", real):
+            self._fault(f"the result is {result[:20]!a}, but on the board it is {real}")
+
+    def _fault(self, text: str) -> None:
+        self._game.errors.append(PgnError(text))
+
+
+def cleaned(text: str) -> str:
+    """Return a value or comment in one line, with control characters escaped."""
+    return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", " ".join(text.split()))
+
+
+def _result(text: str) -> str:
+    """Return a result in the spelling of the standard."""
+    return "1/2-1/2" if text in ("1/2", "½", "½-½") else text
+
+
+def _san(text: str) -> str:
+    """Return a move in the spelling of python-chess."""
+    text = re.sub(r"[+#†‡]|e\.?p\.?", "", text).replace(":", "x").removeprefix("P")
+    if text[:1] in "Oo0" and text[1:2] == "-":
+        return text.upper().replace("0", "O")
+    return re.sub(r"[=/]?([QRBNqrbn])$", r"=\1", text)
+
+
+def _set_variant(tags: dict[str, str], game: chess.pgn.Game) -> None:
+    """Give the variant a name that python-chess knows. Raises PgnError for other games than chess."""
+    name = tags.get("Variant")
+    if name is None:
+        return
+    game.headers["Variant"] = name = cleaned(name)
+    short = re.sub(r"[^a-z0-9]", "", name.lower())
+    if short in _CHESS960:
+        name = name if game.headers.is_chess960() else "Chess960"
+    elif short in _ORDINARY:
+        name = name if name.lower() in ("chess", "standard", "normal") else "Standard"
+    elif not game.headers.is_wild():
+        raise PgnError(f"the variant {name[:40]!a} is not chess")
+    tags["Variant"] = name
+
+
+def _parts(text: str) -> Iterator[_Part]:
+    """Yield the parts of a text. Moves within a variation have a depth above 0, like its brackets."""
     depth = position = 0
-    for match in _STRUCTURE.finditer(text):
-        if not depth:
-            yield from _moves(text, position, match.start())
-        position = match.end()
-        kind = match.lastgroup
-        if kind == "open":
+    closing = -1
+    while match := _STRUCTURE.search(text, position):
+        yield from _words(text, position, match.start(), depth)
+        start, position, kind = match.start(), match.end(), match.lastgroup
+        if match[0] == "{":
+            if closing < position:
+                closing = text.find("}", position)
+                closing = len(text) if closing < 0 else closing
+            # A comment may quote tags. But if another comment begins after them, the brace is that one's.
+            tag = _TAG_LINE.search(text, position, closing)
+            if tag and (closing == len(text) or text.find("{", tag.start(), closing) >= 0):
+                position = tag.start()
+                yield _Part("unclosed", text[start:position], start, depth)
+            else:
+                position = min(closing + 1, len(text))
+                kind = "comment" if closing < len(text) else "unclosed"
+                yield _Part(cast(Kind, kind), text[start + 1 : closing], start, depth)
+        elif kind == "comment":
+            yield _Part("comment", match[0][1:], start, depth)
+        elif kind == "open":
             depth += 1
+            yield _Part("open", "(", start, depth)
         elif kind == "close":
-            depth = max(0, depth - 1)
+            if depth:
+                yield _Part("close", ")", start, depth)
+                depth -= 1
         elif kind == "tag":
             depth = 0  # An unclosed variation ends with its game.
             name, value = match["name"], match["value"]
-            yield _Part("tag", match[0], match.start(), _SPELLINGS.get(name.lower(), name), value)
-        elif not depth:
-            yield _Part(cast(Kind, kind), match[0], match.start())
-    if not depth:
-        yield from _moves(text, position, len(text))
+            yield _Part("tag", match[0], start, 0, _SPELLINGS.get(name.lower(), name), value)
+        elif kind != "escape":
+            yield _Part(cast(Kind, kind), match[0], start, depth)
+    yield from _words(text, position, len(text), depth)
 
 
-def _moves(text: str, start: int, end: int) -> Iterator[_Part]:
-    moves = text[start:end].split()
-    if moves:
-        yield _Part("moves", " ".join(moves), text.index(moves[0], start))
+def _words(text: str, start: int, end: int, depth: int) -> Iterator[_Part]:
+    words = text[start:end]
+    if not words.isspace() and words:
+        begin = start + len(words) - len(words.lstrip())
+        yield _Part("moves", words.strip(), begin, depth)
 
 
-def _starts(text: str) -> Iterator[tuple[int, int]]:
-    """Yield line and offset of each game.
-
-    A game starts with the first tag or move after a result, and with the first tag after moves. If games have
-    neither moves nor result, a second Event tag after an empty line starts one.
-    """
-    line, counted = 1, 0
-    playing = moved = named = False
-    last_tag = 0
-    for part in _main_line(text):
-        if part.kind == "comment":
-            continue
-        if part.kind == "end":
-            playing = False
-            continue
-        is_tag = part.kind != "moves"
-        if not (is_tag or playing or chess.pgn.MOVETEXT_REGEX.search(part.text)):
-            continue  # Words outside games.
-        another_event = named and part.name == "Event" and _GAP.search(text, last_tag, part.offset)
-        if not playing or (is_tag and (moved or another_event)):
-            line += text.count("\n", counted, part.offset)
-            counted = part.offset
-            yield line, part.offset
-            playing, moved, named = True, False, False
-        moved = moved or not is_tag
-        named = named or part.name == "Event"
-        if is_tag:
-            last_tag = part.offset + len(part.text)
+def _game_start(words: str) -> int | None:
+    """Return where in words outside games a game begins: at a move number, or at moves alone."""
+    numbered = _NUMBERED.search(words)
+    if numbered:
+        return numbered.end() - len(numbered[0].lstrip())
+    pieces = [_WORD.match(word) for word in words.split()]
+    moves = all(piece is not None and (piece["move"] or piece["number"]) for piece in pieces)
+    return 0 if moves and any(piece is not None and piece["move"] for piece in pieces) else None
 
 
-def _check_start(tags: dict[str, str], moves: list[str]) -> None:
+def _check_start(tags: chess.pgn.Headers, moves: str) -> None:
     """Refuse a game that may not start in the initial position, but has no FEN."""
-    if not tags:
-        raise PgnError('a game begins with tags, such as [Event "…"]')
     if "FEN" in tags:
         return
     if tags.get("SetUp", "0") == "1":
         raise PgnError("SetUp is 1, but there is no FEN tag")
-    if chess.pgn.Headers(tags).is_chess960():
+    if tags.is_chess960():
         raise PgnError(f"Variant is {tags['Variant']}, but there is no FEN tag")
-    number = _FIRST_NUMBER.match(moves[0]) if moves else None
-    if number and int(number[1]) != 1:
-        raise PgnError(f"the game begins with move {int(number[1])}, but there is no FEN tag")
-
-
-def _check_words(moves: list[str]) -> None:
-    """Refuse words that python-chess would skip or parse in part: Sf3 as f3."""
-    for text in moves:
-        for word in text.split():
-            rest = chess.pgn.MOVETEXT_REGEX.sub(" ", word)
-            if any(letters not in _ANNOTATIONS for letters in _UNREAD.findall(rest)):
-                raise PgnError(f"{word[:40]!a} is not a move in English notation")
+    number = _FIRST_NUMBER.match(moves)
+    if number and number[1] != "1":
+        raise PgnError(f"the game begins with move {number[1][:10]}, but there is no FEN tag")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Writes a review into the game that it is of: NAGs, evaluations, the best line, and who lost it where.
 
-Comments, clocks and variations of the game stay.
+Comments, clocks, variations and marks of the game stay.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ import chess.pgn
 from engine.review.games import GameReview, SourceGame
 from engine.review.judging import NAGS, MoveReview, expected
 from engine.search.scores import centipawn
-
-JUDGED_NAGS = frozenset({1, 2, 3, 4, 5, 6})
-"""Marks of the source that the review replaces."""
 
 ANNOTATOR = "Wavefront"
 
@@ -33,7 +30,6 @@ def annotated(source: SourceGame, review: GameReview) -> str:
         game.headers["ECO"], game.headers["Opening"] = review.opening
     board = game.board()  # node.board() replays the game for each move.
     for node, move, value in zip(list(game.mainline()), review.moves, review.expected[1:], strict=True):
-        node.nags = {nag for nag in node.nags if nag not in JUDGED_NAGS}
         if move.mark:
             node.nags.add(NAGS[move.mark])
         if move.mark in ("mistake", "blunder"):

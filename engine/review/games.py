@@ -19,7 +19,8 @@ import chess
 import chess.pgn
 
 from engine.analysis.scheduler import Scheduler
-from engine.games.pgn_reading import PgnError, PgnGame, PgnGames
+from engine.games.pgn_reading import PgnError, PgnGame, PgnGames, cleaned
+from engine.games.text import read_text
 from engine.review.accuracy import game_accuracy
 from engine.review.judging import INACCURACY, MoveReview, Searched, decisive, expected, judge, losses
 from engine.review.openings import opening_of
@@ -33,33 +34,37 @@ its positions are searched again. One search may be mistaken. The third decides 
 
 LINE_PLIES = 8
 RESULTS = {"white_won": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "black_won": (0.0, 0.0, 1.0)}
-VARIANTS = ("", "standard", "chess960", "fischerandom", "chess 960", "from position")
+LONGEST_CLOCK_S = 1e7
+"""Largest time on a clock in seconds. Larger ones are errors of programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceGame:
-    """A game of a file. number: from 1, over all files. key: digest of its text."""
+    """A game of a file. number: from 1, over all files. copy: number of equal games before it."""
 
     number: int
     file: str
     line: int
     text: str
+    copy: int = 0
 
     @property
     def key(self) -> str:
-        return hashlib.sha256(f"{self.number}\n{self.text}".encode()).hexdigest()[:16]
+        """Digest that identifies the game, wherever it is in a file."""
+        return hashlib.sha256(f"{self.copy}\n{self.text.strip()}".encode()).hexdigest()[:16]
 
     @property
     def place(self) -> str:
         return f"{self.file}:{self.line}"
 
+    def __str__(self) -> str:
+        tags = PgnGame(self.line, self.text).tags
+        white, black = (cleaned(tags.get(name, "?"))[:40] for name in ("White", "Black"))
+        return f"{self.place}: game {self.number} ({white} – {black})"
+
     def read(self) -> chess.pgn.Game:
         """Return the game with comments and variations. Raises PgnError."""
-        game = PgnGame(self.line, self.text).read(variations=True)
-        variant = game.headers.get("Variant", "").lower()
-        if variant not in VARIANTS:
-            raise PgnError(f"the variant {variant} is not chess")
-        return game
+        return PgnGame(self.line, self.text).read(variations=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +112,26 @@ class GameReview:
         return [expected(each) for each in self.wdl]
 
 
-def games_of(paths: Sequence[Path]) -> Iterator[SourceGame]:
-    """Yield the games of PGN files. Raises OSError."""
+def games_of(paths: Sequence[Path], note: Callable[[str], None]) -> Iterator[SourceGame]:
+    """Yield the games of PGN files.
+
+    note: called with each file that has no games, text outside games or another encoding than UTF-8.
+    Raises OSError and TextError.
+    """
     number = 0
+    copies: dict[str, int] = {}
     for path in paths:
-        text = path.read_bytes().decode("utf-8-sig", "replace")
-        for game in PgnGames(text):
+        games = PgnGames(read_text(path, note))
+        if games.ignored:
+            line, words = games.ignored
+            note(f"{path.name}:{line}: text before the first game ignored: {cleaned(words)[:60]!a}")
+        if not games:
+            note(f"no games in {path}")
+        for game in games:
             number += 1
-            yield SourceGame(number, path.name, game.line, game.text)
+            text = game.text.strip()
+            copies[text] = copies.get(text, -1) + 1
+            yield SourceGame(number, path.name, game.line, game.text, copies[text])
 
 
 @dataclass(slots=True)
@@ -130,16 +147,11 @@ class _Pending:
 
 @dataclass(slots=True)
 class Effort:
-    """What a review took. positions: searched, each as often as it was. evaluations: of the network. seconds:
-    from the first answer to the last."""
+    """What a review took. positions: searched, each as often as it was. seconds: from the first answer to the
+    last."""
 
     positions: int = 0
-    evaluations: int = 0
     seconds: float = 0.0
-
-    @property
-    def evaluations_per_second(self) -> float:
-        return self.evaluations / self.seconds if self.seconds > 0 else 0.0
 
 
 class _Answers:
@@ -163,12 +175,14 @@ def review_games(
     nodes: int,
     *,
     skipped: Callable[[SourceGame, str], None],
+    note: Callable[[SourceGame, str], None] = lambda source, text: None,
     effort: Effort | None = None,
 ) -> Iterator[GameReview]:
     """Yield the reviews of games, as they are ready.
 
     nodes: of each position; more by DEEPER around moves that seem to lose something. skipped: called with a
-    game that cannot be reviewed, and the reason. effort: receives counts.
+    game that cannot be reviewed, and the reason. note: called with a game and a fault that does not prevent
+    its review. effort: receives counts.
     """
     effort = Effort() if effort is None else effort
     began: float | None = None
@@ -187,6 +201,8 @@ def review_games(
             except (PgnError, ValueError) as error:
                 skipped(source, str(error))
                 continue
+            for fault in game.errors:
+                note(source, str(fault))
             waiting = pending[str(source.number)] = _Pending(source, game)
             waiting.asked = list(range(sum(1 for _ in game.mainline()) + 1))
             in_flight += len(waiting.asked)
@@ -205,7 +221,6 @@ def review_games(
         began = began or time.perf_counter()
         effort.seconds = time.perf_counter() - began
         effort.positions += 1
-        effort.evaluations += answer.get("search", {}).get("evaluations", 0)
         waiting.answers[answer["turn"]] = searched_of(answer)
         waiting.answered += 1
         in_flight -= 1
@@ -256,7 +271,7 @@ def finished(waiting: _Pending) -> GameReview:
     board = game.board()
     moves = list(game.mainline_moves())
     searched = [waiting.answers[turn] for turn in range(len(moves) + 1)]
-    reviews = judge(board, moves, searched, [node.clock() for node in game.mainline()])
+    reviews = judge(board, moves, searched, [clock_of(node) for node in game.mainline()])
     white = [board.turn == (ply % 2 == 0) for ply in range(len(searched))]
     wdl = [
         each.wdl if is_white else (each.wdl[2], each.wdl[1], each.wdl[0])
@@ -275,6 +290,15 @@ def finished(waiting: _Pending) -> GameReview:
         accuracy=game_accuracy(percentages, white[0]),
         decisive=None if worst is None else worst.ply,
     )
+
+
+def clock_of(node: chess.pgn.ChildNode) -> float | None:
+    """Return the seconds on the clock after a move, or None if the comment has no sensible ones."""
+    try:
+        seconds = node.clock()
+    except (OverflowError, ValueError):  # Hundreds of digits.
+        return None
+    return seconds if seconds is not None and seconds <= LONGEST_CLOCK_S else None
 
 
 def searched_of(answer: dict[str, Any]) -> Searched:

@@ -17,6 +17,9 @@ from engine.review.judging import FAULTS, MoveReview, critical, expected
 
 STYLE = Path(__file__).with_name("style.css").read_text("utf-8")
 
+GENERATOR = '<meta name="generator" content="wavefront review">'
+"""Mark of the pages: a review replaces them, and no other files."""
+
 MARKS = ("inaccuracy", "mistake", "blunder")
 
 
@@ -24,7 +27,7 @@ def page(title: str, body: str) -> str:
     """Return a whole page."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'{GENERATOR}<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
 

@@ -16,6 +16,8 @@ from math import exp, log
 from random import Random
 from typing import TYPE_CHECKING
 
+from engine.search.tablebases import NONE
+
 if TYPE_CHECKING:
     from engine._core import ChildInfo, Game
     from engine.options import Options
@@ -96,9 +98,11 @@ def with_network(options: Options) -> Options:
     """Return the options with the network that plays their level, if a level is asked for.
 
     Smart pruning is off: how many nodes it saves would depend on the clock, and so would the strength. The
-    constants are those of the calibration.
+    constants are those of the calibration, which had no tablebases. People have none, either.
     """
     level = level_of(options)
+    if level is not None and not options.syzygy_path:
+        options = replace(options, syzygy_path=NONE)
     if level is None or level.elo is None:
         return options
     return replace(

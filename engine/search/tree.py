@@ -33,11 +33,13 @@ def search_params(
     contempt: Contempt = NO_CONTEMPT,
     has_moves_left: bool = True,
     tablebases: Tablebases | None = None,
+    solves_endings: bool = True,
 ) -> SearchParams:
     """Return the options as parameters of the core.
 
     input_format: lc0's number of the network's input planes. has_moves_left: True if the network predicts the
     length of games; otherwise it has no effect on the choice of moves. tablebases: those of SyzygyPath.
+    solves_endings: compute mates with one or two pieces, if tablebases do not know them.
     """
     params = SearchParams()
     for name in CORE_OPTIONS:
@@ -59,6 +61,7 @@ def search_params(
     if not has_moves_left:
         params.moves_left_max_effect = 0.0
     params.tablebases = tablebases
+    params.solves_endings = solves_endings
     return params
 
 
@@ -77,24 +80,23 @@ class SearchTree:
     def __init__(self, log: Callable[[str], None] = lambda text: None) -> None:
         self._log = log
         self._tree: Tree | None = None
-        self._key: tuple[Options, int, Contempt, bool] | None = None
+        self._key: tuple[Options, int, Contempt, bool, bool] | None = None
         self._network_identity = ""
         self._tuned = False  # whether the tree has the network's constants
         # By position key: the moves that limited searches favoured, and those of the last one.
         self._favoured: dict[int, Favoured] = {}
         self._root_key = 0
         self._tablebases: Tablebases | None = None
-        self._tablebases_path = ""
+        self._tablebases_path: str | None = None
 
     def use_tablebases(self, path: str, log: Callable[[str], None] = lambda text: None) -> None:
-        """Open the tables of SyzygyPath, unless they are in use already, and log the result."""
+        """Open the tables for a value of SyzygyPath, unless in use, and log what its folders have."""
         if path == self._tablebases_path:
             return
         self._tablebases_path = path
         self._tablebases = open_tablebases(path)
-        if self._tablebases is not None:
-            for text in description(path, self._tablebases):
-                log(text)
+        for text in description(path):
+            log(text)
 
     def tell_damage(self, log: Callable[[str], None]) -> None:
         """Log the table files that turned out to be damaged."""
@@ -117,6 +119,7 @@ class SearchTree:
             network.identity,
             contempt=task.contempt,
             has_moves_left=network.has_moves_left,
+            solves_endings=task.level is None,  # People do not.
         )
 
     def prepared(
@@ -127,13 +130,14 @@ class SearchTree:
         *,
         contempt: Contempt = NO_CONTEMPT,
         has_moves_left: bool = True,
+        solves_endings: bool = True,
     ) -> Tree:
         """Return the tree with these options, cleared if it is another network's.
 
         network_identity: NetworkInfo.identity.
         """
         self.use_tablebases(options.syzygy_path)
-        key = (options, input_format, contempt, has_moves_left)
+        key = (options, input_format, contempt, has_moves_left, solves_endings)
         if self._tree is None or self._key != key:
             params = search_params(
                 options,
@@ -141,6 +145,7 @@ class SearchTree:
                 contempt=contempt,
                 has_moves_left=has_moves_left,
                 tablebases=self._tablebases,
+                solves_endings=solves_endings,
             )
             try:
                 self._tree = self._following(params)
@@ -235,7 +240,7 @@ class SearchTree:
         return size
 
     def _settings(self, tree: Tree) -> list[tuple[str, str]]:
-        return tree_settings(tree.params, self._network_identity, self._tablebases_path)
+        return tree_settings(tree.params, self._network_identity, self._tablebases_path or "included")
 
     def new_game(self) -> None:
         """Clear the tree. Cached evaluations remain valid."""

@@ -13,6 +13,9 @@
 namespace wavefront::tree {
 namespace {
 
+// Deduction from the value of a winning move that leads to an earlier position of the game.
+constexpr float kNoProgress = 0.05f;
+
 // Added to the rank of moves with enough visits, above the others' rank of 0: larger than any deduction from
 // Q.
 constexpr double kAboveOthers = 1e3;
@@ -27,7 +30,9 @@ int decided(const Node& child) {
 // Returns visited edges from best to worst: quick wins first, lost moves last, others by visits, Q and prior.
 // At the root, moves with enough of the most visits come first, by Q: the search may find a refutation late,
 // and the move's visits then take long to fall behind. Q may be reduced by its uncertainty: a confidence
-// bound, as in KataGo's choice of moves (`useLcbForSelection`).
+// bound, as in KataGo's choice of moves (`useLcbForSelection`). In won positions all moves have nearly the
+// same Q. So the expected length of the game counts as in the selection, and an earlier position of the game
+// is no progress.
 std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_root) const {
   std::vector<RankedEdge> ranked;
   if (parent.state != NodeState::kExpanded) return ranked;
@@ -43,6 +48,14 @@ std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_roo
   for (const RankedEdge& edge : ranked) {
     if (edge.child != nullptr && decided(*edge.child) == 0) most = std::max(most, edge.child->visits);
   }
+  const float parent_q = parent.visits == 0 ? 0.0f : -parent.q() + draw_score_for_mover() * parent.d;
+  const auto progress = [&](const RankedEdge& ranked_edge) {
+    const Node& child = *ranked_edge.child;
+    float gain = moves_left_utility(params_, child.q(), parent_q, child.m, parent.m);
+    const Move move = arena_.at<Edge>(parent.edges)[ranked_edge.edge].move();
+    if (parent_q > params_.moves_left_threshold && repeats(move)) gain -= kNoProgress;
+    return gain;
+  };
   const double enough = is_root ? params_.value_choice_share * most : most;
   auto rank = [&](const RankedEdge& ranked_edge) {
     const Node* child = ranked_edge.child;
@@ -52,12 +65,23 @@ std::vector<Tree::RankedEdge> Tree::ranked_edges(const Node& parent, bool is_roo
     const float speed = result == 1 ? -plies : result == -1 ? plies : 0.0f;
     const float q = child->q();
     const bool has_enough = result == 0 && child->visits >= enough;
-    const double choice = has_enough ? kAboveOthers + q - doubt_of_choice(*child) : 0.0;
+    const float gain = is_root && has_enough ? progress(ranked_edge) : 0.0f;
+    const double choice = has_enough ? kAboveOthers + q + gain - doubt_of_choice(*child) : 0.0;
     return std::tuple(result, speed, choice, child->visits, q, -ranked_edge.edge);
   };
-  std::sort(ranked.begin(), ranked.end(),
-            [&](const RankedEdge& a, const RankedEdge& b) { return rank(a) > rank(b); });
+  std::vector<std::pair<decltype(rank(ranked.front())), RankedEdge>> keyed;
+  for (const RankedEdge& edge : ranked) keyed.emplace_back(rank(edge), edge);
+  std::sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (size_t i = 0; i < keyed.size(); ++i) ranked[i] = keyed[i].second;
   return ranked;
+}
+
+// Returns true if a root move leads to an earlier position of the game.
+bool Tree::repeats(Move move) const {
+  if (history_.current().rule50() < 3) return false;
+  History line = history_;
+  line.push(move);
+  return line.repetitions() > 0;
 }
 
 // Returns the deduction from a move's Q in the choice: standard deviations of the mean of its values.

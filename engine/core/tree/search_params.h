@@ -98,6 +98,8 @@ struct SearchParams {
   bool syzygy_50_move_rule = true;
   // Search only the shortest wins in a position that DTZ tables know.
   bool syzygy_fast_play = false;
+  // Solve endings with one or two pieces against a bare king, if tables do not know them.
+  bool solves_endings = false;
 
   size_t tree_bytes = size_t{2048} << 20;
   size_t cache_bytes = size_t{64} << 20;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Tablebases in the search: at leaves, and for the root's moves.
 //
+// Without tables, positions with one or two pieces against a bare king are solved (mate/bare_king.h), and
+// ranked as if tables knew them.
+//
 // A leaf right after a capture or pawn move has the tables' exact value, because the 50-move clock is 0
 // there. Elsewhere the value depends on the clock. If the tables know the root, only moves that keep its
 // value are searched. With DTZ tables these also make progress, so leaves are not probed any more: all lines
@@ -10,12 +13,16 @@
 #include <utility>
 
 #include "chess/uci_move.h"
+#include "mate/bare_king.h"
 #include "syzygy/probe.h"
 #include "tree/tree.h"
 
 namespace wavefront::tree {
 
 namespace {
+
+// Rank of the quickest mate of a bare king; larger than any distance.
+constexpr int kBestRank = 1000;
 
 bool all_or_one_of(const std::vector<Move>& moves, Move move) {
   return moves.empty() || std::find(moves.begin(), moves.end(), move) != moves.end();
@@ -25,15 +32,40 @@ bool all_or_one_of(const std::vector<Move>& moves, Move move) {
 
 // Probes the tables for the root's moves, once per root.
 void Tree::rank_root_moves() {
-  root_ranking_.reset();
+  root_ranking_ = ranking_against_bare_king();
   if (params_.tablebases) {
     MoveList legal;
     history_.current().legal_moves(legal);
-    root_ranking_ = syzygy::rank_root(*params_.tablebases, history_, {legal.begin(), legal.end()},
-                                      {params_.syzygy_50_move_rule, params_.syzygy_fast_play});
-    if (root_ranking_) tablebase_hits_ += root_ranking_->moves.size();
+    auto by_tables = syzygy::rank_root(*params_.tablebases, history_, {legal.begin(), legal.end()},
+                                       {params_.syzygy_50_move_rule, params_.syzygy_fast_play});
+    if (by_tables) {
+      tablebase_hits_ += by_tables->moves.size();
+      root_ranking_ = std::move(by_tables);
+    }
   }
   limit_root_moves();
+}
+
+// Ranks the root's moves by their distance to mate; nothing if no move mates a bare king.
+std::optional<syzygy::RootRanking> Tree::ranking_against_bare_king() const {
+  if (!params_.solves_endings || history_.current().men() > 4) return std::nullopt;
+  MoveList legal;
+  history_.current().legal_moves(legal);
+  syzygy::RootRanking ranking{{}, true};
+  History line = history_;
+  bool mates = false;
+  for (const Move move : legal) {
+    line.push(move);
+    const Position& after = line.current();
+    const auto plies = mate::plies_to_mate_of_bare_king(after);
+    const bool in_time = plies && after.rule50() + *plies <= 100 && line.repetitions() < 2;
+    const int distance = plies.value_or(0) + 1;
+    ranking.moves.push_back(
+        {move, in_time ? kBestRank - distance : 0, in_time ? 1 : 0, in_time ? distance : 0});
+    mates |= in_time;
+    line.pop();
+  }
+  return mates ? std::optional(std::move(ranking)) : std::nullopt;
 }
 
 void Tree::limit_root_moves() {

@@ -255,6 +255,7 @@ class Tree {
 
   // tablebases.cc
   void rank_root_moves();
+  std::optional<syzygy::RootRanking> ranking_against_bare_king() const;
   void limit_root_moves();
   std::optional<int> value_of_leaf_by_tables();
   std::optional<TableValue> value_by_tables(Move move, const Line& line) const;
@@ -291,6 +292,7 @@ class Tree {
     const Node* child;  // null if it was never visited
   };
   std::vector<RankedEdge> ranked_edges(const Node& parent, bool is_root) const;
+  bool repeats(Move move) const;
   float doubt_of_choice(const Node& child) const;
   std::optional<Proof> proof_of(const Node& child) const;
   std::optional<Proof> root_proof() const;

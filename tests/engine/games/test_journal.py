@@ -56,7 +56,7 @@ def test_a_file_that_is_something_else_stays_as_it_was(tmp_path: Path, content: 
     if b"\n" in content:
         Journal(path, HEADER).close()  # Whoever opens it looks at its header.
     else:
-        with pytest.raises(JournalError, match="is no journal: move it away"):
+        with pytest.raises(JournalError, match="is not a journal: move it away"):
             Journal(path, HEADER)
     assert path.read_bytes() == content
 
@@ -134,3 +134,11 @@ def test_two_processes_cannot_have_the_same_journal(tmp_path: Path) -> None:
         )
     assert "is in use by another process" in other.stderr
     Journal(path, HEADER).close()
+
+
+def test_a_restart_keeps_a_file_that_is_no_journal_of_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text('{"what": "notes"}\n', "utf-8")
+    with pytest.raises(JournalError, match="move it away"):
+        Journal(path, HEADER, restart=True)
+    assert path.read_text("utf-8") == '{"what": "notes"}\n'

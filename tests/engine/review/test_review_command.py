@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
@@ -50,10 +51,14 @@ GAMES = """[Event "with <tags> & clocks"]
 """
 
 
-def review(tmp_path: Path, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(REPOSITORY / "run_engine.py"), "review", "games.pgn"]
+def review(
+    tmp_path: Path, *arguments: str, status: int = 0, file: str = "games.pgn", text: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Review a file in tmp_path. text: standard input."""
+    command = [sys.executable, str(REPOSITORY / "run_engine.py"), "review", file]
     done = subprocess.run(
         [*command, "--backend", "random", "--nodes", "20", *arguments],
+        input=text,
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -73,7 +78,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_games_are_annotated_and_broken_ones_named(folder: Path) -> None:
     done = review(folder)
-    assert "games.pgn:8: game 2 skipped" in done.stderr and "Ke3" in done.stderr
+    assert "games.pgn:8: game 2 (C – D) skipped" in done.stderr and "Ke3" in done.stderr
     stream = io.StringIO((folder / "review" / "games.pgn").read_text("utf-8"))
     games = []
     while game := chess.pgn.read_game(stream):
@@ -85,7 +90,7 @@ def test_games_are_annotated_and_broken_ones_named(folder: Path) -> None:
     assert all(node.eval() is not None for node in list(games[0].mainline())[:-1])
     second = list(games[0].mainline())[1]
     assert any("a variation" in node.comment for line in second.variations[1:] for node in line.mainline())
-    assert 3 not in list(games[0].mainline())[2].nags  # A mark of the source is replaced.
+    assert 3 in list(games[0].mainline())[2].nags  # A mark of the author.
     assert games[1].board().chess960
 
 
@@ -115,7 +120,127 @@ def test_a_review_resumes_and_refuses_other_settings(folder: Path) -> None:
     review(folder, "--nodes", "30", "--restart")
 
 
+def test_a_review_with_another_network_backend_or_tables_keeps_the_old_one(folder: Path) -> None:
+    review(folder)
+    before = {path: path.read_bytes() for path in (folder / "review").iterdir()}
+    for change in (["--backend", "onnx"], ["--syzygy-path", "."], ["--history-fill", "always"]):
+        refused = review(folder, *change, status=1)
+        assert change[0].strip("-").replace("-", "_") in refused.stderr and "--restart" in refused.stderr
+    assert {path: path.read_bytes() for path in (folder / "review").iterdir()} == before
+
+
+def test_a_second_file_is_refused_with_its_reason_and_more_games_are_added(folder: Path) -> None:
+    review(folder)
+    (folder / "other.pgn").write_text('[White "X"]\n\n1. d4 *\n', "utf-8")
+    refused = review(folder, file="other.pgn", status=1)
+    assert "games.pgn:1" in refused.stderr and "3 other games" in refused.stderr
+    (folder / "games.pgn").write_text('[White "New"]\n\n1. c4 *\n\n' + GAMES, "utf-8")
+    added = review(folder)
+    assert "resuming: 3 of 5" in added.stderr and "4 games reviewed" in added.stdout
+    pages = (folder / "review").glob("game-*.html")
+    assert sorted(page.name for page in pages) == [f"game-{number}.html" for number in (1, 2, 4, 5)]
+    assert "New" in (folder / "review" / "game-1.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("make", ["plain", "symlink", "hardlink", "spelling"])
+def test_the_file_that_is_read_is_never_overwritten(folder: Path, make: str) -> None:
+    games, name, output = folder / "games.pgn", "games.pgn", "."
+    if make in ("symlink", "hardlink"):
+        (folder / "out").mkdir()
+        output = "out"
+        link = folder / "out" / "games.pgn"
+        link.symlink_to(games) if make == "symlink" else link.hardlink_to(games)
+    elif make == "spelling":
+        name = f"../{folder.name}/./games.pgn"
+    refused = review(folder, "--output", output, "--overwrite", "--restart", file=name, status=2)
+    assert "also read" in refused.stderr
+    assert games.read_text("utf-8") == GAMES and not (folder / output / "review.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["games.pgn", "index.html", "game-7.html", "review.jsonl"])
+def test_a_foreign_file_in_the_folder_stays_without_overwrite(folder: Path, name: str) -> None:
+    (folder / "review").mkdir()
+    foreign = folder / "review" / name
+    foreign.write_text("mine\n", "utf-8")
+    refused = review(folder, "--restart", status=1 if name == "review.jsonl" else 2)
+    assert name in refused.stderr and foreign.read_text("utf-8") == "mine\n"
+    assert [path.name for path in (folder / "review").iterdir()] == [name]
+    if name != "review.jsonl":
+        review(folder, "--overwrite")
+
+
+def test_annotated_games_that_the_user_edited_stay(folder: Path) -> None:
+    review(folder)
+    games = folder / "review" / "games.pgn"
+    games.write_text(games.read_text("utf-8") + "% mine\n", "utf-8")
+    for arguments in ([], ["--restart"]):
+        assert "--overwrite" in review(folder, *arguments, status=2).stderr
+    assert games.read_text("utf-8").endswith("% mine\n")
+    assert "resuming: 3 of 4" in review(folder, "--overwrite").stderr
+
+
+def test_each_game_is_counted_in_a_line_when_there_is_no_terminal(folder: Path) -> None:
+    lines = review(folder).stderr
+    assert [f"{done} of 4 games" in lines for done in range(1, 5)] == [True] * 4
+    assert "%" not in lines and "resuming" not in lines
+    assert "resuming: 3 of 4" in review(folder).stderr
+
+
+def test_the_page_of_the_first_game_is_there_when_the_second_is_not_finished(folder: Path) -> None:
+    command = [
+        sys.executable,
+        str(REPOSITORY / "run_engine.py"),
+        "review",
+        "games.pgn",
+        "--backend",
+        "random",
+    ]
+    (folder / "games.pgn").write_text("1. e4 *\n\n1. d4 d5 *\n" + "1. c4 c5 2. Nf3 Nf6 *\n" * 300, "utf-8")
+    with subprocess.Popen(
+        [*command, "--nodes", "2000", "--json"], cwd=folder, stdout=subprocess.PIPE
+    ) as done:
+        assert done.stdout is not None
+        first = json.loads(done.stdout.readline())
+        page = folder / "review" / f"game-{first['number']}.html"
+        assert page.exists() and (folder / "review" / "review.jsonl").stat().st_size
+        done.kill()
+
+
+@pytest.mark.parametrize("nodes", ["0", "-1", "1000000000000"])
+def test_nodes_outside_the_range_are_refused(folder: Path, nodes: str) -> None:
+    refused = review(folder, f"--nodes={nodes}", status=2)
+    assert nodes in refused.stderr and "1 to" in refused.stderr
+
+
+def test_games_are_read_from_standard_input_and_gzip(folder: Path) -> None:
+    assert "3 games reviewed, 1 skipped" in review(folder, file="-", text=GAMES).stdout
+    (folder / "games.pgn.gz").write_bytes(gzip.compress(GAMES.encode("utf-16")))
+    done = review(folder, "--output", "other", file="games.pgn.gz")
+    assert "3 games reviewed" in done.stdout and "utf-16" in done.stderr
+
+
+def test_a_clock_of_hundreds_of_digits_is_ignored(folder: Path) -> None:
+    clocks = (f"{'9' * 400}:00:00", f"0:00:{'9' * 400}", f"{'9' * 5000}:00:00")
+    text = "\n\n".join(f"1. e4 {{[%clk {clock}]}} e5 *" for clock in clocks)
+    (folder / "games.pgn").write_text(text, "utf-8")
+    assert "3 games reviewed, 0 skipped" in review(folder).stdout
+
+
+def test_a_result_that_contradicts_the_board_is_named(folder: Path) -> None:
+    (folder / "games.pgn").write_text(GAMES.replace("0-1", "1-0"), "utf-8")
+    done = review(folder)
+    assert "games.pgn:1: game 1 (A <b> – B): " in done.stderr and "on the board it is 0-1" in done.stderr
+
+
+def test_an_error_of_the_disk_is_named_in_words(folder: Path) -> None:
+    (folder / "no").write_text("a file", "utf-8")
+    done = review(folder, "--output", "no/review", status=1)
+    assert "no/review" in done.stderr and "Errno" not in done.stderr
+
+
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "cannot read games.pgn" in review(tmp_path, status=1).stderr
-    (tmp_path / "games.pgn").write_text("no game at all", "utf-8")
-    assert "no games in games.pgn" in review(tmp_path, status=1).stderr
+    for text in ("no game at all", "[a](b) and [c](d)\n"):
+        (tmp_path / "games.pgn").write_text(text, "utf-8")
+        done = review(tmp_path, status=1)
+        assert "no games to review in games.pgn" in done.stderr and "games.pgn:1" in done.stderr

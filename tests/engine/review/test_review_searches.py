@@ -51,7 +51,7 @@ def reviewed(value: Callable[[int, int], float]) -> tuple[list[str], list[tuple[
 def test_a_quiet_game_is_searched_once() -> None:
     marks, searches, effort = reviewed(lambda turn, nodes: 0.5)
     assert searches == [(100, [0, 1, 2, 3])] and marks == ["", "", ""]
-    assert (effort.positions, effort.evaluations) == (4, 28)
+    assert effort.positions == 4
 
 
 def test_a_suspicious_move_is_searched_three_times_and_marked_by_the_last_search() -> None:

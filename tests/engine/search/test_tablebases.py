@@ -13,7 +13,7 @@ from engine._core import Game, Tablebases
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.report import Line, Report
-from engine.search.tablebases import folders_of, open_tablebases
+from engine.search.tablebases import description, folders_of, open_tablebases
 from engine.session import Session
 from tests.engine.core.syzygy.positions import random_position
 from tests.paths import shared
@@ -52,7 +52,15 @@ def test_a_path_may_name_several_folders() -> None:
 def test_the_same_folders_are_opened_once() -> None:
     path = str(shared("syzygy"))
     assert open_tablebases(path) is open_tablebases(path)
-    assert open_tablebases("") is None
+
+
+def test_the_included_tables_are_used_unless_tables_are_disabled(tmp_path: Path) -> None:
+    for path in ("", str(tmp_path)):
+        tables = open_tablebases(path)
+        assert tables is not None
+        assert (tables.wdl_tables, tables.dtz_tables, tables.most_men) == (35, 35, 4)
+    assert open_tablebases("<none>") is None
+    assert not description("") and not description("<none>")
 
 
 def test_what_was_found_is_said_once() -> None:
@@ -68,6 +76,25 @@ def test_what_was_found_is_said_once() -> None:
     assert len(said) == 2
 
 
+def test_a_damaged_table_is_named_by_the_search_that_met_it(tmp_path: Path) -> None:
+    path = tmp_path / "KQQvKQ.rtbw"
+    path.write_bytes(b"nothing")
+    playing, said = session(tmp_path)
+    assert said == ["found 1 Syzygy table of up to 5 men, none with distances (.rtbz)"]
+    playing.set_position("8/8/8/7k/8/5q2/8/KQQ5 w - - 0 1")
+    for _ in range(2):
+        playing.search(Limits(nodes=50))
+    assert said[1:] == [f"tablebase {path} is not used: it is no Syzygy table"]
+
+
+def test_an_included_table_is_used_when_the_users_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "KQvK.rtbw").write_bytes(b"nothing")
+    playing, said = session(tmp_path)
+    playing.set_position(QUEEN)
+    assert playing.search(Limits(nodes=50)).lines[0].tablebase == 1
+    assert len(said) == 1
+
+
 def test_folders_without_tables_are_named(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     playing, said = session(f"{nowhere}{os.pathsep}{tmp_path}")
@@ -77,19 +104,15 @@ def test_folders_without_tables_are_named(tmp_path: Path) -> None:
         "KQvK.rtbz",
     ]
     playing.set_position(QUEEN)
+    assert playing.search(Limits(nodes=50)).lines[0].tablebase == 1  # by an included table
+
+
+def test_no_table_is_used_when_tables_are_disabled() -> None:
+    playing, said = session("<none>")
+    playing.set_position("8/8/8/8/3k4/7r/8/KQ6 w - - 0 1")
     report = playing.search(Limits(nodes=50))
-    assert report.best_move is not None and report.tablebase_hits == 0
-
-
-def test_a_damaged_table_is_named_by_the_search_that_met_it(tmp_path: Path) -> None:
-    path = tmp_path / "KQvK.rtbw"
-    path.write_bytes(b"nothing")
-    playing, said = session(tmp_path)
-    assert said == ["found 1 Syzygy table of up to 3 men, none with distances (.rtbz)"]
-    playing.set_position(QUEEN)
-    for _ in range(2):
-        playing.search(Limits(nodes=50))
-    assert said[1:] == [f"tablebase {path} is not used: it is no Syzygy table"]
+    assert report.tablebase_hits == 0 and report.lines[0].tablebase is None
+    assert not said
 
 
 # -- scores --------------------------------------------------------------------------------------------------

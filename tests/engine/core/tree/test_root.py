@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from zlib import crc32
+
+import numpy as np
 import pytest
 
-from engine._core import Tree
+from engine._core import Batch, Tree
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, children_by_move, game, new_tree, params, search
 
 
@@ -197,3 +201,51 @@ def test_senseless_noise_is_refused(epsilon: float, alpha: float) -> None:
     tree = new_tree(game())
     with pytest.raises(ValueError, match="noise"):
         tree.add_root_noise(epsilon, alpha, seed=1)
+
+
+QUEEN_AND_PAWNS = "6k1/5pp1/7p/8/8/8/5PPP/3Q2K1 w - - 0 1"
+
+
+def search_won(tree: Tree, visits: int, lengths: Callable[[bytes], float]) -> None:
+    """Search a position that is equally won in all lines for the side with a queen.
+
+    lengths: of the game in plies, by encoded position.
+    """
+    batch = Batch(1)
+    while tree.root_info().visits < visits:
+        result = tree.collect(batch, 1, 1)
+        if not result.evaluations:
+            assert result.visits_done
+            tree.cancel(batch)
+            continue
+        encoded = batch.positions[0].tobytes()
+        mover_has_queen = any(encoded[32:40])
+        wdl = [0.96, 0.03, 0.01] if mover_has_queen else [0.01, 0.03, 0.96]
+        tree.apply(
+            batch,
+            np.zeros(batch.move_count, np.float32),
+            np.array([wdl], np.float32),
+            np.array([lengths(encoded)], np.float32),
+        )
+
+
+def test_the_quicker_of_equal_wins_is_chosen() -> None:
+    tree = new_tree(game(QUEEN_AND_PAWNS), value_choice_share=0.2)
+    search_won(tree, 400, lambda encoded: 20 + crc32(encoded) % 100)
+    children = tree.children()
+    enough = [child for child in children if child.visits >= 0.2 * max(each.visits for each in children)]
+    assert len(enough) > 3
+    quickest = min(enough, key=lambda child: child.evaluation.m)
+    assert max(child.evaluation.q for child in enough) - quickest.evaluation.q < 0.01
+    assert children[0].move == tree.lines(1)[0].moves[0] == quickest.move
+
+
+def test_a_winning_side_does_not_return_to_an_earlier_position() -> None:
+    fresh = new_tree(game(QUEEN_AND_PAWNS))
+    search_won(fresh, 200, lambda _: 50)
+    best = fresh.lines(1)[0].moves[0]
+    back = best[2:4] + best[0:2]
+    repeated = new_tree(game(QUEEN_AND_PAWNS, [best, "g8h7", back, "h7g8"]))
+    search_won(repeated, 200, lambda _: 50)
+    assert repeated.lines(1)[0].moves[0] != best
+    assert repeated.lines(40)[0].visits >= 0.2 * max(line.visits for line in repeated.lines(40))
