@@ -20,7 +20,7 @@ VERDICT = "gate.json"
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A match between two networks. against: a file, or a shipped network's name. sprt: as for `wavefront
+    """A match between two networks. network, against: a file, or an included network's name. sprt: as for `wavefront
     match --sprt`. folder: of the match, which the same gate resumes. match_arguments: further arguments."""
 
     network: Path
@@ -37,7 +37,7 @@ class Promotion:
         It has network, against, accepted, decision (H0, H1 or null), elo and the match's summary.
         Raises KeyboardInterrupt if the match was interrupted, and TrainingError if it failed.
         """
-        for path in (self.network, network_file(self.against)):
+        for path in (network_file(self.network), network_file(self.against)):
             if not path.exists():
                 raise TrainingError(f"{path}: no network there")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -54,12 +54,17 @@ class Promotion:
 
     def _arguments(self) -> list[str]:
         return [
-            *("match", "--player", f"name=new,weights={self.network}"),
+            *("match", "--player", f"name=new,weights={network_file(self.network)}"),
             *("--player", f"name=against,weights={network_file(self.against)}"),
             *("--nodes", str(self.nodes), "--games", str(self.games), "--sprt", self.sprt),
             *("--output", str(self.folder / "match"), "--json"),
             *self.match_arguments,
         ]
+
+
+def is_verdict(content: bytes) -> bool:
+    """Return True for the content of a verdict's file."""
+    return content.startswith(b'{\n "network": ') and b'"accepted"' in content
 
 
 def verdict_of(network: Path, against: str, summary: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from engine._core import Game
     from engine.options import Options
-    from engine.search.control import SearchControl
     from engine.search.report import Line, Report
     from engine.session import Session
 
@@ -56,6 +54,7 @@ def default_options() -> Options:
 def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from engine.commands.interruptible import interruptible
     from engine.evaluation.errors import NoEvaluatorError
     from engine.option_flags import options_of_arguments
     from engine.search.control import SearchControl
@@ -91,8 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         view = _View(console, session.game, session.describe_evaluator())
         control = SearchControl()
         with view:
-            report = _interruptible(
-                lambda: session.search(limits, control=control, on_report=view.show), control
+            report, _ = interruptible(
+                lambda: session.search(limits, control=control, on_report=view.show), control.stop
             )
             view.show(report)
         view.conclude(report)
@@ -144,37 +143,6 @@ def _save_tree(session: Session, path: str) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     print(f"wavefront: tree saved to {path}: {described(size)}", file=sys.stderr)
-
-
-def _interruptible(search: Callable[[], Report], control: SearchControl) -> Report:
-    """Run a search in another thread, so that Ctrl-C stops it without losing the result."""
-    import threading
-
-    results: list[Report] = []
-    failures: list[BaseException] = []
-
-    # Not `join`: in Python 3.11 an interrupted one takes the thread for ended.
-    ended = threading.Event()
-
-    def work() -> None:
-        try:
-            results.append(search())
-        except BaseException as error:  # Raised again in the caller's thread.
-            failures.append(error)
-        finally:
-            ended.set()
-
-    thread = threading.Thread(target=work, name="search")
-    thread.start()
-    try:
-        while not ended.wait(0.1):
-            pass
-    except KeyboardInterrupt:
-        control.stop()
-        ended.wait()
-    if failures:
-        raise failures[0]
-    return results[0]
 
 
 class _View:

@@ -7,11 +7,14 @@ import argparse
 import contextlib
 import json
 import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.endings import exit_status
 from engine.commands.engine_flags import add_engine_flags, given_options
 from engine.commands.executors import add_executor_arguments, executor_of_arguments
+from protocol.host.outputs import add_overwrite_flag, guard_apart, guard_output, is_figure, named_files
 from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ HELP = "play a match between networks, option sets and UCI engines"
 EPILOG = """
 players are written key=value,key=value:
   weights=FILE, backend=…, cpuct=…, any other option    this engine with options
+  FILE.pb.gz, wavefront-cpu or wavefront-gpu            short for weights=…
   program=stockfish,args=…,"Skill Level=5",Hash=64      another UCI engine
   name=…, tc=60+0.6 | movetime=MS, nodes=N, depth=N     for both
 for all players: --each tc=8+0.08,option.Hash=16 (option.NAME: for programs)
@@ -101,6 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--event", metavar="NAME", help="Event tag of the PGN")
     output.add_argument("--plot", metavar="FILE.png", help="draw Elo over the games")
     output.add_argument("--restart", action="store_true", help="discard the existing games")
+    add_overwrite_flag(output)
     output.add_argument(
         "--json", action="store_true", help="print the summary as JSON at the end, and no table"
     )
@@ -117,7 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.workers.executor import ExecutorError
 
     config = config_of_arguments(arguments)
+    guard_run_of(config, arguments)
     if config.files.plot is not None:
+        guard_output(config.files.plot, overwrite=arguments.overwrite, own=is_figure)
         try:
             check_plot(config.files.plot)
         except PlotError as error:
@@ -128,6 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         config,
         view,
         restart=arguments.restart,
+        overwrite=arguments.overwrite,
         make_executor=executor_of_arguments(arguments, config.workers),
     )
     failure = ""
@@ -146,10 +154,16 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_status("match", "the match", failure=failure, interrupted=ending == "interrupted")
 
 
+def guard_run_of(config: MatchConfig, arguments: argparse.Namespace, *more: Path) -> None:
+    """Raise OutputError if the match would write to a file that it reads. more: further files it writes."""
+    files = config.files
+    outputs = [path for path in (files.journal, files.pgn, files.summary, files.plot, *more) if path]
+    reads = asdict(config) | {"output": "", "plot": "", "config": arguments.config_file}
+    guard_apart(outputs, named_files(reads))
+
+
 def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     """Return the match that the file and the flags configure. Raises SettingsError."""
-    from pathlib import Path
-
     from engine.match.configfile import match_config
     from engine.settings.tables import merge, parse_settings
     from protocol.settings.sources import read_document
@@ -207,12 +221,14 @@ def player_table(text: str) -> dict[str, Any]:
     """Parse a player written key=value,key=value. A first part without a key is a network or a program.
     Raises SettingsError."""
     from engine.settings.tables import parse_pairs
+    from protocol.host.included import INCLUDED_NETWORKS
     from protocol.settings.spec import SettingsError
 
     entries = parse_pairs(text, "--player")
     short = entries.pop("", None)
     if short is not None:
-        key = "weights" if short.endswith((".pb.gz", ".pb")) else "program"
+        is_network = short in INCLUDED_NETWORKS or short.endswith((".pb.gz", ".pb"))
+        key = "weights" if is_network else "program"
         if key in entries:
             raise SettingsError(f"--player {text}: {key} is given twice")
         return {key: short, **entries}

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from protocol.settings.outputs import add_overwrite_flag
+from protocol.host.folders import expanded
+from protocol.host.outputs import add_overwrite_flag
 
 if TYPE_CHECKING:
     from engine.analysis.scheduler import Scheduler
@@ -120,8 +123,16 @@ def _identity(options: Options, nodes: int, scheduler: Scheduler) -> dict[str, A
     return {
         "nodes": nodes,
         **options_identity(options, apart=("hash", "threads")),
+        "tables": _tables(options.syzygy_path),
         "networks": [{"content": content, "backend": backend} for content, backend in used],
     }
+
+
+def _tables(path: str) -> str:
+    """Return a digest of the names of the tablebases in the folders of SyzygyPath."""
+    folders = [expanded(folder) for folder in path.split(os.pathsep) if folder]
+    names = sorted(file.name for folder in folders for file in folder.glob("*.rtb[wz]"))
+    return hashlib.sha256(" ".join(names).encode()).hexdigest()[:16]
 
 
 def _fault(source: SourceGame) -> str:

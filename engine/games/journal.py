@@ -9,17 +9,12 @@ it is open, so that two processes cannot continue it.
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from protocol.host.files import append_whole, open_to_append
-
-LOCK_OFFSET = 1 << 40
-"""Offset of the locked byte on Windows: beyond the content, because locks there prevent reading."""
+from protocol.host.files import append_whole, lock, open_to_append
 
 
 class JournalError(RuntimeError):
@@ -42,7 +37,7 @@ class Journal:
             raise JournalError(f"cannot open {self.path}: {error.strerror}") from None
         try:
             try:
-                locked = _lock(self._file.fileno())
+                locked = lock(self._file.fileno())
             except OSError as error:  # Some network file systems.
                 raise JournalError(f"cannot lock {self.path}: {error.strerror}") from None
             if not locked:
@@ -124,25 +119,3 @@ def _line(entry: Mapping[str, Any]) -> bytes:
     """Return an entry as a line of the file. Undecodable bytes of a command line survive a round trip."""
     text = json.dumps(entry, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace") + b"\n"
-
-
-def _lock(descriptor: int) -> bool:
-    """Lock an open file until this process ends. Return False if another process has it."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        os.lseek(descriptor, LOCK_OFFSET, os.SEEK_SET)
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        finally:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

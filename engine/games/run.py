@@ -100,6 +100,7 @@ class GameRun(Generic[Game, Entry, State]):
         self._executor: GameExecutor[Game] | None = None
         self._writer = ThreadPoolExecutor(1, "game-writer")
         self._writing: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
         self._began = monotonic()
         self._games = 0
         self._next_summary = 0.0
@@ -144,6 +145,8 @@ class GameRun(Generic[Game, Entry, State]):
                 await self._executor.close()
             await asyncio.to_thread(self._writer.shutdown)
             self._write_summary(last=True)
+        if self._failure is not None:
+            raise self._failure
         return ending
 
     async def _play_groups(self, groups: Iterator[list[int]], at_once: int) -> RunEnding:
@@ -180,7 +183,7 @@ class GameRun(Generic[Game, Entry, State]):
             # Record a finished game even if the run ends meanwhile.
             task = asyncio.create_task(self._keep(games))
             self._writing.add(task)
-            task.add_done_callback(self._writing.discard)
+            task.add_done_callback(self._written)
             await asyncio.shield(task)
             if self._ledger.over():
                 return
@@ -195,6 +198,12 @@ class GameRun(Generic[Game, Entry, State]):
             self._view.game_over(self._state, entry)
             if monotonic() >= self._next_summary:
                 self._write_summary()
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        """Keep the first failure: the task that waits for this one may have been cancelled."""
+        self._writing.discard(task)
+        failure = None if task.cancelled() else task.exception()  # asyncio reports those that nobody asks for
+        self._failure = self._failure or failure
 
     async def _tick(self) -> None:
         while True:

@@ -115,7 +115,7 @@ def _players(
     time = _time(defaults) or DEFAULT_TIME
     uci_options, own_options = _by_kind(defaults)
     with source_named(defaults.source):
-        options = Options(chess960=chess960).parsed(own_options)
+        options = defaults.applied(Options(chess960=chess960), own_options)
     places = places or [f"{source}: player {number}" for number in range(1, len(given) + 1)]
     players = [
         player_config(Table(place, entries), time, options, uci_options)
@@ -178,7 +178,7 @@ def player_config(
             )
         if player.directory:
             raise SettingsError("directory belongs to a program, and none is given")
-        options = default_options.parsed(given)
+        options = table.applied(default_options, given)
         if options.human_weights:
             raise SettingsError(
                 "HumanWeightsFile: players of a match have one network; write program=wavefront"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from engine.games.display import LiveDisplay, PlainDisplay
 from engine.games.record import GameRecord
+from engine.match.abbreviation import abbreviated
 from engine.match.config import MatchConfig
 from engine.match.results.standings import Standings
 from engine.match.results.statistics import elo, likelihood_of_superiority, normalised_elo
@@ -195,10 +196,11 @@ def standings_table(config: MatchConfig, standings: Standings, width: int) -> Re
             columns.pop(dispensable)
     longest = max(len("player"), *map(len, columns["player"]))
     names = max(min(SHORTEST_NAME, longest), longest - max(0, _width(columns) - width))
+    columns["player"] = abbreviated(columns["player"], names)
     table = Table(title=Text(config.event, "table.title"))
     for heading, cells in columns.items():
         if heading == "player":
-            table.add_column(heading, overflow="ellipsis", no_wrap=True, width=names)
+            table.add_column(heading, no_wrap=True, width=names)
         else:
             table.add_column(heading, justify="right", no_wrap=True, min_width=max(map(len, cells)))
     for row in zip(*columns.values(), strict=True):

@@ -49,7 +49,16 @@ class Table:
     def rest_over(self, base: Group) -> Group:
         """Return `base` with all unread entries applied."""
         with source_named(self.source):
-            return base.parsed(self.rest())
+            return self.applied(base, self.rest())
+
+    def applied(self, base: Group, entries: Mapping[str, object]) -> Group:
+        """Return `base` with entries of this table applied. The error for an unknown name suggests the most
+        similar one of all that the table has."""
+        options = settings_of(type(base))
+        for key in entries:
+            if key not in options:
+                raise unknown(base.noun, key, [*self._known, *options])
+        return base.parsed(entries)
 
     def table(self, key: str) -> Table | None:
         """Return a table inside this one; None without one."""

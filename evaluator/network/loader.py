@@ -30,10 +30,11 @@ from evaluator.network.spec import (
 )
 from protocol.batch import PLANES
 from protocol.host.folders import expanded
+from protocol.host.included import INCLUDED_NETWORKS
 
 _NETWORKS = Path(__file__).resolve().parents[1] / "networks"
 
-SHIPPED_NETWORKS = {name: _NETWORKS / f"{name}.pb.gz" for name in ("wavefront-cpu", "wavefront-gpu")}
+SHIPPED_NETWORKS = {name: _NETWORKS / f"{name}.pb.gz" for name in INCLUDED_NETWORKS}
 """The files of the included networks by name."""
 
 SHIPPED_NETWORK = SHIPPED_NETWORKS["wavefront-cpu"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 import threading
 from contextlib import suppress
 from functools import partial
@@ -79,15 +80,59 @@ def append_whole(file: FileIO, data: bytes, *, end: int) -> int:
 
     If writing fails, the file is truncated to `end` and no buffer holds data for later. Raises OSError.
     """
+    file.truncate(end)
+    return replace_end(file, data, begin=end)
+
+
+def replace_end(file: FileIO, data: bytes, *, begin: int) -> int:
+    """Replace what a file holds from offset `begin` on, sync it to the disk, and return its new end.
+
+    If writing fails, for example on a full disk, the old end is restored: it still has its space on the disk.
+    Raises OSError.
+    """
+    file.seek(begin)
+    before = file.readall()
     try:
-        file.truncate(end)
-        file.seek(end)
-        left = memoryview(data)
-        while left:
-            left = left[file.write(left) :]
+        _write(file, data, begin)
         os.fsync(file.fileno())
     except BaseException:
         with suppress(OSError):
-            file.truncate(end)
+            _write(file, before, begin)
         raise
-    return end + len(data)
+    return begin + len(data)
+
+
+def _write(file: FileIO, data: bytes, begin: int) -> None:
+    """Write data at an offset, without a moment at which the file is shorter, and end the file with it."""
+    file.seek(begin)
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+    file.truncate(begin + len(data))
+
+
+LOCK_OFFSET = 1 << 40
+"""Offset of the locked byte on Windows: beyond the content, because locks there prevent reading."""
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file until it is closed. Return False if another process has it.
+    Raises OSError on file systems without locks."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(descriptor, LOCK_OFFSET, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

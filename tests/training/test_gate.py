@@ -56,6 +56,12 @@ def test_a_gate_that_is_ended_takes_its_match_with_it(tmp_path: Path, name: str)
     assert not (tmp_path / "gate" / "gate.json").exists()
 
 
+def test_gate_accepts_the_name_of_an_included_network(tmp_path: Path) -> None:
+    arguments = ("gate", "wavefront-cpu", "--nodes", "1", "--games", "2", "--output", tmp_path, "--json")
+    done = run_training(*arguments, "--match=--max-moves=2", status=3)
+    assert json.loads(done.stdout)["match"]["games"] == 2
+
+
 @pytest.mark.parametrize(("decision", "accepted"), [("H1", True), ("H0", False), (None, False)])
 def test_only_the_hypothesis_of_more_strength_accepts(decision: str | None, accepted: bool) -> None:
     elo = {"value": 30.0, "low": 5.0, "high": 55.0}

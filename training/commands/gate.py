@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+from protocol.host.files import write_atomically
+from protocol.host.outputs import add_overwrite_flag, guard_output, same_file
 from protocol.host.processes import INTERRUPTED
 
 HELP = (
@@ -20,7 +21,7 @@ REFUSED = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", metavar="NET.pb.gz", help="new network")
+    parser.add_argument("network", metavar="NET.pb.gz", help="new network: a file or an included one")
     parser.add_argument(
         "--against", default="wavefront-cpu", metavar="FILE", help="other network (default: wavefront-cpu)"
     )
@@ -38,7 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of match and gate.json (default: gate, next to the network)",
     )
-    parser.add_argument("--promote", metavar="FILE", help="copy the network to this file if it is accepted")
+    parser.add_argument(
+        "--promote",
+        metavar="FILE",
+        help="copy the network to this file if it is accepted; it may be that of --against",
+    )
+    add_overwrite_flag(parser)
     parser.add_argument(
         "--match",
         action="append",
@@ -50,7 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from evaluator.network import network_file
+<<<<<<< .merge_file_JPhd53
+    from training.gate import VERDICT, Promotion, is_verdict
+=======
     from training.gate import Promotion
+>>>>>>> .merge_file_QTpqmQ
 
     network = Path(arguments.network)
     folder = Path(arguments.output) if arguments.output else network.parent / "gate"
@@ -63,15 +74,25 @@ def run(arguments: argparse.Namespace) -> int:
         folder,
         tuple(arguments.match),
     )
+    guard_output(folder / VERDICT, [network], overwrite=arguments.overwrite, own=is_verdict)
+    if arguments.promote:
+        against = network_file(arguments.against)
+        promoted = Path(arguments.promote)
+        replaces = arguments.overwrite or same_file(promoted, against)
+        guard_output(promoted, [network, folder / VERDICT], overwrite=replaces)
     try:
         verdict = gate.play()
     except KeyboardInterrupt:
         print("interrupted; the same command goes on with the match", file=sys.stderr)
         return INTERRUPTED
     if verdict["accepted"] and arguments.promote:
+<<<<<<< .merge_file_JPhd53
+        write_atomically(promoted, network.read_bytes())
+=======
         unfinished = Path(f"{arguments.promote}.part")
-        shutil.copyfile(network, unfinished)
+        shutil.copyfile(network_file(network), unfinished)
         unfinished.replace(arguments.promote)
+>>>>>>> .merge_file_QTpqmQ
     print(json.dumps(verdict) if arguments.json else _told(verdict))
     return 0 if verdict["accepted"] else REFUSED
 

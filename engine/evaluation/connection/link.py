@@ -307,9 +307,6 @@ class EvaluatorLink:
                 error = EvaluatorRefusalError(missing(failed))
                 break
             except NoEvaluatorError as failure:
-                if str(failure) != reported and not self._closed:
-                    reported = str(failure)
-                    self._log(reported)
                 killed = isinstance(failure, EvaluatorKilledError)
                 killed_starts += killed
                 crashed = isinstance(failure, EvaluatorCrashedError)
@@ -325,8 +322,11 @@ class EvaluatorLink:
                     or crashed_starts >= MAX_CRASHED_STARTS
                 )
                 if hopeless or (not embedded and not self._fallback and waited >= patience):
-                    error = failure
+                    error = failure  # `wait` raises it.
                     break
+                if str(failure) != reported and not self._closed:
+                    reported = str(failure)
+                    self._log(reported)
                 if not embedded and waited >= patience:
                     self._log("starting an evaluator of its own instead")
                     embedded = True

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -14,18 +16,25 @@ from typing import Any
 
 import pytest
 
+from engine.games.journal import JournalError
 from engine.games.run import GameRun, RunEnding, RunState
 from engine.pool.pool import PoolStatistics
 from engine.workers.executor import GameExecutor, GameJob, Log, MakeExecutor
 
 
+async def nothing() -> None:
+    """Do nothing."""
+
+
 @dataclass
 class Games:
-    """An executor whose games are their numbers. held: games that never end. fails: a game that raises."""
+    """An executor whose games are their numbers. held: games that never end. fails: a game that raises.
+    cancelled: called when a held game is cancelled."""
 
     games_per_task: int = 1
     held: frozenset[int] = frozenset()
     fails: int | None = None
+    cancelled: Callable[[], Awaitable[None]] = nothing
     calls: list[list[int]] = field(default_factory=list)
     in_flight: int = 0
     most_in_flight: int = 0
@@ -41,7 +50,10 @@ class Games:
         try:
             await asyncio.sleep(0)
             if self.held.intersection(numbers):
-                await asyncio.Event().wait()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await self.cancelled()
             if self.fails in numbers:
                 raise RuntimeError("a game failed")
             return list(numbers)
@@ -61,12 +73,20 @@ class Ledger:
 
     summary_file: Path
     enough: int | None = None
+    full: bool = False
+    unblocked: threading.Event = field(default_factory=threading.Event)
     written: list[int] = field(default_factory=list)
     counted: list[int] = field(default_factory=list)
+    refused: bool = False
     threads: set[str] = field(default_factory=set)
 
     def write(self, game: int) -> int:
         self.threads.add(current_thread().name)
+        if self.full:
+            if self.refused:
+                self.unblocked.wait()
+            self.refused = True
+            raise JournalError("cannot write")
         self.written.append(game)
         return game
 
@@ -184,6 +204,28 @@ def test_a_game_that_fails_ends_the_run_and_the_others_are_kept(tmp_path: Path) 
         play(count(), games, ledger, concurrency=1)
     assert ledger.written == ledger.counted == list(range(6))
     assert json.loads((tmp_path / "summary.json").read_text("utf-8")) == {"games": 6}
+
+
+def test_run_raises_the_first_failed_write_and_leaves_no_other_when_the_disk_is_full(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "summary.json", full=True)
+    seen: list[dict[str, Any]] = []
+
+    async def until_all_writes_failed() -> None:
+        ledger.unblocked.set()
+        while any("_keep" in repr(task) for task in asyncio.all_tasks()):
+            await asyncio.sleep(0)
+
+    games = Games(held=frozenset({2}), cancelled=until_all_writes_failed)
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
+        job: Any = None
+        with pytest.raises(JournalError, match="cannot write"):
+            await GameRun(RunState(), ledger, View()).play(making(games), job, range(3), concurrency=3)
+        gc.collect()
+
+    asyncio.run(run())
+    assert not seen
 
 
 def test_a_cancelled_run_is_interrupted_and_what_is_over_is_written_down(tmp_path: Path) -> None:

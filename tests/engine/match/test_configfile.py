@@ -158,6 +158,12 @@ def test_one_line_with_two_networks(tmp_path: Path) -> None:
     assert [player.time.nodes for player in config.players] == [DEFAULT_TIME.nodes, 800]
 
 
+@pytest.mark.parametrize("name", ["wavefront-cpu", "wavefront-gpu"])
+def test_player_is_an_included_network_when_its_name_is_given(name: str) -> None:
+    config = from_flags("--player", name, "--player", f"{name},nodes=800")
+    assert [(player.options.weights, player.is_program) for player in config.players] == [(name, False)] * 2
+
+
 def test_players_without_a_name_get_different_ones() -> None:
     names = [player.name for player in from_toml(TWO).players]
     assert names == ["wavefront 400 nodes", "wavefront 100 nodes"]
@@ -288,6 +294,8 @@ def test_the_file_in_configs_shows_the_defaults() -> None:
         ("[sprt]\nenabled = false\nelo2 = 3\n" + TWO, "did you mean 'elo[01]'"),
         ("[defaults]\nhash = -5\n" + TWO, r"match.toml: \[defaults\]: Hash is a whole number from 1"),
         ("[[player]]\n[[player]]\ncpukt = 2", "player 2: no such option: 'cpukt'; did you mean 'cpuct'"),
+        ("[[player]]\n[[player]]\nnode = 20", "no such option: 'node'; did you mean 'nodes'"),
+        ("[defaults]\nmovetme = 20\n" + TWO, "did you mean 'movetime'"),
         ("[[player]]\n[[player]]\ncpuct = 2000", "player 2: CPuct is a number from 0 to 100"),
         ('[[player]]\n[[player]]\ntc = "soon"', "player 2: tc: 'soon' is not a clock"),
         ('[[player]]\n[[player]]\ntc = "1+1"\nmovetime = 5', "exclude each other"),

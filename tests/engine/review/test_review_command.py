@@ -152,7 +152,7 @@ def test_the_file_that_is_read_is_never_overwritten(folder: Path, make: str) -> 
         link.symlink_to(games) if make == "symlink" else link.hardlink_to(games)
     elif make == "spelling":
         name = f"../{folder.name}/./games.pgn"
-    refused = review(folder, "--output", output, "--overwrite", "--restart", file=name, status=2)
+    refused = review(folder, "--output", output, "--overwrite", "--restart", file=name, status=1)
     assert "also read" in refused.stderr
     assert games.read_text("utf-8") == GAMES and not (folder / output / "review.jsonl").exists()
 
@@ -162,7 +162,7 @@ def test_a_foreign_file_in_the_folder_stays_without_overwrite(folder: Path, name
     (folder / "review").mkdir()
     foreign = folder / "review" / name
     foreign.write_text("mine\n", "utf-8")
-    refused = review(folder, "--restart", status=1 if name == "review.jsonl" else 2)
+    refused = review(folder, "--restart", status=1)
     assert name in refused.stderr and foreign.read_text("utf-8") == "mine\n"
     assert [path.name for path in (folder / "review").iterdir()] == [name]
     if name != "review.jsonl":
@@ -174,7 +174,7 @@ def test_annotated_games_that_the_user_edited_stay(folder: Path) -> None:
     games = folder / "review" / "games.pgn"
     games.write_text(games.read_text("utf-8") + "% mine\n", "utf-8")
     for arguments in ([], ["--restart"]):
-        assert "--overwrite" in review(folder, *arguments, status=2).stderr
+        assert "--overwrite" in review(folder, *arguments, status=1).stderr
     assert games.read_text("utf-8").endswith("% mine\n")
     assert "resuming: 3 of 4" in review(folder, "--overwrite").stderr
 
