@@ -170,7 +170,11 @@ class Search:
         return report
 
     def _with_chosen_move(self, report: Report) -> Report:
-        """Return the report with the move to play, which the temperature may choose, and its line first."""
+        """Return the report with the move to play, which the temperature or a level may choose.
+
+        A level's first line begins with its move. With a temperature the lines stay: their values decide about
+        resignations.
+        """
         temperature = temperature_at(self._options, self._task.fullmove - 1)
         level = self._task.level
         if (temperature <= 0 and level is None) or not report.nodes:
@@ -183,8 +187,9 @@ class Search:
         if move == report.best_move:
             return report
         line = next(self._line(line) for line in self._tree.lines(len(children)) if line.moves[0] == move)
-        others = [other for other in report.lines if other.moves[0] != move]
-        lines = (line, *others)[: max(1, len(report.lines))]
+        lines = report.lines
+        if level is not None:
+            lines = (line, *(other for other in lines if other.moves[0] != move))[: len(lines)]
         return replace(report, best_move=move, ponder=line.moves[1] if line.moves[1:] else None, lines=lines)
 
     def report(self) -> Report:

@@ -102,7 +102,7 @@ _FLAGS = ("infinite", "ponder")
 _MOST = 10**12
 """Larger numbers count as this."""
 
-_LEADING_NUMBER = re.compile(r"[+-]?[0-9]{1,40}(?:[.,][0-9]{0,40})?(?:e[+-]?[0-9]{1,6})?", re.IGNORECASE)
+_LEADING_NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]*)?(?:e[+-]?[0-9]{1,6})?", re.IGNORECASE)
 
 
 def whole_number(text: str) -> int | None:

@@ -57,11 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from evaluator.network import network_file
-<<<<<<< .merge_file_JPhd53
     from training.gate import VERDICT, Promotion, is_verdict
-=======
-    from training.gate import Promotion
->>>>>>> .merge_file_QTpqmQ
 
     network = Path(arguments.network)
     folder = Path(arguments.output) if arguments.output else network.parent / "gate"
@@ -74,25 +70,20 @@ def run(arguments: argparse.Namespace) -> int:
         folder,
         tuple(arguments.match),
     )
-    guard_output(folder / VERDICT, [network], overwrite=arguments.overwrite, own=is_verdict)
+    new = network_file(network)
+    guard_output(folder / VERDICT, [new], overwrite=arguments.overwrite, own=is_verdict)
     if arguments.promote:
         against = network_file(arguments.against)
         promoted = Path(arguments.promote)
         replaces = arguments.overwrite or same_file(promoted, against)
-        guard_output(promoted, [network, folder / VERDICT], overwrite=replaces)
+        guard_output(promoted, [new, folder / VERDICT], overwrite=replaces)
     try:
         verdict = gate.play()
     except KeyboardInterrupt:
         print("interrupted; the same command goes on with the match", file=sys.stderr)
         return INTERRUPTED
     if verdict["accepted"] and arguments.promote:
-<<<<<<< .merge_file_JPhd53
-        write_atomically(promoted, network.read_bytes())
-=======
-        unfinished = Path(f"{arguments.promote}.part")
-        shutil.copyfile(network_file(network), unfinished)
-        unfinished.replace(arguments.promote)
->>>>>>> .merge_file_QTpqmQ
+        write_atomically(promoted, new.read_bytes())
     print(json.dumps(verdict) if arguments.json else _told(verdict))
     return 0 if verdict["accepted"] else REFUSED
 

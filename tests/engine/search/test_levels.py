@@ -180,7 +180,7 @@ def test_the_first_line_begins_with_the_move_that_is_played(multipv: int) -> Non
     played = set()
     for seed in range(20):
         session.new_game()
-        session._random.seed(seed)
+        session._player.random.seed(seed)
         report = session.search(Limits(nodes=50), play=True)
         assert report.lines[0].moves[0] == report.best_move
         assert len({line.moves[0] for line in report.lines}) == len(report.lines) <= multipv
