@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from protocol.host.folders import expanded
 from protocol.host.outputs import add_overwrite_flag
+from protocol.host.processes import INTERRUPTED
 
 if TYPE_CHECKING:
     from engine.analysis.scheduler import Scheduler
@@ -106,6 +107,9 @@ def run(arguments: argparse.Namespace) -> int:
     except (JournalError, NoEvaluatorError) as error:
         _log(str(error))
         return 1
+    except KeyboardInterrupt:
+        _log("interrupted; the same command resumes the review")
+        return INTERRUPTED
     except BrokenPipeError:
         raise
     except OSError as error:
