@@ -182,7 +182,7 @@ def _review(
 
         def skip(source: SourceGame, reason: str) -> None:
             _skip(source, reason)
-            skipped.append((source.place, reason))
+            skipped.append((str(source), reason))
             show({"key": source.key, "number": source.number, "place": source.place, "skipped": reason})
             progress.advance()
 
@@ -210,7 +210,8 @@ def _review(
         if review.number not in by_number:  # Its number may have changed.
             folder.write_page(review)
     folder.finish(reviews, skipped)
-    _log(f"{effort.positions:,} searches in {effort.seconds:.1f} s")
+    if effort.positions:
+        _log(f"{effort.positions:,} searches in {effort.seconds:.1f} s")
     print(
         f"{len(reviews)} games reviewed, {len(skipped)} skipped: {folder.path / 'index.html'}, "
         f"{folder.path / 'games.pgn'}",

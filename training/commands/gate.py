@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.games,
         arguments.sprt,
         folder,
-        tuple(arguments.match),
+        (*arguments.match, *(["--overwrite"] if arguments.overwrite else [])),
     )
     guard_output(folder / VERDICT, [network], overwrite=arguments.overwrite, own=is_verdict)
     if arguments.promote:
