@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from protocol.host.folders import expanded
 from protocol.host.outputs import add_overwrite_flag
+from protocol.host.processes import INTERRUPTED
 
 if TYPE_CHECKING:
     from engine.analysis.scheduler import Scheduler
@@ -106,6 +107,9 @@ def run(arguments: argparse.Namespace) -> int:
     except (JournalError, NoEvaluatorError) as error:
         _log(str(error))
         return 1
+    except KeyboardInterrupt:
+        _log("interrupted; the same command resumes the review")
+        return INTERRUPTED
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -178,7 +182,7 @@ def _review(
 
         def skip(source: SourceGame, reason: str) -> None:
             _skip(source, reason)
-            skipped.append((source.place, reason))
+            skipped.append((str(source), reason))
             show({"key": source.key, "number": source.number, "place": source.place, "skipped": reason})
             progress.advance()
 
@@ -206,7 +210,8 @@ def _review(
         if review.number not in by_number:  # Its number may have changed.
             folder.write_page(review)
     folder.finish(reviews, skipped)
-    _log(f"{effort.positions:,} searches in {effort.seconds:.1f} s")
+    if effort.positions:
+        _log(f"{effort.positions:,} searches in {effort.seconds:.1f} s")
     print(
         f"{len(reviews)} games reviewed, {len(skipped)} skipped: {folder.path / 'index.html'}, "
         f"{folder.path / 'games.pgn'}",

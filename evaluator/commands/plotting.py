@@ -23,7 +23,7 @@ def plotted(draw: Callable[[], None]) -> int:
     except ImportError as error:
         print(f"error: cannot plot: {error}: {install('plot')}", file=sys.stderr)
     except OSError as error:
-        print(f"error: cannot plot {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: cannot plot: {error.filename}: {error.strerror}", file=sys.stderr)
     except ValueError as error:
         print(f"error: cannot plot: {error}", file=sys.stderr)
     else:

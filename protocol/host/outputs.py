@@ -42,7 +42,7 @@ def guard_output(
             raise OutputError(f"{path} is also read, as {read}: name another file to write")
     try:
         if path.is_dir():
-            raise OutputError(f"{path} is a folder: name a file to write")
+            raise OutputError(f"{path} is a folder and cannot be written: name a file")
         if overwrite or not path.is_file() or not path.stat().st_size:
             return
         known = own is not None and own(path.read_bytes())

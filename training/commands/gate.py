@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.games,
         arguments.sprt,
         folder,
-        tuple(arguments.match),
+        (*arguments.match, *(["--overwrite"] if arguments.overwrite else [])),
     )
     new = network_file(network)
     guard_output(folder / VERDICT, [new], overwrite=arguments.overwrite, own=is_verdict)

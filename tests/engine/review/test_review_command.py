@@ -6,7 +6,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -204,6 +206,27 @@ def test_the_page_of_the_first_game_is_there_when_the_second_is_not_finished(fol
         page = folder / "review" / f"game-{first['number']}.html"
         assert page.exists() and (folder / "review" / "review.jsonl").stat().st_size
         done.kill()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
+def test_an_interrupted_review_says_how_to_resume(folder: Path) -> None:
+    command = [
+        sys.executable,
+        str(REPOSITORY / "run_engine.py"),
+        "review",
+        "games.pgn",
+        "--backend",
+        "random",
+    ]
+    (folder / "games.pgn").write_text("1. e4 *\n\n" + "1. d4 d5 2. c4 *\n" * 50, "utf-8")
+    with subprocess.Popen(
+        [*command, "--nodes", "20000"], cwd=folder, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    ) as process:
+        assert process.stderr is not None
+        assert "1 of 51" in process.stderr.readline() or "games done" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert "resumes" in process.stderr.read()
+    assert process.returncode == 130
 
 
 @pytest.mark.parametrize("nodes", ["0", "-1", "1000000000000"])
