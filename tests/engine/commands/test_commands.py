@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import subprocess
@@ -13,9 +14,12 @@ from typing import Any
 
 import chess
 import pytest
+from rich.console import Console
 
+from engine._core import Game
+from engine.commands.analyse import _View
 from engine.commands.bench import Measurement
-from engine.search.report import Report
+from engine.search.report import Line, Report
 from tests.paths import DATA, REPOSITORY, shared
 
 pytestmark = pytest.mark.integration
@@ -260,6 +264,50 @@ def test_analyse_shows_lines_and_a_best_move() -> None:
     output, _errors = run("analyse", "--nodes", "300", "--multipv", "2")
     assert "nodes" in output and " 1. " in output and " 2. " in output
     assert output.splitlines()[-1].startswith("best move ")
+
+
+@pytest.mark.parametrize("moves", ["e4 e5 Nf3", "e2e4 E7E5 g1f3", "1. e4 e5 2.Nf3", "1.e4 1...e5 2. Nf3"])
+def test_analyse_accepts_moves_as_people_write_them(moves: str) -> None:
+    output, _errors = run("analyse", "--backend", "random", "--nodes", "5", "--moves", *moves.split())
+    assert output.startswith("position rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq -")
+
+
+@pytest.mark.parametrize("moves", [["e5"], ["Z0"], ["e4", "e4"], ["0000"], ["e4", "\x1b[31m"]])
+def test_analyse_names_a_move_that_is_not_legal(moves: list[str]) -> None:
+    _output, errors = run("analyse", "--backend", "random", "--nodes", "5", "--moves", *moves, status=1)
+    assert "not a legal move" in errors and "\x1b" not in errors
+
+
+def test_analyse_searches_the_end_of_a_game_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "game.pgn"
+    path.write_text('[White "A"]\n\n1. d4 *\n\n[White "B"]\n\n1. e4 e5 (1... c5) 2. Nf3 *\n')
+    command = ("analyse", str(path), "--backend", "random", "--nodes", "5")
+    output, errors = run(*command)
+    assert "2. Nf3" in errors and "B" in errors and "/5N2/" in output.splitlines()[0]
+    output, errors = run(*command, "--game", "1", "--moves", "d5")
+    assert "game 1 of 2" in errors and "/3p4/3P4/" in output.splitlines()[0]
+    assert "from 1 to 2" in run(*command, "--game", "3", status=1)[1]
+    path.write_text("nothing")
+    assert "no games" in run(*command, status=1)[1]
+    path.unlink()
+    assert "game.pgn: No such file" in run(*command, status=1)[1]
+
+
+def test_analyse_reports_a_missing_evaluator_once() -> None:
+    _output, errors = run("analyse", "--evaluator", "tcp://127.0.0.1:9", "--nodes", "5", status=1)
+    assert errors.count("tcp://127.0.0.1:9") == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_analyse_leaves_room_for_lines_in_a_narrow_terminal(width: int) -> None:
+    moves = ("e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6", "b5a4")
+    line = Line(moves, 123_456, 0.1, (0.4, 0.3, 0.3), 60.0, 0.25)
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    console.print(_View(console, Game(), "a network")._table(Report("e2e4", None, lines=(line,))))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "1. e4 e5 2. Nf3" in shown
+    assert ("123,456" in shown) == (width >= 80) and max(map(len, shown.splitlines())) <= width
 
 
 @pytest.mark.parametrize(
