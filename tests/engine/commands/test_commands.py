@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import math
@@ -24,6 +25,7 @@ from tests.paths import DATA, REPOSITORY, shared
 
 pytestmark = pytest.mark.integration
 
+START = chess.STARTING_FEN
 RUN = [sys.executable, str(REPOSITORY / "run_engine.py")]
 
 
@@ -37,9 +39,9 @@ def run(
     return done.stdout.decode(), done.stderr.decode()
 
 
-def evaluate(lines: list[Any], *arguments: str) -> list[dict[str, Any]]:
+def evaluate(lines: list[Any], *arguments: str, status: int = 0) -> list[dict[str, Any]]:
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-    output, _errors = run("evaluate", *arguments, input=text)
+    output, _errors = run("evaluate", *arguments, input=text, status=status)
     return [json.loads(line) for line in output.splitlines()]
 
 
@@ -72,8 +74,9 @@ def test_answers_keep_the_order_and_bad_lines_their_place() -> None:
         "[1, 2]",
         {"fen": "startpos", "moves": ["d2d4"]},
     ]
-    answers = evaluate(lines, "--backend", "random")
+    answers = evaluate(lines, "--backend", "random", status=1)
     assert ["error" in answer for answer in answers] == [False, *[True] * 8, False]
+    assert [answer.get("line") for answer in answers] == [None, *range(2, 10), None]
     assert "move 1" in answers[3]["error"]
     assert answers[0]["policy"] != answers[-1]["policy"]
 
@@ -97,7 +100,7 @@ def test_castling_is_written_in_the_form_of_the_game() -> None:
 
 def test_a_line_that_is_too_long_is_answered_in_its_place() -> None:
     lines = [{"fen": "startpos"}, " " * (3 << 20), {"fen": "startpos"}]
-    answers = evaluate(lines, "--backend", "random")
+    answers = evaluate(lines, "--backend", "random", status=1)
     assert ["error" in answer for answer in answers] == [False, True, False]
     assert "longer than" in answers[1]["error"]
 
@@ -118,9 +121,58 @@ def test_evaluate_without_an_evaluator_says_so_and_fails() -> None:
 
 
 def test_an_empty_line_is_answered_in_its_place_too() -> None:
-    output, _errors = run("evaluate", "--backend", "random", input='\n{"fen": "startpos"}\n\n')
+    output, _errors = run("evaluate", "--backend", "random", input='\n{"fen": "startpos"}\n\n', status=1)
     answers = [json.loads(line) for line in output.splitlines()]
     assert ["error" in answer for answer in answers] == [True, False, True]
+
+
+@pytest.mark.parametrize("identity", ["a", 7, None, ["x", {"y": 1}], ""])
+def test_evaluate_returns_the_id_of_a_line_also_with_an_error(identity: Any) -> None:
+    lines = [{"id": identity, "fen": fen} for fen in ("startpos", "rubbish")]
+    answers = evaluate(lines, "--backend", "random", status=1)
+    assert [answer["id"] for answer in answers] == [identity] * 2
+
+
+def test_evaluate_reads_fen_and_epd_lines_among_comments() -> None:
+    lines = [
+        "# comment",
+        "",
+        START,
+        'rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - bm e4; id "first; move";',
+        {"id": 3},
+        "rubbish",
+    ]
+    answers = evaluate(lines, "--backend", "random", status=1)
+    assert [answer.get("id") for answer in answers] == [None, "first; move", 3, None]
+    assert len({json.dumps(answer["policy"]) for answer in answers[:3]}) == 1
+    assert answers[3]["line"] == 6
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1", "gzip"])
+def test_evaluate_reads_every_position_of_a_pgn_file(tmp_path: Path, encoding: str) -> None:
+    text = '[White "Müller"]\n\n1. e4 e5 (1... c5) 2. Nf3 *\n\n[White "B"]\n\n1. e5 *\n\n[White "C"]\n\n1. d4'
+    path = tmp_path / "games.pgn"
+    path.write_bytes(gzip.compress(text.encode()) if encoding == "gzip" else text.encode(encoding))
+    for words, data in ((str(path), b""), ("-", path.read_bytes())):
+        output, errors = run("evaluate", words, "--backend", "random", input=data, status=1)
+        answers = [json.loads(line) for line in output.splitlines()]
+        assert [(answer["game"], answer.get("ply")) for answer in answers] == [
+            *((1, ply) for ply in range(4)),
+            (2, None),
+            *((3, ply) for ply in range(2)),
+        ]
+        assert answers[1]["fen"].split()[0].endswith("/4P3/8/PPPP1PPP/RNBQKBNR")
+        assert answers[4]["line"] == 5 and "error" in answers[4] and "1 of 7" in errors
+
+
+def test_evaluate_needs_its_standard_input() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} {RUN[1]} evaluate <&-"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "standard input" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_finished_game_has_an_empty_policy() -> None:
