@@ -31,22 +31,26 @@ if TYPE_CHECKING:
 BATCHES_IN_FLIGHT = 2
 """Batches in flight below which a partial batch is sent. Full batches are always sent."""
 
-LINE_FIELDS = ("fen", "moves", "chess960")
+LINE_FIELDS = ("id", "fen", "moves", "chess960")
 
 DIGITS = 7
 """Decimal places. The network's numbers have a precision of 24 bits."""
 
 
-def read_line(line: bytes, most_bytes: int) -> tuple[Game | None, dict[str, str]]:
-    """Return the game in a line of `wavefront evaluate`, and the answer's fields besides the output."""
+def read_line(line: bytes, most_bytes: int) -> tuple[Game | None, dict[str, Any]]:
+    """Return the game in a line of `wavefront evaluate`, and the answer's fields besides the output. The `id`
+    may be any value, and is one of them."""
+    named: dict[str, Any] = {}
     try:
         fields, _ = read_object(line, most_bytes)
+        if "id" in fields:
+            named = {"id": fields.pop("id")}
         if unknown := fields.keys() - LINE_FIELDS:
             raise QueryError(f"unknown key {shown(min(unknown))}; known are {', '.join(LINE_FIELDS)}")
         game, notes = read_game(Fields().changed(**fields), playable=False)
     except (QueryError, SettingsError) as error:
-        return None, {"error": str(error)}
-    return game, {"warning": "; ".join(notes)} if notes else {}
+        return None, named | {"error": str(error)}
+    return game, named | ({"warning": "; ".join(notes)} if notes else {})
 
 
 def batch_size(links: Sequence[EvaluatorLink], options: Options) -> int:

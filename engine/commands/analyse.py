@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,18 +23,29 @@ HELP = "analyse a position and show the best lines as they are found"
 DEFAULT_MOVETIME_MS = 10_000
 SHOWN_PLIES = 12
 
+LEAST_LINE = 20
+"""Characters that the lines of play have at least. A narrow terminal shows fewer of the other columns."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.option_flags import add_flags
 
-    parser.usage = "%(prog)s [FEN] [flags]"
+    parser.usage = "%(prog)s [FEN | FILE.pgn] [flags]"
     parser.add_argument(
-        "fen", nargs="*", metavar="FEN", help="position, with or without quotes, or startpos (default)"
+        "fen",
+        nargs="*",
+        metavar="FEN",
+        help="position, with or without quotes, or startpos (default); of a PGN file, its last game's end",
     )
     parser.add_argument("--fen", dest="fen_flag", metavar="FEN", help="position, as a flag")
     parser.add_argument(
-        "--moves", nargs="*", default=[], metavar="MOVE", help="moves from that position, e.g. e2e4 e7e5"
+        "--moves",
+        nargs="*",
+        default=[],
+        metavar="MOVE",
+        help="moves from there, e.g. e4 e5 or e2e4 e7e5",
     )
+    parser.add_argument("--game", type=int, metavar="N", help="number of the game in the PGN file")
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--movetime", type=int, help=f"milliseconds to think (default: {DEFAULT_MOVETIME_MS})")
     limit.add_argument("--nodes", type=int, help="nodes to search")
@@ -81,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console()
     session = Session(options, log=lambda text: print(f"wavefront: {text}", file=sys.stderr))
     try:
-        session.set_position(None if fen == "startpos" else fen, arguments.moves)
+        _set_position(session, fen, arguments)
         with console.status("starting the evaluator …"):
             while not session.ready(60.0):
                 pass
@@ -103,6 +115,25 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         session.close()
     return 0
+
+
+def _set_position(session: Session, fen: str, arguments: argparse.Namespace) -> None:
+    """Set the position and the moves of the command line. Raises ValueError."""
+    import chess
+
+    from engine.commands.positions import is_file_name, last_position, push_words
+
+    if arguments.fen and is_file_name(fen):
+        board, which = last_position(Path(fen), arguments.game)
+        print(f"wavefront: {which}", file=sys.stderr)
+    else:
+        if arguments.game is not None:
+            raise ValueError("--game needs a PGN file")
+        session.set_position(None if fen == "startpos" else fen)
+        board = chess.Board(session.game.fen(), chess960=session.game.chess960)
+    push_words(board, arguments.moves)
+    moves = [move.uci() for move in board.move_stack]
+    session.set_position(board.root().fen(), moves, chess960=board.chess960)
 
 
 def _load_tree(session: Session, path: str, *, has_position: bool) -> None:
@@ -200,18 +231,27 @@ class _View:
                 "table.caption",
             ),
         )
-        for heading in ("", "score", "win", "draw", "loss", "visits", "prior"):
+        lines = report.lines
+        columns = {
+            "": [str(number) for number in range(1, len(lines) + 1)],
+            "score": [_score(line) for line in lines],
+            **{
+                heading: [f"{100 * line.wdl[index]:.0f} %" for line in lines]
+                for index, heading in enumerate(("win", "draw", "loss"))
+            },
+            "visits": [f"{line.visits:,}" for line in lines],
+            "prior": [f"{100 * line.prior:.1f} %" for line in lines],
+        }
+        for dispensable in (("prior",), ("visits",), ("win", "draw", "loss")):
+            frames = 3 * (len(columns) + 1) + 1
+            width = frames + sum(max(map(len, [heading, *cells])) for heading, cells in columns.items())
+            if self._console.width - width < LEAST_LINE:
+                columns = {heading: cells for heading, cells in columns.items() if heading not in dispensable}
+        for heading in columns:
             table.add_column(heading, justify="right", no_wrap=True)
         table.add_column("line", overflow="fold")
-        for number, line in enumerate(report.lines, 1):
-            table.add_row(
-                str(number),
-                _score(line),
-                *(f"{100 * share:.0f} %" for share in line.wdl),
-                f"{line.visits:,}",
-                f"{100 * line.prior:.1f} %",
-                self._moves(line),
-            )
+        for cells, line in zip(zip(*columns.values(), strict=True), lines, strict=True):
+            table.add_row(*cells, self._moves(line))
         return table
 
     def _san(self, move: str) -> str:

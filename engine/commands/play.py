@@ -315,6 +315,8 @@ class TerminalGame:
         return True
 
     def _move(self, word: str, seconds: float) -> None:
+        from engine.commands.positions import parsed_move
+
         move = parsed_move(self.board, word)
         if move is None:
             print(f"{word[:20]!a} is not a legal move here. `moves` lists them, `help` the other words.")
@@ -416,17 +418,6 @@ class TerminalGame:
 
     def _resign(self) -> None:
         self.end = End("0-1" if self._person else "1-0", "resignation")
-
-
-def parsed_move(board: chess.Board, word: str) -> chess.Move | None:
-    """Return the legal move that a word names, in SAN or UCI notation; None if there is none.
-
-    Null moves, which python-chess reads, are not legal.
-    """
-    for parse in (board.parse_san, lambda text: board.parse_uci(text.lower())):
-        with suppress(ValueError):
-            return parse(word) or None
-    return None
 
 
 def _note(report: Report, mover: chess.Color) -> MoveNote:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import math
 import subprocess
@@ -13,13 +15,17 @@ from typing import Any
 
 import chess
 import pytest
+from rich.console import Console
 
+from engine._core import Game
+from engine.commands.analyse import _View
 from engine.commands.bench import Measurement
-from engine.search.report import Report
+from engine.search.report import Line, Report
 from tests.paths import DATA, REPOSITORY, shared
 
 pytestmark = pytest.mark.integration
 
+START = chess.STARTING_FEN
 RUN = [sys.executable, str(REPOSITORY / "run_engine.py")]
 
 
@@ -33,9 +39,9 @@ def run(
     return done.stdout.decode(), done.stderr.decode()
 
 
-def evaluate(lines: list[Any], *arguments: str) -> list[dict[str, Any]]:
+def evaluate(lines: list[Any], *arguments: str, status: int = 0) -> list[dict[str, Any]]:
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-    output, _errors = run("evaluate", *arguments, input=text)
+    output, _errors = run("evaluate", *arguments, input=text, status=status)
     return [json.loads(line) for line in output.splitlines()]
 
 
@@ -68,8 +74,9 @@ def test_answers_keep_the_order_and_bad_lines_their_place() -> None:
         "[1, 2]",
         {"fen": "startpos", "moves": ["d2d4"]},
     ]
-    answers = evaluate(lines, "--backend", "random")
+    answers = evaluate(lines, "--backend", "random", status=1)
     assert ["error" in answer for answer in answers] == [False, *[True] * 8, False]
+    assert [answer.get("line") for answer in answers] == [None, *range(2, 10), None]
     assert "move 1" in answers[3]["error"]
     assert answers[0]["policy"] != answers[-1]["policy"]
 
@@ -93,7 +100,7 @@ def test_castling_is_written_in_the_form_of_the_game() -> None:
 
 def test_a_line_that_is_too_long_is_answered_in_its_place() -> None:
     lines = [{"fen": "startpos"}, " " * (3 << 20), {"fen": "startpos"}]
-    answers = evaluate(lines, "--backend", "random")
+    answers = evaluate(lines, "--backend", "random", status=1)
     assert ["error" in answer for answer in answers] == [False, True, False]
     assert "longer than" in answers[1]["error"]
 
@@ -114,9 +121,58 @@ def test_evaluate_without_an_evaluator_says_so_and_fails() -> None:
 
 
 def test_an_empty_line_is_answered_in_its_place_too() -> None:
-    output, _errors = run("evaluate", "--backend", "random", input='\n{"fen": "startpos"}\n\n')
+    output, _errors = run("evaluate", "--backend", "random", input='\n{"fen": "startpos"}\n\n', status=1)
     answers = [json.loads(line) for line in output.splitlines()]
     assert ["error" in answer for answer in answers] == [True, False, True]
+
+
+@pytest.mark.parametrize("identity", ["a", 7, None, ["x", {"y": 1}], ""])
+def test_evaluate_returns_the_id_of_a_line_also_with_an_error(identity: Any) -> None:
+    lines = [{"id": identity, "fen": fen} for fen in ("startpos", "rubbish")]
+    answers = evaluate(lines, "--backend", "random", status=1)
+    assert [answer["id"] for answer in answers] == [identity] * 2
+
+
+def test_evaluate_reads_fen_and_epd_lines_among_comments() -> None:
+    lines = [
+        "# comment",
+        "",
+        START,
+        'rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - bm e4; id "first; move";',
+        {"id": 3},
+        "rubbish",
+    ]
+    answers = evaluate(lines, "--backend", "random", status=1)
+    assert [answer.get("id") for answer in answers] == [None, "first; move", 3, None]
+    assert len({json.dumps(answer["policy"]) for answer in answers[:3]}) == 1
+    assert answers[3]["line"] == 6
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1", "gzip"])
+def test_evaluate_reads_every_position_of_a_pgn_file(tmp_path: Path, encoding: str) -> None:
+    text = '[White "Müller"]\n\n1. e4 e5 (1... c5) 2. Nf3 *\n\n[White "B"]\n\n1. e5 *\n\n[White "C"]\n\n1. d4'
+    path = tmp_path / "games.pgn"
+    path.write_bytes(gzip.compress(text.encode()) if encoding == "gzip" else text.encode(encoding))
+    for words, data in ((str(path), b""), ("-", path.read_bytes())):
+        output, errors = run("evaluate", words, "--backend", "random", input=data, status=1)
+        answers = [json.loads(line) for line in output.splitlines()]
+        assert [(answer["game"], answer.get("ply")) for answer in answers] == [
+            *((1, ply) for ply in range(4)),
+            (2, None),
+            *((3, ply) for ply in range(2)),
+        ]
+        assert answers[1]["fen"].split()[0].endswith("/4P3/8/PPPP1PPP/RNBQKBNR")
+        assert answers[4]["line"] == 5 and "error" in answers[4] and "1 of 7" in errors
+
+
+def test_evaluate_needs_its_standard_input() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} {RUN[1]} evaluate <&-"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "standard input" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_finished_game_has_an_empty_policy() -> None:
@@ -260,6 +316,50 @@ def test_analyse_shows_lines_and_a_best_move() -> None:
     output, _errors = run("analyse", "--nodes", "300", "--multipv", "2")
     assert "nodes" in output and " 1. " in output and " 2. " in output
     assert output.splitlines()[-1].startswith("best move ")
+
+
+@pytest.mark.parametrize("moves", ["e4 e5 Nf3", "e2e4 E7E5 g1f3", "1. e4 e5 2.Nf3", "1.e4 1...e5 2. Nf3"])
+def test_analyse_accepts_moves_as_people_write_them(moves: str) -> None:
+    output, _errors = run("analyse", "--backend", "random", "--nodes", "5", "--moves", *moves.split())
+    assert output.startswith("position rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq -")
+
+
+@pytest.mark.parametrize("moves", [["e5"], ["Z0"], ["e4", "e4"], ["0000"], ["e4", "\x1b[31m"]])
+def test_analyse_names_a_move_that_is_not_legal(moves: list[str]) -> None:
+    _output, errors = run("analyse", "--backend", "random", "--nodes", "5", "--moves", *moves, status=1)
+    assert "not a legal move" in errors and "\x1b" not in errors
+
+
+def test_analyse_searches_the_end_of_a_game_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "game.pgn"
+    path.write_text('[White "A"]\n\n1. d4 *\n\n[White "B"]\n\n1. e4 e5 (1... c5) 2. Nf3 *\n')
+    command = ("analyse", str(path), "--backend", "random", "--nodes", "5")
+    output, errors = run(*command)
+    assert "2. Nf3" in errors and "B" in errors and "/5N2/" in output.splitlines()[0]
+    output, errors = run(*command, "--game", "1", "--moves", "d5")
+    assert "game 1 of 2" in errors and "/3p4/3P4/" in output.splitlines()[0]
+    assert "from 1 to 2" in run(*command, "--game", "3", status=1)[1]
+    path.write_text("nothing")
+    assert "no games" in run(*command, status=1)[1]
+    path.unlink()
+    assert "game.pgn: No such file" in run(*command, status=1)[1]
+
+
+def test_analyse_reports_a_missing_evaluator_once() -> None:
+    _output, errors = run("analyse", "--evaluator", "tcp://127.0.0.1:9", "--nodes", "5", status=1)
+    assert errors.count("tcp://127.0.0.1:9") == 1
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_analyse_leaves_room_for_lines_in_a_narrow_terminal(width: int) -> None:
+    moves = ("e2e4", "e7e5", "g1f3", "b8c6", "f1b5", "a7a6", "b5a4")
+    line = Line(moves, 123_456, 0.1, (0.4, 0.3, 0.3), 60.0, 0.25)
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    console.print(_View(console, Game(), "a network")._table(Report("e2e4", None, lines=(line,))))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "1. e4 e5 2. Nf3" in shown
+    assert ("123,456" in shown) == (width >= 80) and max(map(len, shown.splitlines())) <= width
 
 
 @pytest.mark.parametrize(
