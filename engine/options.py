@@ -216,8 +216,8 @@ class Options(SettingsGroup):
     network_constants: bool = _advanced(
         "NetworkConstants",
         True,
-        "use search constants tuned for the network, if there are any, when `go nodes` asks for at most 3200 "
-        "nodes; options that you change keep your values",
+        "use search constants tuned for the network, if there are any; options that you change keep your "
+        "values",
         section="search",
     )
     cpuct: float = _advanced(

@@ -66,9 +66,6 @@ def search_params(
     return params
 
 
-SMALL_TREE_BYTES = 1 << 20
-"""Memory of a tree that may be lost. One with a network's constants needs half of it."""
-
 ALL_BEFORE = 1000
 """More positions than a game has before an analysed one."""
 
@@ -83,7 +80,6 @@ class SearchTree:
         self._tree: Tree | None = None
         self._key: tuple[Options, int, Contempt, bool, bool] | None = None
         self._network_identity = ""
-        self._tuned = False  # whether the tree has the network's constants
         # By position key: the moves that limited searches favoured, and those of the last one.
         self._favoured: dict[int, Favoured] = {}
         self._root_key = 0
@@ -108,16 +104,9 @@ class SearchTree:
                 log(text)
 
     def prepared_for(self, task: SearchTask, network: NetworkInfo) -> Tree:
-        """Return the tree for a task whose positions this network evaluates.
-
-        A large tree without the network's constants stays without them, because they would clear it.
-        """
-        options = task.options
-        if self._tuned or self._tree is None or self._tree.root_info().memory_bytes <= SMALL_TREE_BYTES:
-            options = with_network_constants(task.options, network.content_hash, task.limits)
-        self._tuned = options != task.options
+        """Return the tree for a task whose positions this network evaluates."""
         return self.prepared(
-            options,
+            with_network_constants(task.options, network.content_hash),
             network.input_format,
             network.identity,
             contempt=task.contempt,
