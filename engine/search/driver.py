@@ -172,8 +172,8 @@ class Search:
     def _with_chosen_move(self, report: Report) -> Report:
         """Return the report with the move to play, which the temperature or a level may choose.
 
-        A level's first line begins with its move. With a temperature the lines stay: their values decide about
-        resignations.
+        A level's first line begins with its move. With a temperature the lines stay: their values decide
+        about resignations.
         """
         temperature = temperature_at(self._options, self._task.fullmove - 1)
         level = self._task.level
