@@ -24,6 +24,7 @@ from engine.search.book import book_report
 from engine.search.contempt import Contempt
 from engine.search.control import SearchControl
 from engine.search.driver import Search
+from engine.search.fen import read_fen
 from engine.search.human_time import believable_seconds
 from engine.search.levels import with_second_network
 from engine.search.limits import Limits
@@ -124,7 +125,7 @@ class Session:
         ValueError with a reason, and leaves the position unchanged.
         """
         rules = self._options.chess960 if chess960 is None else chess960
-        game, corrections = (Game(None, rules), []) if fen is None else Game.read(fen, rules)
+        game, corrections = (Game(None, rules), []) if fen is None else read_fen(fen, rules)
         for number, move in enumerate(moves, 1):
             try:
                 game.push_uci(move)

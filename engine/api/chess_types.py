@@ -25,7 +25,7 @@ from chess.engine import (
     Wdl,
 )
 
-from engine.options import ALIASES, OPTIONS, Options
+from engine.options import OPTIONS, Options
 from engine.search.limits import Clock, Limits
 from engine.search.report import Line, Report
 from engine.search.scores import thousandths
@@ -34,9 +34,8 @@ from protocol.settings.spec import Setting
 
 
 def listed_options() -> list[Option]:
-    """Return the options that the UCI program lists."""
+    """Return the options that the UCI program lists, each once: aliases are accepted, too."""
     options = [_option(setting, setting.title) for setting in OPTIONS]
-    options += [_option(setting, name) for name, setting in ALIASES.items()]
     options.append(Option(CLEAR_TREE, "button", None, None, None, []))
     options += [Option(name, "string", "<empty>", None, None, []) for name in (SAVE_TREE, LOAD_TREE)]
     options.append(Option(ABOUT, "string", ABOUT_TEXT, None, None, []))

@@ -42,8 +42,8 @@ POSITIONS: tuple[dict[str, Any], ...] = (
 """With history, a capture en passant, castling, a promotion, few pieces, and Chess960."""
 
 CPU_LIMIT, INT8_LIMIT, GPU_LIMIT = 0.003, 0.05, 0.03
-"""Largest difference of q or of a move's probability. CPUs with VNNI compute in int8, where 0.014 was measured
-(2026-11-27); GPUs in fp16."""
+"""Largest difference of q or of a move's probability. CPUs with VNNI compute in int8 (0.014 measured on
+2026-11-27), GPUs in fp16."""
 
 START_SECONDS, COMMAND_SECONDS = 10.0, 60.0
 
@@ -173,7 +173,7 @@ def on_cpu(network: str) -> str:
 
 
 def compare(network: str, backend: str, limit: float, *, precision: str = "") -> str:
-    """Compare a network's outputs with the stored ones. precision: return "" if the device has another one."""
+    """Compare a network's outputs with the stored ones. precision: return "" if another one is used."""
     from engine.options import Options
 
     expected = json.loads(ANSWERS.read_text("utf-8"))[network]
