@@ -20,10 +20,10 @@ VERDICT = "gate.json"
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A match between two networks.
+    """A match between two networks, each a file or the name of an included one.
 
-    network, against: a file, or an included network's name. sprt: as for `wavefront match --sprt`. folder: of
-    the match, which the same gate resumes. match_arguments: further arguments.
+    sprt: as for `wavefront match --sprt`. folder: of the match, which the same gate resumes.
+    match_arguments: further arguments.
     """
 
     network: Path
