@@ -17,7 +17,6 @@ COMMANDS = (
     "analyse",
     "analysis",
     "bench",
-    "check-engine",
     "evaluate",
     "match",
     "options",
@@ -55,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from engine.commands.fen_words import with_whole_fens
     from engine.option_flags import options_of_arguments
     from engine.options import OptionError
+    from protocol.host.outputs import OutputError
 
     parsed = _parsed(with_whole_fens(words))
     if parsed is None:
@@ -73,6 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OptionError as error:
         print(f"wavefront: {error}", file=sys.stderr)
         return 2
+    except OutputError as error:
+        print(f"wavefront: {error}", file=sys.stderr)
+        return 1
 
 
 def _parsed(words: list[str]) -> Namespace | None:

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from protocol.settings.spec import Setting, SettingsError, SettingsGroup, Value, setting, settings_of, unknown
+from protocol.settings.spec import (
+    Setting,
+    SettingsError,
+    SettingsGroup,
+    Value,
+    setting,
+    settings_of,
+    shown,
+    unknown,
+)
 
 OptionError = SettingsError
 """An option is unknown or a value is invalid. The message names both."""
@@ -66,6 +75,14 @@ def _time_manager(text: str) -> object:
     from engine.settings.time_managers import parse_time_manager
 
     return parse_time_manager(text)
+
+
+def _book(text: str) -> object:
+    from pathlib import Path
+
+    if text and not Path(text).is_file():
+        raise OptionError(f"{shown(text)} is not a file" if Path(text).exists() else f"no file {shown(text)}")
+    return text
 
 
 def _backend(text: str) -> object:
@@ -188,7 +205,8 @@ class Options(SettingsGroup):
     tree_memory: int = _option(
         "RamLimitMb",
         2048,
-        "maximum size of the search tree in megabytes; a full tree is pruned",
+        "maximum size of the search tree in megabytes; a full tree is pruned; the default takes at most a "
+        "quarter of the memory of the machine or container",
         (16, 1048576),
     )
     cache_history_length: int = _advanced(
@@ -198,8 +216,8 @@ class Options(SettingsGroup):
     network_constants: bool = _advanced(
         "NetworkConstants",
         True,
-        "use search constants tuned for the network, if there are any, when `go nodes` asks for at most 3200 "
-        "nodes; options that you change keep your values",
+        "use search constants tuned for the network, if there are any; options that you change keep your "
+        "values",
         section="search",
     )
     cpuct: float = _advanced(
@@ -324,7 +342,7 @@ class Options(SettingsGroup):
     )
 
     book_file: str = _option(
-        "BookFile", "", "Polyglot opening book to play from; empty: none", section="book"
+        "BookFile", "", "Polyglot opening book to play from; empty: none", section="book", reader=_book
     )
     book_depth: int = _option("BookDepth", 255, "last full move that is played from the book", (1, 1000))
     book_selection: str = _option(

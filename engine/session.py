@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -20,20 +19,16 @@ from engine.evaluation.late_results import LateResults
 from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
 from engine.options import Options
 from engine.search.batching import BatchSizes, Device
-from engine.search.book import book_report
 from engine.search.contempt import Contempt
 from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.fen import read_fen
-from engine.search.human_time import believable_seconds
-from engine.search.levels import with_second_network
 from engine.search.limits import Limits
-from engine.search.mate import MateSearch
-from engine.search.report import Line, Report
-from engine.search.static_choice import continued, static_lines
+from engine.search.player import Pause, Player
+from engine.search.report import Report
+from engine.search.static_choice import static_lines
 from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
-from engine.search.tree import SearchTree
 from engine.search.tree_file import read_header
 
 if TYPE_CHECKING:
@@ -69,7 +64,6 @@ class Session:
         keeper: TimeKeeper | None = None,
         announce: bool = False,
     ) -> None:
-        self._options = options or Options()
         self._log = log
         self._in_process = in_process
         self._fallback = fallback
@@ -80,27 +74,21 @@ class Session:
         self._announced_text = self._missing = ""
         self._link: EvaluatorLink | None = None
         self._ending: list[threading.Thread] = []
-        self._tree = SearchTree(log)
-        self._tree.use_tablebases(self._options.syzygy_path, log)
-        self._keeper = keeper or TimeKeeper()
+        self._player = Player(options or Options(), log, tell=log, keeper=keeper)
+        self._tree = self._player.tree
         self._late = LateResults()
-        self._random = Random()
-        self._last: tuple[str, list[str], Line] | None = None
-        self._network_identity = ""
-        """Identity of the last search's network."""
         self.game = Game()
         self.has_position = True
         """False after `forget_position`, until a position is set."""
 
     @property
     def options(self) -> Options:
-        return self._options
+        return self._player.options
 
     @options.setter
     def options(self, options: Options) -> None:
         """Use these options from the next search on. A changed evaluator is started when it is needed."""
-        self._options = options
-        self._tree.use_tablebases(options.syzygy_path, self._log)
+        self._player.options = options
         if self._link is not None and not self._link.adopt(EvaluatorSettings.of(options)):
             # Not waited for: an evaluator that hangs takes seconds to end, and a clock may run.
             ending = threading.Thread(target=self._link.close, name="evaluator-end", daemon=True)
@@ -124,7 +112,7 @@ class Session:
         chess960: None uses the option's value. Corrections of the FEN (Game.read) are logged. Raises
         ValueError with a reason, and leaves the position unchanged.
         """
-        rules = self._options.chess960 if chess960 is None else chess960
+        rules = self.options.chess960 if chess960 is None else chess960
         game, corrections = (Game(None, rules), []) if fen is None else read_fen(fen, rules)
         for number, move in enumerate(moves, 1):
             try:
@@ -138,7 +126,7 @@ class Session:
 
     def forget_position(self) -> None:
         """Remove the position. Searches find no move until one is set."""
-        self.game = Game(None, self._options.chess960)
+        self.game = Game(None, self.options.chess960)
         self.has_position = False
 
     def legal_move(self, move: str) -> str | None:
@@ -152,11 +140,9 @@ class Session:
 
     def new_game(self) -> None:
         """Clear the tree, because the next position is unrelated. Cached evaluations remain valid."""
-        self.game = Game(None, self._options.chess960)
+        self.game = Game(None, self.options.chess960)
         self.has_position = True
-        self._last = None
-        self._tree.new_game()
-        self._keeper.new_game()
+        self._player.new_game()
 
     def clear(self) -> None:
         """Clear the tree and the evaluation cache."""
@@ -185,7 +171,7 @@ class Session:
 
     def _load_as_of(self, limits: Limits, game: Game, path: str) -> TreeFileSize:
         """Load a tree, made by a search with these limits of a game's position. Raises ValueError."""
-        contempt = Contempt.of(self._options, game.turn, limits)
+        contempt = Contempt.of(self.options, game.turn, limits)
         self._prepare_tree(replace(self._task(limits, perf_counter()), game=game, contempt=contempt))
         return self._tree.load(path)
 
@@ -209,9 +195,7 @@ class Session:
     def start_evaluator(self) -> EvaluatorLink:
         """Start connecting to the evaluator, or launching it, and return at once."""
         if self._link is None:
-            self._link = EvaluatorLink(
-                EvaluatorSettings.of(self._options), self._log, fallback=self._fallback
-            )
+            self._link = EvaluatorLink(EvaluatorSettings.of(self.options), self._log, fallback=self._fallback)
         self._link.start()
         return self._link
 
@@ -287,65 +271,23 @@ class Session:
         """
         control = control or SearchControl(pondering=limits.ponder)
         task = self._task(limits, perf_counter() if started is None else started)
-        if play:
-            task = task.weakened()
-        if not task.legal_moves:
-            return Report(best_move=None, ponder=None)
-        if play and (found := book_report(self.game, limits, self._options, self._random, self._log)):
-            self._log(f"book move {found.best_move}, {found.lines[0].prior:.0%} of the position's weights")
-            return found
-        if task.level is not None:
-            task = self._with_level(task, control)
-        report = None
-        if limits.mate is not None and not limits.infinite:
-            report, task = self._search_for_mate(task, control)
-        if report is None and self._in_process:
-            report = self._run(self._in_process_parts(task), task, control, on_report)
-        elif report is None:
-            report = self._search_remotely(task, control, on_report)
-        self._tree.tell_damage(self._log)
-        if task.level is not None and self._options.human_time:
-            self._await_believable_time(task, control, report)
-        if report.nodes:
-            self._last = self.game.start_fen(), self.game.moves(), report.lines[0]
-        return report
-
-    def _with_level(self, task: SearchTask, control: SearchControl) -> SearchTask:
-        """Return a level's task once the opponent has moved, with the second network's policy, if any."""
-        if control.pondering:
-            # Visits of a ponder search would make the level stronger.
-            while control.pondering and not control.stopped:
-                control.wait(POLL_SECONDS)
-            limits = replace(task.limits, ponder=False)
-            task = replace(task, limits=limits, started=control.clock_started or perf_counter())
-        level = task.level
-        if level is None or not level.mix or self._in_process:
-            return task
-        return replace(task, level=replace(level, second=self._second_policy(task, control)))
-
-    def _second_policy(self, task: SearchTask, control: SearchControl) -> dict[str, float]:
-        """Return the policy of HumanPlay's second network for the position. The tree then holds its values,
-        so the next search with the first network clears it."""
-        second = replace(task, options=with_second_network(task.options), level=None)
-        announces, self._announces = self._announces, False
-        try:
-            self._search_remotely(second, control, None)
-        finally:
-            self._announces = announces
-        tree = self._tree.known(second)
-        return {} if tree is None else {child.move: child.policy for child in tree.children()}
-
-    def _await_believable_time(self, task: SearchTask, control: SearchControl, report: Report) -> None:
-        """Wait until a person would move, or until `stop`."""
-        if task.limits.clock is None or control.pondering:
-            return
-        forced = len(task.legal_moves) == 1
-        seconds = believable_seconds(
-            task.limits.clock, task.game.turn, task.fullmove, report, forced=forced, random=self._random
-        )
-        started = task.started if control.clock_started is None else control.clock_started
-        if (left := started + seconds - perf_counter()) > 0:
-            control.wait(left)
+        steps, report = self._player.steps(task, control, play=play), None
+        while True:
+            try:
+                step = steps.send(report)
+            except StopIteration as end:
+                result: Report = end.value
+                return result
+            if isinstance(step, Pause):
+                report = None
+                if (left := step.until - perf_counter()) > 0:
+                    control.wait(left)
+            elif self._in_process:
+                report = self._run(self._in_process_parts(step.task), step.task, control, on_report)
+            else:
+                report = self._search_remotely(
+                    step.task, control, None if step.secondary else on_report, announce=not step.secondary
+                )
 
     def _choose_network(self, link: EvaluatorLink, client: EvaluatorClient, task: SearchTask) -> None:
         """Let the client use the task's network. If the evaluator has none of it, its own one plays."""
@@ -361,26 +303,20 @@ class Session:
                 self._missing = text
                 self._log(text)
 
-    def _search_for_mate(self, task: SearchTask, control: SearchControl) -> tuple[Report | None, SearchTask]:
-        """Run the mate search. Return its report, or None and what the network searches."""
-        search = MateSearch(task, control)
-        while search.advance():
-            if news := search.news():
-                self._log(news)
-        report = search.report()
-        if report is None:
-            self._log(search.verdict())
-        return report, search.remaining_task()
-
     def _search_remotely(
-        self, task: SearchTask, control: SearchControl, on_report: Callable[[Report], None] | None
+        self,
+        task: SearchTask,
+        control: SearchControl,
+        on_report: Callable[[Report], None] | None,
+        *,
+        announce: bool,
     ) -> Report:
         """Search with the evaluator's network. Restart if the network changes."""
         known = self._link.client if self._link is not None else None
         link = self.start_evaluator()
 
         def show(report: Report) -> None:
-            if (used := link.client) is not None:
+            if announce and (used := link.client) is not None:
                 self._announce(used.network, used.max_batch)
             if on_report is not None:
                 on_report(report)
@@ -392,10 +328,9 @@ class Session:
                 task = replace(task, started=perf_counter())
             self._choose_network(link, client, task)
             network = link.network_of(client)
-            self._announce(network, client.max_batch)
-            if network.identity != self._network_identity:
-                self._network_identity = network.identity
-                task = replace(task, expected=None)
+            if announce:
+                self._announce(network, client.max_batch)
+            task = self._player.searched_by(task, network.identity)
             try:
                 report = self._run(self._remote_parts(client, network, task, control), task, control, show)
             except NetworkChangedError:
@@ -428,39 +363,22 @@ class Session:
                 tree, InstantPipeline(tree, 1), task, BatchSizes(1), control=SearchControl()
             ).report()
         return Report.unsearched(
-            static_lines(self.game, task.root_moves, self._options.multipv, task.expected)
+            static_lines(self.game, task.root_moves, self.options.multipv, task.expected)
         )
 
     def _task(self, limits: Limits, started: float) -> SearchTask:
         """Return the task for the position. legal_moves is empty after the game's end and without a
         position."""
-        legal_moves = self.game.legal_moves() if self.has_position else []
-        return SearchTask(
-            self.game,
-            legal_moves,
-            limits,
-            self._options,
-            started,
-            self._random,
-            self._keeper,
-            self._expected(),
-            contempt=Contempt.of(self._options, self.game.turn, limits),
-        )
-
-    def _expected(self) -> Line | None:
-        """Return the rest of the last search's line, if the game has followed it."""
-        if self._last is None or self._last[0] != self.game.start_fen():
-            return None
-        _start, before, line = self._last
-        return continued(line, before, self.game.moves())
+        task = self._player.task(self.game, limits, started)
+        return task if self.has_position else replace(task, legal_moves=[])
 
     def _in_process_parts(self, task: SearchTask) -> tuple[Tree, Pipeline, BatchSizes]:
         """Return tree, pipeline and batch sizes of a search without an evaluator."""
-        batch = self._options.minibatch_size or IN_PROCESS_BATCH
+        batch = self.options.minibatch_size or IN_PROCESS_BATCH
         tree = self._tree.prepared(
             task.options, 1, "in-process", contempt=task.contempt, solves_endings=task.level is None
         )
-        sizes = BatchSizes(batch, in_flight=self._options.batches_in_flight)
+        sizes = BatchSizes(batch, in_flight=self.options.batches_in_flight)
         return tree, InstantPipeline(tree, batch), sizes
 
     def _remote_parts(
@@ -470,7 +388,7 @@ class Session:
         assert self._link is not None
         tree = self._tree.prepared_for(task, network)
         device = Device(network.recommended_batch, client.max_batch, network.curve)
-        sizes = BatchSizes.alone(device, self._options, task.limits)
+        sizes = BatchSizes.alone(device, self.options, task.limits)
         pipeline = RemotePipeline(
             tree,
             self._link,

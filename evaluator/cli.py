@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     import argparse
 
     from protocol.host.commands import add_commands, parse
+    from protocol.host.outputs import OutputError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or (arguments[0].startswith("-") and not {"-h", "--help"} & set(arguments)):
@@ -57,4 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     add_commands(subparsers, "evaluator.commands", COMMANDS, arguments[:1])
     parsed = parse(parser, subparsers, arguments)
-    return int(parsed.run(parsed))
+    try:
+        return int(parsed.run(parsed))
+    except OutputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1

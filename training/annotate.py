@@ -19,6 +19,7 @@ from engine.options import Options
 from engine.selfplay.shard import Shard, ShardError, read_header, read_shard, write_shard
 from engine.workers.executor import ExecutorError
 from engine.workers.local import local_executor
+from protocol.host.printing import reason
 from training.data.annotations import annotated, identity, prior_identity
 from training.data.reading import encoded_positions
 from training.errors import TrainingError
@@ -145,7 +146,7 @@ class _Ledger:
             try:
                 header = read_header(path)
             except (ShardError, OSError) as error:
-                self._break(str(path), str(error))
+                self._break(str(path), reason(error))
                 continue
             count = int(header["games"])
             self.positions += int(header["positions"]) + int(header["branches"])

@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     import argparse
 
     from protocol.host.commands import add_commands, parse
+    from protocol.host.outputs import OutputError
     from protocol.settings.spec import SettingsError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -52,6 +53,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"training {parsed.command}: {error}", file=sys.stderr)
         return 2
-    except TrainingError as error:
+    except (TrainingError, OutputError) as error:
         print(f"training {parsed.command}: {error}", file=sys.stderr)
         return 1

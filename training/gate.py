@@ -65,6 +65,11 @@ class Promotion:
         ]
 
 
+def is_verdict(content: bytes) -> bool:
+    """Return True for the content of a verdict's file."""
+    return content.startswith(b'{\n "network": ') and b'"accepted"' in content
+
+
 def verdict_of(network: Path, against: str, summary: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict of a match's summary about its first player."""
     decision = summary["sprt"]["decision"]

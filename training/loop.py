@@ -27,6 +27,7 @@ from training.step import run_step
 STEPS = ("selfplay", "import", "train", "gate", "promote")
 HEADER = {"journal": "wavefront training loop"}
 GATE_REFUSES = 3
+JOURNAL, BEST = "journal.jsonl", "best.pb.gz"
 
 
 def loop_settings(document: Mapping[str, Any], source: str) -> LoopSettings:
@@ -47,9 +48,9 @@ class Loop:
         self._settings = settings
         self._note = note
         self.folder = Path(settings.output)
-        self.best = self.folder / "best.pb.gz"
+        self.best = self.folder / BEST
         try:
-            self._journal = Journal(self.folder / "journal.jsonl", HEADER)
+            self._journal = Journal(self.folder / JOURNAL, HEADER)
         except JournalError as error:
             raise TrainingError(str(error)) from None
         if self._journal.header != HEADER:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from protocol.host import outputs
 from protocol.host.extras import install
 from training.errors import TrainingError
 
@@ -23,6 +24,11 @@ PANELS = (
     ("gradient_norm", "norm of the gradient"),
     ("positions_per_second", "positions per second"),
 )
+
+
+def is_metrics(content: bytes) -> bool:
+    """Return True for the content of a run's metrics."""
+    return content.startswith(b'{"kind": ')
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
@@ -80,6 +86,8 @@ def figure_of(width: float, height: float) -> Figure:
 def save_figure(figure: Figure, output: Path) -> None:
     """Write a figure in the format of the file's suffix. Raises TrainingError."""
     try:
-        figure.savefig(output)
-    except (OSError, ValueError) as error:
+        outputs.save_figure(figure, output)
+    except OSError as error:
+        raise TrainingError(f"cannot draw {output}: {error.strerror}") from None
+    except ValueError as error:
         raise TrainingError(f"cannot draw {output}: {error}") from None

@@ -13,10 +13,12 @@ import argparse
 import sys
 from pathlib import Path
 
-import chess.pgn
+import chess
 
 from benchmarks.common.figures import wilson
 from engine.api import Engine
+from engine.games.pgn_reading import PgnGames
+from engine.games.text import read_text
 
 
 def main() -> int:
@@ -30,18 +32,16 @@ def main() -> int:
     parser.add_argument("--backend", default="auto", help="(default: auto)")
     arguments = parser.parse_args()
     moves = same = 0
-    with (
-        arguments.games.open(encoding="utf-8", errors="replace") as file,
-        Engine(
-            weights=arguments.weights,
-            backend=arguments.backend,
-            human_play=True,
-            human_temperature=0.0,
-            human_weights=arguments.second,
-            human_mix=arguments.mix,
-        ) as engine,
-    ):
-        while (game := chess.pgn.read_game(file)) is not None:
+    with Engine(
+        weights=arguments.weights,
+        backend=arguments.backend,
+        human_play=True,
+        human_temperature=0.0,
+        human_weights=arguments.second,
+        human_mix=arguments.mix,
+    ) as engine:
+        for source in PgnGames(read_text(arguments.games)):
+            game = source.read()
             board = game.board()
             played: list[chess.Move] = []
             for move in game.mainline_moves():

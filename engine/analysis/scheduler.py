@@ -35,6 +35,7 @@ from engine.analysis.workers import SearchWorkers
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.pool.pool import SearchPool
+from engine.search.memory import tree_megabytes
 from engine.workers.local import workers_for
 from protocol.host.processors import usable_processors
 from protocol.settings.spec import shown
@@ -281,7 +282,7 @@ class Scheduler:
             return
         tree, cache = LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES
         if len(self._tasks) < self._searches:  # A search beyond this number gets the minimum.
-            tree = max(tree, self.options.tree_memory // self._searches)
+            tree = max(tree, tree_megabytes(self.options) // self._searches)
             cache = max(cache, self.options.hash // self._searches)
         self._tasks[task.number] = task
         asked = task.asked

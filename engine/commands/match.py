@@ -7,11 +7,14 @@ import argparse
 import contextlib
 import json
 import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.endings import exit_status
 from engine.commands.engine_flags import add_engine_flags, given_options
 from engine.commands.executors import add_executor_arguments, executor_of_arguments
+from protocol.host.outputs import add_overwrite_flag, guard_apart, guard_output, is_figure, named_files
 from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
@@ -102,6 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--event", metavar="NAME", help="Event tag of the PGN")
     output.add_argument("--plot", metavar="FILE.png", help="draw Elo over the games")
     output.add_argument("--restart", action="store_true", help="discard the existing games")
+    add_overwrite_flag(output)
     output.add_argument(
         "--json", action="store_true", help="print the summary as JSON at the end, and no table"
     )
@@ -118,7 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.workers.executor import ExecutorError
 
     config = config_of_arguments(arguments)
+    guard_run_of(config, arguments)
     if config.files.plot is not None:
+        guard_output(config.files.plot, overwrite=arguments.overwrite, own=is_figure)
         try:
             check_plot(config.files.plot)
         except PlotError as error:
@@ -129,6 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         config,
         view,
         restart=arguments.restart,
+        overwrite=arguments.overwrite,
         make_executor=executor_of_arguments(arguments, config.workers),
     )
     failure = ""
@@ -147,10 +154,16 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_status("match", "the match", failure=failure, interrupted=ending == "interrupted")
 
 
+def guard_run_of(config: MatchConfig, arguments: argparse.Namespace, *more: Path) -> None:
+    """Raise OutputError if the match would write to a file that it reads. more: further files it writes."""
+    files = config.files
+    outputs = [path for path in (files.journal, files.pgn, files.summary, files.plot, *more) if path]
+    reads = asdict(config) | {"output": "", "plot": "", "config": arguments.config_file}
+    guard_apart(outputs, named_files(reads))
+
+
 def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     """Return the match that the file and the flags configure. Raises SettingsError."""
-    from pathlib import Path
-
     from engine.match.configfile import match_config
     from engine.settings.tables import merge, parse_settings
     from protocol.settings.sources import read_document

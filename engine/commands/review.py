@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from protocol.settings.outputs import add_overwrite_flag
+from protocol.host.folders import expanded
+from protocol.host.outputs import add_overwrite_flag
+from protocol.host.processes import INTERRUPTED
 
 if TYPE_CHECKING:
     from engine.analysis.scheduler import Scheduler
@@ -103,6 +107,9 @@ def run(arguments: argparse.Namespace) -> int:
     except (JournalError, NoEvaluatorError) as error:
         _log(str(error))
         return 1
+    except KeyboardInterrupt:
+        _log("interrupted; the same command resumes the review")
+        return INTERRUPTED
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -120,8 +127,16 @@ def _identity(options: Options, nodes: int, scheduler: Scheduler) -> dict[str, A
     return {
         "nodes": nodes,
         **options_identity(options, apart=("hash", "threads")),
+        "tables": _tables(options.syzygy_path),
         "networks": [{"content": content, "backend": backend} for content, backend in used],
     }
+
+
+def _tables(path: str) -> str:
+    """Return a digest of the names of the tablebases in the folders of SyzygyPath."""
+    folders = [expanded(folder) for folder in path.split(os.pathsep) if folder]
+    names = sorted(file.name for folder in folders for file in folder.glob("*.rtb[wz]"))
+    return hashlib.sha256(" ".join(names).encode()).hexdigest()[:16]
 
 
 def _fault(source: SourceGame) -> str:
@@ -167,7 +182,7 @@ def _review(
 
         def skip(source: SourceGame, reason: str) -> None:
             _skip(source, reason)
-            skipped.append((source.place, reason))
+            skipped.append((str(source), reason))
             show({"key": source.key, "number": source.number, "place": source.place, "skipped": reason})
             progress.advance()
 
@@ -181,11 +196,12 @@ def _review(
             note=lambda source, text: _log(f"{source}: {text}"),
             effort=effort,
         ):
-            show(folder.add(by_number[review.number], review))
+            entry = folder.add(by_number[review.number], review)
             reviews.append(review)
             if len(reviews) >= 2 * shown:  # The page of all games is long.
                 shown = len(reviews)
                 folder.write_index(reviews, skipped)
+            show(entry)
             progress.advance()
     if failures:
         _log(str(failures[0]))
@@ -195,7 +211,8 @@ def _review(
         if review.number not in by_number:  # Its number may have changed.
             folder.write_page(review)
     folder.finish(reviews, skipped)
-    _log(f"{effort.positions:,} searches in {effort.seconds:.1f} s")
+    if effort.positions:
+        _log(f"{effort.positions:,} searches in {effort.seconds:.1f} s")
     print(
         f"{len(reviews)} games reviewed, {len(skipped)} skipped: {folder.path / 'index.html'}, "
         f"{folder.path / 'games.pgn'}",

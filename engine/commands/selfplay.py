@@ -8,12 +8,16 @@ import argparse
 import contextlib
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.endings import exit_status
 from engine.commands.engine_flags import add_engine_flags, given_options
 from engine.commands.executors import add_executor_arguments, executor_of_arguments
+from protocol.host.folders import expanded
+from protocol.host.outputs import add_overwrite_flag, guard_apart, named_files
+from protocol.host.printing import reason
 from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
@@ -88,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", metavar="FORMAT", help="format of the training data: lc0 or shards (default: lc0)"
     )
     output.add_argument("--restart", action="store_true", help="discard the existing games")
+    add_overwrite_flag(output)
     output.add_argument(
         "--json", action="store_true", help="print a summary as JSON at the end, and no table"
     )
@@ -103,10 +108,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.check is not None:
         return _check(arguments.check, as_json=arguments.json)
+    from engine.selfplay.archive import Folder
+
     config = config_of_arguments(arguments)
+    folder = Folder(expanded(config.output), config.format)
+    reads = asdict(config) | {"output": "", "config": arguments.config_file}
+    guard_apart([folder.journal, folder.pgn, folder.summary], named_files(reads))
     return _play(
         config,
         restart=arguments.restart,
+        overwrite=arguments.overwrite,
         as_json=arguments.json,
         make_executor=executor_of_arguments(arguments, config.workers),
     )
@@ -144,7 +155,12 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
 
 
 def _play(
-    config: SelfPlayConfig, *, restart: bool, as_json: bool, make_executor: MakeExecutor[PlayedGame]
+    config: SelfPlayConfig,
+    *,
+    restart: bool,
+    overwrite: bool,
+    as_json: bool,
+    make_executor: MakeExecutor[PlayedGame],
 ) -> int:
     from rich.console import Console
 
@@ -161,7 +177,7 @@ def _play(
         view = PlainView(sys.stderr, games=False)
     else:
         view = LiveView(console) if shows_tables(console) else PlainView(sys.stdout)
-    runner = SelfPlayRunner(config, view, restart=restart, make_executor=make_executor)
+    runner = SelfPlayRunner(config, view, restart=restart, overwrite=overwrite, make_executor=make_executor)
     failure = ""
     ending: Ending = "interrupted"
     try:
@@ -201,7 +217,7 @@ def _check(paths: list[Path], *, as_json: bool) -> int:
         except TrainingDataError as error:
             broken.append({"file": str(path), "reason": str(error)})
         except OSError as error:
-            broken.append({"file": str(path), "reason": error.strerror or str(error)})
+            broken.append({"file": str(path), "reason": reason(error)})
         else:
             continue
         if not as_json:

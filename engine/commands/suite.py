@@ -77,7 +77,7 @@ def run_suite(arguments: argparse.Namespace, options: Options) -> int:
 def _complain(path: Path, suite: Suite) -> None:
     """Report the errors in lines of the file."""
     for number, reason in [*suite.left_out.items()][:COMPLAINTS]:
-        _log(f"{path}, line {number} is skipped: {reason}")
+        _log(f"{path}, line {number} is left out: {reason}")
     if len(suite.left_out) > COMPLAINTS:
         _log(f"so are {len(suite.left_out) - COMPLAINTS} more lines")
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from engine.commands.endings import exit_status
 from engine.commands.engine_flags import add_engine_flags, given_options
 from engine.commands.executors import add_executor_arguments, executor_of_arguments
+from engine.commands.match import guard_run_of
+from protocol.host.outputs import add_overwrite_flag
 from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: name of CONFIG.toml)",
     )
     output.add_argument("--restart", action="store_true", help="discard the existing games")
+    add_overwrite_flag(output)
     output.add_argument(
         "--json", action="store_true", help="print the summary as JSON at the end, and no table"
     )
@@ -68,11 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.workers.executor import ExecutorError
 
     config = config_of_arguments(arguments)
+    guard_run_of(config.match, arguments, config.plot)
     view = _view(config, as_json=arguments.json)
     runner = TuneRunner(
         config,
         view,
         restart=arguments.restart,
+        overwrite=arguments.overwrite,
         make_executor=executor_of_arguments(arguments, config.match.workers),
     )
     failure = ""

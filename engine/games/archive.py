@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from engine.games.identity import differences
 from engine.games.journal import Journal, JournalError
 from engine.games.pgn import PgnFile
+from protocol.host.outputs import OutputError, guard_output, guard_run
 from protocol.host.version import __version__
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ class GameArchive(Generic[T]):
         *,
         beside: Sequence[Path] = (),
         restart: bool = False,
+        overwrite: bool = False,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Open or create the files.
@@ -59,17 +61,17 @@ class GameArchive(Generic[T]):
         header: of a new journal, with its kind as `journal` and the games' dependencies as `identity`;
         journals with another identity are refused. read: converts an entry to a game; raises KeyError,
         TypeError or ValueError. beside: further files that the run writes. restart: discard existing games.
+        overwrite: replace files of other programs.
         Raises JournalError if the journal is damaged, in use, or of other games, or if the other files exist
-        without it.
+        without it, and OutputError if the PGN file is not of a run.
         """
         self._messages = messages
-        if not restart and not journal.exists():
-            for path in (pgn, *beside):
-                if path.exists() and path.stat().st_size:
-                    raise JournalError(
-                        f"{path} is there already, without a journal: choose another --output, "
-                        "or --restart to overwrite it"
-                    )
+        try:
+            guard_run(journal, (pgn, *beside), overwrite=overwrite)
+        except OutputError as error:
+            raise JournalError(f"without a journal of games: {error}") from None
+        if restart:
+            guard_output(pgn, overwrite=overwrite, own=_is_of_a_run)
         # The long identity comes last.
         header = {"journal": header["journal"], "format": FORMAT, "version": __version__, **header}
         self._journal = Journal(journal, header, restart=restart)
@@ -80,6 +82,8 @@ class GameArchive(Generic[T]):
         try:
             self._check(header)
             self.games = self._read(read)
+            if not self.games:
+                guard_output(pgn, overwrite=overwrite, own=_is_of_a_run)
             self._pgn = PgnFile(pgn, self._journal.last("pgn_end"), log)
         except BaseException:
             self._journal.close()
@@ -110,3 +114,8 @@ class GameArchive(Generic[T]):
             raise JournalError(
                 f"{self._journal.path}: a game is damaged ({error}): {self._messages.damaged}"
             ) from None
+
+
+def _is_of_a_run(games: bytes) -> bool:
+    """Return True for the content of a PGN file that a run wrote."""
+    return b'[GameNumber "' in games.partition(b"\n\n")[0]

@@ -93,6 +93,10 @@ class _Source(Protocol):
         """Return file and line of an opening."""
         ...
 
+    def about(self, index: int) -> str:
+        """Return what else identifies an opening, for the end of a message."""
+        return ""
+
     def opening(self, index: int) -> Opening:
         """Return an opening. Raises ValueError with the reason, without the place."""
         ...
@@ -197,7 +201,7 @@ class _Usable:
             opening = self._source.opening(index)
             _check(opening, chess960=self._chess960)
         except ValueError as error:
-            self._faults.append(f"{self._source.place(index)}: {error}")
+            self._faults.append(f"{self._source.place(index)}: {error}{self._source.about(index)}")
         else:
             return opening
         if len(self._faults) == len(self._source):
@@ -224,7 +228,7 @@ def _check(opening: Opening, *, chess960: bool) -> None:
         game.push_uci(move)
 
 
-class _InitialPosition:
+class _InitialPosition(_Source):
     """The initial position only."""
 
     def __len__(self) -> int:
@@ -237,7 +241,7 @@ class _InitialPosition:
         return Opening("initial position")
 
 
-class _EpdPositions:
+class _EpdPositions(_Source):
     """The positions of an EPD or FEN file."""
 
     def __init__(self, file: str, text: str, *, chess960: bool) -> None:
@@ -268,7 +272,7 @@ def _check_castling(board: chess.Board) -> None:
         raise ValueError(f"castling in {other.fen()} is that of Chess960, which is not played (--chess960)")
 
 
-class _PgnLines:
+class _PgnLines(_Source):
     """The main lines of the games of a PGN file."""
 
     def __init__(self, file: str, text: str, plies: int, *, chess960: bool) -> None:
@@ -282,6 +286,9 @@ class _PgnLines:
 
     def place(self, index: int) -> str:
         return f"{self._file}:{self._games[index].line}"
+
+    def about(self, index: int) -> str:
+        return f" (game {index + 1}, {self._games[index].players})"
 
     def opening(self, index: int) -> Opening:
         game = self._games[index].read()
@@ -304,7 +311,7 @@ class _PgnLines:
         return Opening(name if name != "?" else self.place(index), start, tuple(moves))
 
 
-class _Chess960Starts:
+class _Chess960Starts(_Source):
     """The 960 start positions, by Scharnagl's numbers."""
 
     def __len__(self) -> int:

@@ -23,7 +23,7 @@ _STRUCTURE = re.compile(
     | (?P<escape> ^%[^\n]* )
     | (?P<tag> \[ \s* (?P<name>[^\s"\[\]]+) \s* "(?P<value>[^\n]*?)" \s* \] )
     | (?P<bracket> \[[^\n]* )
-    | (?P<end> (?<![\w/-]) (?:1-0|0-1|1/2(?:-1/2)?|½(?:-½)?|\*) (?![\w/-]) )
+    | (?P<end> (?<![\w/-]) (?:1[-–]0|0[-–]1|1/2(?:[-–]1/2)?|½(?:[-–]½)?|\*) (?![\w/-]) )
     | (?P<open> \( )
     | (?P<close> \) )
     """,
@@ -38,7 +38,7 @@ _GAP = re.compile(r"\n\s*\n")
 _NUMBERED = re.compile(r"(?:\A\s*|^[ \t]*)\d+\s*\.", re.MULTILINE)
 """Start of a game without tags: a move number at the begin of a text or line."""
 
-_FIRST_NUMBER = re.compile(r"0*(\d+)\s*\.")
+_FIRST_NUMBER = re.compile(r"(\d+)\s*\.")
 
 _WORD = re.compile(
     r"""
@@ -101,9 +101,11 @@ class PgnGame(NamedTuple):
     text: str
 
     @property
-    def tags(self) -> dict[str, str]:
-        """The game's tags, also if it is unreadable."""
-        return {part.name: part.value for part in _parts(self.text) if part.kind == "tag"}
+    def players(self) -> str:
+        """White and Black, also of an unreadable game."""
+        tags = {part.name: part.value for part in _parts(self.text) if part.kind == "tag"}
+        white, black = (cleaned(tags.get(name, "?"))[:40] for name in ("White", "Black"))
+        return f"{white} – {black}"
 
     def read(self, *, variations: bool = False) -> chess.pgn.Game:
         """Return the game's tags and main line, with comments. variations: keep them too.
@@ -177,7 +179,7 @@ class PgnGames(Sequence[PgnGame]):
                 continue
             is_tag, offset = part.kind != "moves", part.offset
             if not (is_tag or playing):
-                start = _game_start(part.text)
+                start = _game_start(part.text, own_line=not before or "\n" in text[before:offset])
                 if start != 0:
                     comments = None
                     if not (found or self.ignored):
@@ -239,8 +241,10 @@ class _Reading:
                 self._fault("a comment has no closing brace")
             if part.kind in ("comment", "unclosed") or (part.kind == "moves" and ended):
                 self._comment(part.text)
+            elif ended:
+                continue
             elif part.kind == "end":
-                ended = ended or ("" if part.depth else _result(part.text))
+                ended = "" if part.depth else _result(part.text)
             elif part.kind == "open":
                 self._open(part.depth)
             elif part.kind == "close":
@@ -338,7 +342,8 @@ def cleaned(text: str) -> str:
 
 def _result(text: str) -> str:
     """Return a result in the spelling of the standard."""
-    return "1/2-1/2" if text in ("1/2", "½", "½-½") else text
+    text = text.replace("–", "-").replace("½", "1/2")
+    return "1/2-1/2" if text == "1/2" else text
 
 
 def _san(text: str) -> str:
@@ -410,14 +415,15 @@ def _words(text: str, start: int, end: int, depth: int) -> Iterator[_Part]:
         yield _Part("moves", words.strip(), begin, depth)
 
 
-def _game_start(words: str) -> int | None:
-    """Return where in words outside games a game begins: at a move number, or at moves alone."""
+def _game_start(words: str, *, own_line: bool) -> int | None:
+    """Return where in words outside games a game begins: at a move number, or at moves alone if the words are
+    not in the line of a result."""
     numbered = _NUMBERED.search(words)
     if numbered:
         return numbered.end() - len(numbered[0].lstrip())
     pieces = [_WORD.match(word) for word in words.split()]
     moves = all(piece is not None and (piece["move"] or piece["number"]) for piece in pieces)
-    return 0 if moves and any(piece is not None and piece["move"] for piece in pieces) else None
+    return 0 if own_line and moves and any(piece is not None and piece["move"] for piece in pieces) else None
 
 
 def _check_start(tags: chess.pgn.Headers, moves: str) -> None:
@@ -429,5 +435,5 @@ def _check_start(tags: chess.pgn.Headers, moves: str) -> None:
     if tags.is_chess960():
         raise PgnError(f"Variant is {tags['Variant']}, but there is no FEN tag")
     number = _FIRST_NUMBER.match(moves)
-    if number and number[1] != "1":
-        raise PgnError(f"the game begins with move {number[1][:10]}, but there is no FEN tag")
+    if number and (digits := number[1].lstrip("0")) != "1":
+        raise PgnError(f"the game begins with move {digits[:10] or 0}, but there is no FEN tag")

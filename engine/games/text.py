@@ -55,7 +55,8 @@ def read_text(path: Path, note: Callable[[str], None] = lambda text: None) -> st
         raise TextError(f"{name} is no text: unpack it, or save it as UTF-8")
     if encoding != "utf-8":
         note(f"{name} is not UTF-8, and is read as {encoding}")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    # Joined files have the mark of each one.
+    return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _unpacked(data: bytes, name: str) -> bytes:

@@ -24,9 +24,12 @@ class MatchArchive:
         config: MatchConfig,
         *,
         restart: bool = False,
+        overwrite: bool = False,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Open or create the files. Raises JournalError if they belong to another match or are in use."""
+        """Open or create the files. restart, overwrite: as for GameArchive.
+
+        Raises JournalError if they belong to another match or are in use."""
         self._config = config
         files = config.files
         self._files = GameArchive(
@@ -42,6 +45,7 @@ class MatchArchive:
             ),
             beside=(files.summary,),
             restart=restart,
+            overwrite=overwrite,
             log=log,
         )
         self.outcomes = self._files.games

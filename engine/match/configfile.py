@@ -179,10 +179,6 @@ def player_config(
         if player.directory:
             raise SettingsError("directory belongs to a program, and none is given")
         options = table.applied(default_options, given)
-        if options.human_weights:
-            raise SettingsError(
-                "HumanWeightsFile: players of a match have one network; write program=wavefront"
-            )
         return PlayerConfig(player.name, time, options=with_network(options))
 
 

@@ -12,6 +12,7 @@ from engine.match.config import MatchConfig
 from engine.match.results.standings import Standings
 from engine.match.results.statistics import Estimate, elo
 from protocol.host.extras import install
+from protocol.host.outputs import save_figure
 
 POINTS = 400
 """Maximum points of a curve: more are not visible."""
@@ -105,7 +106,7 @@ def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -
         axes.set_title(config.event)
         axes.legend()
     try:
-        figure.savefig(path, dpi=120)
+        save_figure(figure, path, dpi=120)
     except OSError as error:
         raise PlotError(f"cannot write {path}: {error.strerror}") from None
 

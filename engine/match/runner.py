@@ -46,12 +46,14 @@ class MatchRunner:
         view: View,
         *,
         restart: bool = False,
+        overwrite: bool = False,
         make_executor: MakeExecutor[GameRecord] | None = None,
     ) -> None:
-        """restart: discard existing games. make_executor: creates the executor (default: on this machine)."""
+        """restart: discard existing games. overwrite: replace files of other programs. make_executor: creates
+        the executor (default: on this machine)."""
         self._config = config
         self._view = view
-        self._restart = restart
+        self._restart, self._overwrite = restart, overwrite
         self._make_executor = make_executor or partial(local_executor, workers=config.workers)
         self.state = MatchState(config=config, standings=Standings(config.schedule, config.sprt), outcomes=[])
 
@@ -63,7 +65,9 @@ class MatchRunner:
         """
         config, standings = self._config, self.state.standings
         job = await MatchJob.read(config, self._view.note)
-        archive = await asyncio.to_thread(MatchArchive, config, restart=self._restart, log=self._view.note)
+        archive = await asyncio.to_thread(
+            MatchArchive, config, restart=self._restart, overwrite=self._overwrite, log=self._view.note
+        )
         try:
             ledger = _Ledger(self.state, archive)
             if not standings.over:

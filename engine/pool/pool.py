@@ -32,12 +32,9 @@ from engine.options import Options
 from engine.pool.evaluation import Evaluated, PooledEvaluation
 from engine.pool.search import Observer, PooledSearch
 from engine.search.batching import Device
-from engine.search.book import book_report
-from engine.search.contempt import Contempt
 from engine.search.limits import Limits
+from engine.search.player import Player
 from engine.search.report import Report
-from engine.search.task import SearchTask
-from engine.search.time.keeper import TimeKeeper
 from engine.search.tree import SearchTree
 from protocol.client import wait_for_any
 from protocol.host.wakeup import Wakeup
@@ -306,27 +303,32 @@ class SearchPool:
 
 
 class PoolPlayer:
-    """One side of one game: options, a tree, and at most one running search. Created by SearchPool.player.
-
-    options: of the next search; those of the evaluator must not change.
-    """
+    """One side of one game: a player, and at most one running search. Created by SearchPool.player."""
 
     def __init__(
         self, pool: SearchPool, options: Options, evaluator: PooledEvaluator[Any], random: Random
     ) -> None:
-        self.options = options
-        self.random = random
         self._pool = pool
         self._evaluator = evaluator
-        self._tree = SearchTree()
-        self._tree.use_tablebases(options.syzygy_path, pool.tell_once)
-        self._keeper = TimeKeeper()
+        self._player = Player(options, pool.tell_once, random=random)
         self._running: PooledSearch | None = None
+
+    @property
+    def random(self) -> Random:
+        return self._player.random
+
+    @property
+    def options(self) -> Options:
+        """The options of the next search; those of the evaluator must not change."""
+        return self._player.options
+
+    @options.setter
+    def options(self, options: Options) -> None:
+        self._player.options = options
 
     def new_game(self) -> None:
         """Clear the tree. Nothing may be in flight."""
-        self._tree.new_game()
-        self._keeper.new_game()
+        self._player.new_game()
 
     def search(
         self,
@@ -348,26 +350,15 @@ class PoolPlayer:
         """
         if self._running is not None and not self._running.future.done():
             raise RuntimeError("this player is searching already")
-        game = game.copy()
-        legal_moves = game.legal_moves()
-        known = None if legal_moves else Report(best_move=None, ponder=None)
-        if legal_moves and play:
-            known = book_report(game, limits, self.options, self.random, self._pool.tell_once)
-        if known is not None:
-            over: Future[Report] = Future()
-            over.set_result(known)
-            return over
         started = perf_counter() if clock_started is None else clock_started
-        contempt = Contempt.of(self.options, game.turn, limits)
-        task = SearchTask(
-            game, legal_moves, limits, self.options, started, self.random, self._keeper, contempt=contempt
+        task = self._player.task(game.copy(), limits, started)
+        running = self._running = PooledSearch(
+            self._evaluator, self._player, task, prepare, inspect, observer, play=play
         )
-        if play:
-            task = task.weakened()
-        running = self._running = PooledSearch(self._evaluator, self._tree, task, prepare, inspect, observer)
-        # Cancelling a task that waits for the future must not cancel the search, which only `stop` ends.
-        running.future.set_running_or_notify_cancel()
-        self._pool.submit(running)
+        if not running.known():
+            # Cancelling a task that waits for the future must not cancel the search, which only `stop` ends.
+            running.future.set_running_or_notify_cancel()
+            self._pool.submit(running)
         return running.future
 
     def stop(self) -> None:
@@ -380,4 +371,4 @@ class PoolPlayer:
         self.stop()
         if self._running is not None and not self._running.future.done():
             self._running.future.exception(timeout=60)
-        self._tree = SearchTree()
+        self._player.tree = SearchTree()

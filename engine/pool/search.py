@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One search of a pool, from the wait for its network to its report."""
+"""One move or analysis of a pool, from its first step to its report."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, Pipe
 from engine.search.batching import BatchSizes, Device
 from engine.search.control import SearchControl
 from engine.search.driver import Search
-from engine.search.limits import Limits
-from engine.search.mate import MateSearch
+from engine.search.player import NetworkSearch, Pause, Player
 from engine.search.report import Report
 from engine.search.task import SearchTask
-from engine.search.tree import SearchTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +33,31 @@ class Observer:
 
 
 class PooledSearch:
-    """One search: wait for its network, then advance until it is over. Only the pool's thread may use it.
+    """The steps of one task (engine/search/player.py). Only the pool's thread may use it.
 
-    The pool calls `advance` after an answer, or if `must_be_looked_at` returns True. The search only calls
-    its evaluator. future: gets the report.
+    The pool calls `advance` after an answer, or if `must_be_looked_at` returns True. A search only calls its
+    evaluator. future: gets the report.
     """
 
     def __init__(
         self,
         evaluator: PooledEvaluator[PooledSearch],
-        tree: SearchTree,
+        player: Player,
         task: SearchTask,
         prepare: Callable[[Tree], None] | None,
         inspect: Callable[[Tree], None] | None,
         observer: Observer | None = None,
+        *,
+        play: bool = False,
     ) -> None:
-        """prepare, inspect: called with the tree just before and just after the search."""
+        """prepare, inspect: called with the tree just before and just after the search. play: see
+        Player.steps."""
         self.future: Future[Report] = Future()
         self.control = SearchControl(pondering=task.limits.ponder)
-        self.failure: Exception | None = None
         self._evaluator = evaluator
-        self._tree = tree
-        self._task = task
+        self._player = player
+        self._steps = player.steps(task, self.control, play=play, evaluates_mates=True)
+        self._step: Pause | NetworkSearch = Pause(0.0)
         self._prepare = prepare
         self._inspect = inspect
         self._observer = observer
@@ -64,9 +65,15 @@ class PooledSearch:
         self._prepared: Tree | None = None
         self._pipeline: PooledPipeline[PooledSearch] | None = None
         self._search: Search | None = None
-        wanted = task.limits.mate is not None and not task.limits.infinite
-        self._mate_search = MateSearch(task, self.control) if wanted else None
-        self._mate: Report | None = None
+
+    def known(self) -> bool:
+        """Take the first step. Return True if that gave the report, so that no search is needed."""
+        try:
+            self._step = next(self._steps)
+        except StopIteration as end:
+            self.future.set_result(end.value)
+            return True
+        return False
 
     @property
     def watched(self) -> bool:
@@ -80,8 +87,8 @@ class PooledSearch:
     def can_go_on(self) -> bool:
         """True if it waits for nothing: it looks for a mate, no collected visit needed an evaluation, or its
         batches were rejected."""
-        if self._mate_search is not None:
-            return True
+        if isinstance(self._step, Pause):
+            return self._step.until <= perf_counter()
         search, pipeline = self._search, self._pipeline
         if search is None or pipeline is None:
             return False
@@ -90,50 +97,74 @@ class PooledSearch:
     def must_be_looked_at(self, now: float) -> bool:
         """Return True if an evaluator, the clock or the observer may require `advance`. now: perf_counter
         seconds."""
-        if self._search is None or self.control.stopped or now >= self._next_look:
+        if self.control.stopped:
+            return True
+        if isinstance(self._step, Pause):
+            return now >= self._step.until
+        if self._search is None or now >= self._next_look:
             return True
         wakes_at = self._search.wakes_at
         return wakes_at is not None and now >= wakes_at
 
     def advance(self, searches: int, processes: int) -> bool:
-        """Advance the search, and restart it after a network change. Return False once the future has its
-        result. searches, processes: how many share the evaluators."""
+        """Advance the task. Return False once the future has its result. searches, processes: how many share
+        the evaluators."""
         try:
-            if self._mate_search is not None and self._advance_mate_search(self._mate_search):
-                return True
+            while True:
+                report = None
+                if isinstance(self._step, NetworkSearch):
+                    report = self._advance_search(self._step, searches, processes)
+                    if report is None:
+                        return True
+                elif self._step.until > perf_counter() and not self.control.stopped:
+                    return True
+                self._step = self._steps.send(report)
+                if isinstance(self._step, Pause):
+                    return True  # The mate search takes one slice for each call.
+        except StopIteration as end:
+            self.future.set_result(end.value)
+        except Exception as error:  # An error in this search must not end the others.
+            if self._pipeline is not None:
+                self._pipeline.abandon()
+            self.future.set_exception(error)
+        return False
+
+    def _advance_search(self, step: NetworkSearch, searches: int, processes: int) -> Report | None:
+        """Advance the network's search, and restart it after a network change. Return its report at its end.
+
+        If the evaluator fails, that is the result so far with the reason, as in a single search. Raises
+        PipelineError and NoEvaluatorError if the search has not begun.
+        """
+        failure: Exception | None = None
+        try:
             if self._pipeline is not None and isinstance(self._pipeline.failure, NetworkChangedError):
                 self._pipeline.abandon()
                 self._search = self._pipeline = None
-            if self._search is None and not self._begin(searches, processes):
-                return True
+            if self._search is None and not self._begin(step, searches, processes):
+                return None
             assert self._search is not None and self._pipeline is not None
-            self.failure = self._pipeline.failure
-            if self.failure is None and self._search.advance():
+            failure = self._pipeline.failure
+            if failure is None and self._search.advance():
                 self._let_observe()
-                return True
+                return None
         except (PipelineError, NoEvaluatorError) as error:
-            self.failure = error
-        except Exception as error:  # An error in this search must not end the others.
-            self.failure = error
-        self._end()
-        return False
+            if self._search is None:
+                raise
+            failure = error
+        assert self._pipeline is not None and self._prepared is not None
+        report = replace(self._search.finish(), network=self._pipeline.identity)
+        self._search = self._pipeline = None
+        if self._inspect is not None and not step.secondary:
+            self._inspect(self._prepared)
+        self._evaluator.searches += 1
+        if failure is None:
+            return report
+        self._evaluator.log(f"search ended early: {failure}")
+        return replace(report, ended_early=str(failure))
 
-    def _advance_mate_search(self, search: MateSearch) -> bool:
-        """Search a slice. Return False once it has ended.
-
-        After a mate the network only evaluates the root, for the rest of the answer.
-        """
-        if search.advance():
-            return True
-        self._mate_search, self._mate = None, search.report()
-        task = self._task = search.remaining_task()
-        if self._mate is not None:
-            self._task = replace(task, limits=Limits(nodes=1, search_moves=task.limits.search_moves))
-        return False
-
-    def _begin(self, searches: int, processes: int) -> bool:
+    def _begin(self, step: NetworkSearch, searches: int, processes: int) -> bool:
         """Create the search; return False while there is no evaluator."""
-        task, evaluator = self._task, self._evaluator
+        task, evaluator = step.task, self._evaluator
         key = EvaluatorSettings.of(task.options).network
         offers = evaluator.offers(key)
         if not offers:
@@ -141,10 +172,10 @@ class PooledSearch:
                 raise NoEvaluatorError("stopped before the evaluator was ready")
             return False
         network = offers[0].network
-        tree = self._tree.prepared_for(task, network)
-        self._tree.set_root(task)
-        task = self._tree.with_tablebase_moves(task)
-        if self._prepare is not None:
+        tree = self._player.tree.prepared_for(task, network)
+        self._player.tree.set_root(task)
+        task = self._player.tree.with_tablebase_moves(self._player.searched_by(task, network.identity))
+        if self._prepare is not None and not step.secondary:
             self._prepare(tree)
         self._prepared = tree
         devices = [
@@ -164,29 +195,3 @@ class PooledSearch:
         if self._observer is not None and perf_counter() >= self._next_look:
             assert self._search is not None and self._prepared is not None
             self._next_look = self._observer.look(self._search, self._prepared)
-
-    def _end(self) -> None:
-        search = self._search
-        if search is None:
-            self.future.set_exception(self.failure or NoEvaluatorError("the search did not begin"))
-            return
-        try:
-            identity = "" if self._pipeline is None else self._pipeline.identity
-            report = replace(search.finish(), network=identity)
-            if (mate := self._mate) is not None:
-                report = replace(report, best_move=mate.best_move, ponder=mate.ponder, lines=mate.lines)
-            if self._inspect is not None and self._prepared is not None:
-                self._inspect(self._prepared)
-        except Exception as error:
-            self.future.set_exception(error)
-            return
-        self._tree.tell_damage(self._evaluator.log)
-        self._evaluator.searches += 1
-        if self.failure is None:
-            self.future.set_result(report)
-        elif isinstance(self.failure, PipelineError | NoEvaluatorError):
-            # As in a single search: the result so far is valid, and the report gives the reason for its end.
-            self._evaluator.log(f"search ended early: {self.failure}")
-            self.future.set_result(replace(report, ended_early=str(self.failure)))
-        else:
-            self.future.set_exception(self.failure)

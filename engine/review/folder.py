@@ -18,7 +18,7 @@ from engine.review.annotating import ANNOTATOR, annotated
 from engine.review.games import GameReview, SourceGame
 from engine.review.pages import GENERATOR, game_page, index_page
 from protocol.host.files import write_atomically
-from protocol.settings.outputs import guard_output
+from protocol.host.outputs import guard_output
 
 KIND = "wavefront review"
 GAMES = "games.pgn"

@@ -58,9 +58,7 @@ class SourceGame:
         return f"{self.file}:{self.line}"
 
     def __str__(self) -> str:
-        tags = PgnGame(self.line, self.text).tags
-        white, black = (cleaned(tags.get(name, "?"))[:40] for name in ("White", "Black"))
-        return f"{self.place}: game {self.number} ({white} – {black})"
+        return f"{self.place}: game {self.number} ({PgnGame(self.line, self.text).players})"
 
     def read(self) -> chess.pgn.Game:
         """Return the game with comments and variations. Raises PgnError."""
@@ -119,7 +117,7 @@ def games_of(paths: Sequence[Path], note: Callable[[str], None]) -> Iterator[Sou
     Raises OSError and TextError.
     """
     number = 0
-    copies: dict[str, int] = {}
+    copies: dict[bytes, int] = {}
     for path in paths:
         games = PgnGames(read_text(path, note))
         if games.ignored:
@@ -129,9 +127,9 @@ def games_of(paths: Sequence[Path], note: Callable[[str], None]) -> Iterator[Sou
             note(f"no games in {path}")
         for game in games:
             number += 1
-            text = game.text.strip()
-            copies[text] = copies.get(text, -1) + 1
-            yield SourceGame(number, path.name, game.line, game.text, copies[text])
+            digest = hashlib.sha256(game.text.strip().encode()).digest()
+            copies[digest] = copies.get(digest, -1) + 1
+            yield SourceGame(number, path.name, game.line, game.text, copies[digest])
 
 
 @dataclass(slots=True)

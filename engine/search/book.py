@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,8 @@ def book_report(
     if board.fullmove_number > options.book_depth:
         return None
     try:
+        if not Path(options.book_file).is_file():  # Opening a named pipe would wait for its writer.
+            raise OSError(0, "it is not a file")
         with chess.polyglot.open_reader(options.book_file) as reader:
             entries = list(reader.find_all(board, minimum_weight=1))
     except (OSError, ValueError) as error:

@@ -170,7 +170,11 @@ class Search:
         return report
 
     def _with_chosen_move(self, report: Report) -> Report:
-        """Return the report with the move to play, which the temperature may choose."""
+        """Return the report with the move to play, which the temperature or a level may choose.
+
+        A level's first line begins with its move. With a temperature the lines stay: their values decide
+        about resignations.
+        """
         temperature = temperature_at(self._options, self._task.fullmove - 1)
         level = self._task.level
         if (temperature <= 0 and level is None) or not report.nodes:
@@ -182,9 +186,11 @@ class Search:
             move = choose_move(candidates(children), self._options, temperature, self._task.random)
         if move == report.best_move:
             return report
-        line = next((line for line in self._tree.lines(len(children)) if line.moves[0] == move), None)
-        reply = line.moves[1] if line is not None and len(line.moves) > 1 else None
-        return replace(report, best_move=move, ponder=reply)
+        line = next(self._line(line) for line in self._tree.lines(len(children)) if line.moves[0] == move)
+        lines = report.lines
+        if level is not None:
+            lines = (line, *(other for other in lines if other.moves[0] != move))[: len(lines)]
+        return replace(report, best_move=move, ponder=line.moves[1] if line.moves[1:] else None, lines=lines)
 
     def report(self) -> Report:
         """Return the current state of the search."""

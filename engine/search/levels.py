@@ -125,6 +125,20 @@ def is_game_move(limits: Limits) -> bool:
     return not (limits.infinite or limits.mate is not None or limits.search_moves)
 
 
+def for_repertoire(game: Game, options: Options) -> Game:
+    """Return the game whose position a level sees: without history and counters if HumanRepertoire decides,
+    so that the order of moves does not change the network's policy."""
+    level = level_of(options)
+    if level is None or level.elo is not None or not options.human_repertoire:
+        return game
+    if game.ply >= 2 * REPERTOIRE_MOVES:
+        return game
+    import chess
+
+    position = chess.Board(game.fen(), chess960=game.chess960).epd(en_passant="legal")
+    return type(game)(f"{position} 0 {game.ply // 2 + 1}", game.chess960)
+
+
 def choose(level: Level, game: Game, children: Sequence[ChildInfo], options: Options, random: Random) -> str:
     """Return the move to play. children: root moves, best first, at least one. options: of the search."""
     elo = level.elo or 0
@@ -134,7 +148,7 @@ def choose(level: Level, game: Game, children: Sequence[ChildInfo], options: Opt
         return mate
     if level.elo is None and options.human_repertoire and game.ply < 2 * REPERTOIRE_MOVES:
         # The same position gets the same move in all games of a repertoire.
-        random = Random(f"{options.human_repertoire} {game.fen()}")
+        random = Random(f"{options.human_repertoire} {game.fen().rsplit(' ', 2)[0]}")
     weights = _weights(level, children)
     move = _drawn(weights, random)
     # A deeper search knows when a queen is worth giving.
@@ -158,7 +172,7 @@ def _weights(level: Level, children: Sequence[ChildInfo]) -> dict[str, float]:
     ordered = sorted(shares.items(), key=lambda each: -each[1])
     largest = ordered[0][1]
     if level.temperature <= 0 or largest <= 0:
-        return dict(ordered[:1])
+        return {ordered[0][0]: 1.0}
     weights = {move: (share / largest) ** (1 / level.temperature) for move, share in ordered if share > 0}
     if level.top_p >= 1:
         return weights

@@ -18,6 +18,7 @@ from time import perf_counter
 from engine._core import MateSolver
 from engine.search.control import SearchControl
 from engine.search.limits import DEFAULT_MS
+from engine.search.memory import tree_megabytes
 from engine.search.report import Line, Report
 from engine.search.task import SearchTask
 
@@ -44,7 +45,7 @@ class MateSearch:
         assert task.limits.mate is not None
         self._task = task
         self._control = control
-        megabytes = min(task.options.tree_memory, MOST_TABLE_MB)
+        megabytes = min(tree_megabytes(task.options), MOST_TABLE_MB)
         moves = min(task.limits.mate, MOST_MOVES)
         self._solver = MateSolver(task.game, moves, task.search_moves, megabytes << 20)
         self._decided = False

@@ -10,7 +10,7 @@ from random import Random
 from engine._core import Game
 from engine.options import Options
 from engine.search.contempt import NO_CONTEMPT, Contempt
-from engine.search.levels import Level, is_game_move, level_of, with_network
+from engine.search.levels import Level, for_repertoire, is_game_move, level_of, with_network
 from engine.search.limits import Limits
 from engine.search.report import Line
 from engine.search.time.keeper import TimeKeeper
@@ -64,5 +64,9 @@ class SearchTask:
             return self
         nodes = level.nodes if self.limits.nodes is None else min(level.nodes, self.limits.nodes)
         return replace(
-            self, level=level, limits=replace(self.limits, nodes=nodes), options=with_network(self.options)
+            self,
+            game=for_repertoire(self.game, self.options),
+            level=level,
+            limits=replace(self.limits, nodes=nodes),
+            options=with_network(self.options),
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from engine._core import SearchParams, Tablebases, Tree
 from engine.options import OPTIONS, Options
 from engine.search.contempt import NO_CONTEMPT, Contempt
+from engine.search.memory import tree_megabytes
 from engine.search.network_constants import with_network_constants
 from engine.search.tablebases import description, open_tablebases
 from engine.search.task import SearchTask
@@ -53,7 +54,7 @@ def search_params(
     params.fpu_absolute_at_root = params.fpu_absolute if same else options.fpu_strategy_at_root == "absolute"
     if same:
         params.fpu_value_at_root = options.fpu_value
-    params.tree_bytes = options.tree_memory << 20
+    params.tree_bytes = tree_megabytes(options) << 20
     params.cache_bytes = options.hash << 20
     params.input_format = input_format
     params.wdl_ratio, params.wdl_shift = contempt.ratio, contempt.shift
@@ -64,9 +65,6 @@ def search_params(
     params.solves_endings = solves_endings
     return params
 
-
-SMALL_TREE_BYTES = 1 << 20
-"""Memory of a tree that may be lost. One with a network's constants needs half of it."""
 
 ALL_BEFORE = 1000
 """More positions than a game has before an analysed one."""
@@ -82,10 +80,11 @@ class SearchTree:
         self._tree: Tree | None = None
         self._key: tuple[Options, int, Contempt, bool, bool] | None = None
         self._network_identity = ""
-        self._tuned = False  # whether the tree has the network's constants
         # By position key: the moves that limited searches favoured, and those of the last one.
         self._favoured: dict[int, Favoured] = {}
         self._root_key = 0
+        # Settings of the tree that was loaded, until the next search.
+        self._loaded: list[tuple[str, str]] | None = None
         self._tablebases: Tablebases | None = None
         self._tablebases_path: str | None = None
 
@@ -105,16 +104,9 @@ class SearchTree:
                 log(text)
 
     def prepared_for(self, task: SearchTask, network: NetworkInfo) -> Tree:
-        """Return the tree for a task whose positions this network evaluates.
-
-        A large tree without the network's constants stays without them, because they would clear it.
-        """
-        options = task.options
-        if self._tuned or self._tree is None or self._tree.root_info().memory_bytes <= SMALL_TREE_BYTES:
-            options = with_network_constants(task.options, network.content_hash, task.limits)
-        self._tuned = options != task.options
+        """Return the tree for a task whose positions this network evaluates."""
         return self.prepared(
-            options,
+            with_network_constants(task.options, network.content_hash),
             network.input_format,
             network.identity,
             contempt=task.contempt,
@@ -182,6 +174,9 @@ class SearchTree:
         kept = self._tree.set_position(task.game, before)
         self._root_key = task.game.key
         self._forget_favoured_visits(task, kept)
+        if self._loaded is not None:
+            self._report_unused_tree(self._tree, self._loaded, kept)
+            self._loaded = None
         self._tree.set_root_moves(task.search_moves)
         options = task.options
         if options.dirichlet_noise_epsilon > 0:
@@ -189,6 +184,19 @@ class SearchTree:
                 options.dirichlet_noise_epsilon, options.dirichlet_noise_alpha, task.random.getrandbits(64)
             )
         return self._tree
+
+    def _report_unused_tree(self, tree: Tree, loaded: list[tuple[str, str]], kept: int) -> None:
+        """Log why the search does not use the loaded tree, if it does not. kept: visits of its position."""
+        if kept and tree.root_info().visits:
+            return
+        different = [now[0] for was, now in zip(loaded, self._settings(tree), strict=True) if was != now]
+        if different:
+            reason = f"other {', '.join(different)}"
+        elif kept:
+            reason = "it prefers some of the moves"
+        else:
+            reason = "it does not have this position with these rules, or the strength is limited"
+        self._log(f"the loaded tree is not used: {reason}")
 
     def _forget_favoured_visits(self, task: SearchTask, kept: int) -> None:
         """Clear the tree if visits of its root, the position of a task, favour some of the task's moves.
@@ -237,6 +245,7 @@ class SearchTree:
         size = self._tree.load(path, self._settings(self._tree))
         self._root_key = game.key
         self._favoured = {} if favoured is None else {game.key: favoured}
+        self._loaded = self._settings(self._tree)
         return size
 
     def _settings(self, tree: Tree) -> list[tuple[str, str]]:

@@ -107,7 +107,7 @@ class Folder:
 
     def training_files(self) -> Iterator[Path]:
         """Return the training files of all games, in both formats."""
-        return chain.from_iterable(self.training.glob(f"*{suffix}") for suffix in SUFFIXES.values())
+        return chain.from_iterable(self.training.glob(f"game_*{suffix}") for suffix in SUFFIXES.values())
 
 
 class Archive:
@@ -121,17 +121,19 @@ class Archive:
         config: SelfPlayConfig,
         *,
         restart: bool = False,
+        overwrite: bool = False,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Open or create the folder. restart: discard its games. Raises JournalError if it belongs to other
-        games or is in use."""
+        """Open or create the folder. restart: discard its games. overwrite: replace files of other programs.
+        Raises JournalError if it belongs to other games or is in use."""
         self.folder = Folder(expanded(config.output), config.format)
         self._name = Path(config.options.weights).name.removesuffix(".gz").removesuffix(".pb") or "wavefront"
         self._time_control = f"{config.nodes} nodes"
-        if not restart and not self.folder.journal.exists() and any(self.folder.training_files()):
+        known = self.folder.journal.exists()
+        if not (overwrite or known) and any(self.folder.training_files()):
             raise JournalError(
                 f"{self.folder.training} holds training data, but no journal says of which games: choose "
-                "another --output, or --restart to delete it"
+                "another --output, or --overwrite to delete it"
             )
         self._files = GameArchive(
             self.folder.journal,
@@ -146,11 +148,12 @@ class Archive:
             ),
             beside=(self.folder.summary,),
             restart=restart,
+            overwrite=overwrite,
             log=log,
         )
         self.entries = self._files.games
         try:
-            self._clear(everything=restart)
+            self._clear(everything=restart or not known)
         except JournalError:
             self._files.close()
             raise

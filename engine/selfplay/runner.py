@@ -74,12 +74,14 @@ class SelfPlayRunner:
         view: View,
         *,
         restart: bool = False,
+        overwrite: bool = False,
         make_executor: MakeExecutor[PlayedGame] | None = None,
     ) -> None:
-        """restart: discard existing games. make_executor: creates the executor (default: on this machine)."""
+        """restart: discard existing games. overwrite: replace files of other programs. make_executor: creates
+        the executor (default: on this machine)."""
         self._config = config
         self._view = view
-        self._restart = restart
+        self._restart, self._overwrite = restart, overwrite
         self._make_executor = make_executor or partial(local_executor, workers=config.workers)
         self.state = SelfPlayState(config=config)
 
@@ -98,7 +100,9 @@ class SelfPlayRunner:
             chess960=config.options.chess960,
             report=self._view.note,
         )
-        archive = await asyncio.to_thread(Archive, config, restart=self._restart, log=self._view.note)
+        archive = await asyncio.to_thread(
+            Archive, config, restart=self._restart, overwrite=self._overwrite, log=self._view.note
+        )
         try:
             ledger = _Ledger(self.state, archive)
             played = {entry.number for entry in archive.entries}

@@ -31,6 +31,8 @@ from protocol.host.files import write_atomically
 
 MAGIC = b"WFSHARD1"
 SUFFIX = ".shard"
+SIX_DIGITS = "[0-9]" * 6
+"""Pattern of the numbers that name shards of labels and imports."""
 MAX_HEADER = 1 << 20
 MAX_COLUMN = 1 << 31
 

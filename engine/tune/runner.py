@@ -45,12 +45,14 @@ class TuneRunner:
         view: TuneView,
         *,
         restart: bool = False,
+        overwrite: bool = False,
         make_executor: MakeExecutor[GameRecord] | None = None,
     ) -> None:
-        """restart: discard existing games. make_executor: creates the executor (default: on this machine)."""
+        """restart: discard existing games. overwrite: replace files of other programs. make_executor: creates
+        the executor (default: on this machine)."""
         self._config = config
         self._view = view
-        self._restart = restart
+        self._restart, self._overwrite = restart, overwrite
         self._make_executor = make_executor or partial(local_executor, workers=config.match.workers)
         self.state = TuneState(
             config=config.match,
@@ -67,7 +69,11 @@ class TuneRunner:
         match, standings = self._config.match, self.state.standings
         job = await MatchJob.read(match, self._view.note, use_values)
         archive = await asyncio.to_thread(
-            open_archive, self._config, restart=self._restart, log=self._view.note
+            open_archive,
+            self._config,
+            restart=self._restart,
+            overwrite=self._overwrite,
+            log=self._view.note,
         )
         try:
             ledger = _Ledger(self.state, archive)
@@ -94,7 +100,7 @@ Entry = tuple[GameOutcome, Values]
 """A game of the journal, and the values around which it was played."""
 
 
-def open_archive(config: TuneConfig, *, restart: bool, log: Log) -> GameArchive[Entry]:
+def open_archive(config: TuneConfig, *, restart: bool, overwrite: bool, log: Log) -> GameArchive[Entry]:
     """Open or create the files. Raises JournalError if they belong to something else or are in use."""
     files = config.match.files
     return GameArchive(
@@ -110,6 +116,7 @@ def open_archive(config: TuneConfig, *, restart: bool, log: Log) -> GameArchive[
         ),
         beside=(files.summary, config.plot),
         restart=restart,
+        overwrite=overwrite,
         log=log,
     )
 

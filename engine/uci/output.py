@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -35,8 +36,14 @@ class Output:
         self.broken = False
 
     def log_to(self, path: str) -> None:
-        """Append all further input and output to a file; an empty path ends that. Raises OSError."""
+        """Append all further input and output to a file; an empty path ends that. Raises OSError, also for a
+        file that is not such a log."""
         if path:
+            if os.path.isfile(path):  # noqa: PTH113 - as below.
+                with open(path, "rb") as file:  # noqa: PTH123
+                    start = file.read(21)
+                if start and not (start[4:5] == b"-" and start[19:20] == b" " and start[20:] in b"<>-"):
+                    raise FileExistsError(errno.EEXIST, "it exists and is not a log of Wavefront", path)
             with open(path, "a", encoding="utf-8"):  # noqa: PTH123 - pathlib costs more than uciok allows.
                 pass
         self._log_path = path

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
 
 from engine.search.limits import DEFAULT_MS, Clock, Limits
 from protocol.host.printing import printable
@@ -97,14 +99,35 @@ _NUMBERS = {
 
 _FLAGS = ("infinite", "ponder")
 
+_MOST = 10**12
+"""Larger numbers count as this."""
+
+_LEADING_NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]*)?(?:e[+-]?[0-9]{1,6})?", re.IGNORECASE)
+
+
+def whole_number(text: str) -> int | None:
+    """Return the largest whole number that is not above the number at the start of a text, such as 280 for
+    "280.5", "2.8e2" and "280ms"; None if the text does not start with a number. Limited to 10^12."""
+    found = _LEADING_NUMBER.match(text)
+    if found is None:
+        return None
+    number = Decimal(found.group().replace(",", "."))
+    if number and number.adjusted() >= 12:
+        return _MOST if number > 0 else -_MOST
+    return int(number.to_integral_value(ROUND_FLOOR))
+
 
 def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
-    """Return limits from the words after `go`, and the errors. Invalid arguments are ignored, because a
-    search that never starts loses the game. DEFAULT_MS limits a search that has no valid limit."""
+    """Return limits from the words after `go`, and the errors.
+
+    A search that never starts loses the game, so invalid arguments are ignored, and `whole_number` reads
+    other numbers. DEFAULT_MS limits a search without a valid limit, or whose limit of time is unreadable.
+    """
     numbers: dict[str, int] = {}
     flags: set[str] = set()
     search_moves: list[str] = []
     complaints: list[str] = []
+    unreadable: set[str] = set()
     at = 0
     while at < len(arguments):
         word = arguments[at].lower()
@@ -117,20 +140,23 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
                 at += 1
         elif word in _NUMBERS:
             text = arguments[at] if at < len(arguments) else ""
-            try:
-                number = int(text)
-            except ValueError:
+            number = whole_number(text)
+            if number is None:
                 complaints.append(f"go {word} needs a whole number, not {shown(text)!r}")
+                unreadable.add(word)
                 if text and text.lower() not in (*_NUMBERS, *_FLAGS, "searchmoves"):
                     at += 1
                 continue
             at += 1
+            if not re.fullmatch(r"[+-]?[0-9]+", text):
+                number = max(number, _NUMBERS[word])
+                complaints.append(f"go {word} needs a whole number, not {shown(text)!r}: {number} is used")
             if number < _NUMBERS[word]:
                 complaints.append(f"go {word} {number} makes no sense and is ignored")
             elif word in numbers and numbers[word] != number:
                 complaints.append(f"go {word} {number} is ignored: it was {numbers[word]} before")
             else:
-                numbers[word] = min(number, 10**12)
+                numbers[word] = number
         else:
             complaints.append(f"go does not know {shown(word)!r}")
     clock = None
@@ -156,7 +182,8 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
     )
     if limits.infinite and numbers:
         complaints.append(f"go infinite ends with stop alone: {', '.join(numbers)} ignored")
-    if complaints and limits.unbounded and not limits.infinite:
+    timeless = clock is None and limits.movetime_ms is None and unreadable & {"wtime", "btime", "movetime"}
+    if not limits.infinite and (timeless or (complaints and limits.unbounded)):
         complaints.append(f"nothing says how long to search: {DEFAULT_MS} ms")
         limits = replace(limits, movetime_ms=DEFAULT_MS)
     return limits, complaints
@@ -164,20 +191,22 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
 
 def complete_clock(limits: Limits, turn: str) -> tuple[Limits, list[str]]:
     """Return limits with a clock for the side to move ("white" or "black"), if there is any clock, and the
-    assumption that was needed: the clock equals the opponent's."""
+    assumption that was needed: the opponent's clock, but at most DEFAULT_MS for the move."""
     clock = limits.clock
     if clock is None or clock.of(turn) is not None:
         return limits, []
     missing = "wtime" if turn == "white" else "btime"
-    complaint = f"go without {missing}: {turn}'s clock is taken to be the other's"
-    return replace(limits, clock=clock.completed(turn)), [complaint]
+    movetime_ms = DEFAULT_MS if limits.movetime_ms is None else min(limits.movetime_ms, DEFAULT_MS)
+    complaint = f"go without {missing}: the other clock is used, and at most {movetime_ms} ms"
+    return replace(limits, clock=clock.completed(turn), movetime_ms=movetime_ms), [complaint]
 
 
 def read_lines(descriptor: int) -> Iterator[str | CommandError]:
     """Yield the lines of a byte stream, without line ends (LF, CRLF or CR), never empty.
 
     Reads the descriptor directly: a thread blocked in `sys.stdin` would prevent the interpreter's exit.
-    Invalid UTF-8 is replaced. For a line longer than MAX_LINE_BYTES it yields a CommandError.
+    Byte order marks are removed, and invalid UTF-8 is replaced. For a line longer than MAX_LINE_BYTES it
+    yields a CommandError.
     """
     buffer = bytearray()
     overlong = False
@@ -192,7 +221,7 @@ def read_lines(descriptor: int) -> Iterator[str | CommandError]:
             if overlong:
                 overlong = False
                 yield CommandError(f"a line of more than {MAX_LINE_BYTES} bytes was ignored")
-            elif text := buffer.decode("utf-8", "replace").strip():
+            elif text := buffer.decode("utf-8", "replace").replace("\ufeff", "").strip():
                 yield text
             buffer.clear()
         if not chunk:

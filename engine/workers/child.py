@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.workers.executor import Job, WorkerContext, WorkerLostError, WorkerReport, first_line
 from engine.workers.worker_role import MakeRole, Say
+from protocol.host.printing import reason
 from protocol.host.processes import child_command, group_of_its_own, how_it_ended, leave
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class WorkerProcess:
             )
         except OSError as error:
             ours.close()
-            raise WorkerLostError(f"cannot start a worker: {error}") from None
+            raise WorkerLostError(f"cannot start a worker: {reason(error)}") from None
         finally:
             theirs.close()  # The worker has a copy; the connection closes with it.
         worker = cls(process, ours, hear)

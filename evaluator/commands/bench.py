@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluator.commands.plotting import plotted
+from evaluator.commands.plotting import guard_plot, plotted
 from evaluator.scheduling.latency import LADDER, LatencyModel
+from protocol.host.outputs import add_overwrite_flag, save_figure
 
 HELP = "measure positions per second and milliseconds by batch size; the knee is the recommended batch size"
 
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the curve (needs the plot extra)")
+    add_overwrite_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -62,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    guard_plot(arguments.plot, arguments.network, overwrite=arguments.overwrite)
     explicit = arguments.batch is not None
     try:
         report = (_through_service if arguments.service else _direct)(arguments, sizes, explicit)
@@ -244,5 +247,5 @@ def _plot(path: str, report: dict[str, Any]) -> None:
     throughput.legend(loc="upper left")
     throughput.set_title(f"{report['network']} on {report['device']}")
     figure.tight_layout()
-    figure.savefig(Path(path), dpi=120)
+    save_figure(figure, Path(path), dpi=120)
     pyplot.close(figure)

@@ -7,7 +7,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from evaluator.network import NetworkError, load_network
+from evaluator.network import NetworkError, load_network, network_file
+from protocol.host.outputs import add_overwrite_flag, guard_output
 
 HELP = "write a network as an ONNX model"
 
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="network (.pb.gz or .pb), wavefront-cpu or wavefront-gpu (default: wavefront-cpu)",
     )
     parser.add_argument("output", type=Path, help="the .onnx file to write")
+    add_overwrite_flag(parser)
     parser.add_argument("--policy-head", metavar="NAME", help="vanilla, optimistic, soft or opponent")
     parser.add_argument("--value-head", metavar="NAME", help="winner, q or st")
 
@@ -27,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from evaluator.backends.onnx.export import export_onnx
 
+    guard_output(arguments.output, [network_file(arguments.file)], overwrite=arguments.overwrite)
     try:
         network = load_network(
             arguments.file, policy_head=arguments.policy_head, value_head=arguments.value_head

@@ -7,6 +7,13 @@ import sys
 from collections.abc import Callable
 
 from protocol.host.extras import install
+from protocol.host.outputs import guard_output, is_figure
+
+
+def guard_plot(path: str | None, read: str | None, *, overwrite: bool) -> None:
+    """Raise OutputError if a plot would replace another file. read: a file that the command reads."""
+    if path:
+        guard_output(path, [read] if read else [], overwrite=overwrite, own=is_figure)
 
 
 def plotted(draw: Callable[[], None]) -> int:
@@ -15,7 +22,9 @@ def plotted(draw: Callable[[], None]) -> int:
         draw()
     except ImportError as error:
         print(f"error: cannot plot: {error}: {install('plot')}", file=sys.stderr)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        print(f"error: cannot plot: {error.filename}: {error.strerror}", file=sys.stderr)
+    except ValueError as error:
         print(f"error: cannot plot: {error}", file=sys.stderr)
     else:
         return 0

@@ -13,6 +13,7 @@ from evaluator.network.describe import cost_of
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.schema import WeightsEncoding
 from evaluator.network.writer import write_network
+from protocol.host.outputs import add_overwrite_flag, guard_output
 
 HELP = "write an lc0 network with random weights"
 
@@ -27,9 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=WeightsEncoding.LINEAR16.name.lower(),
         help="encoding of the weights in the file (default: linear16)",
     )
+    add_overwrite_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    guard_output(arguments.output, overwrite=arguments.overwrite)
     try:
         network = random_network(arguments.shape, arguments.seed)
         write_network(

@@ -37,6 +37,7 @@ from evaluator.gpu.plan.plan import FP8_POSITIONS
 from evaluator.gpu.plan.program import Launch, LibraryStep
 from evaluator.network import NetworkError
 from protocol.host.files import write_atomically
+from protocol.host.outputs import add_overwrite_flag, guard_output
 
 HELP = (
     "measure the GPUs and write a report to send in: versions, self-check, speed by batch size, times of "
@@ -76,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="name from `devices`; may be repeated (default: all)",
     )
+    add_overwrite_flag(parser)
     parser.add_argument(
         "--precision",
         default="fp16",
@@ -96,6 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
     def say(text: str) -> None:
         console.print(text, style="dim", soft_wrap=True)
 
+    networks = [name for name in arguments.network or () if not name.startswith("random:")]
+    guard_output(arguments.out, networks, overwrite=arguments.overwrite, own=_is_report)
     report: dict[str, Any] = {
         "format": FORMAT,
         "machine": machine_facts(),
@@ -120,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"error: {arguments.out} cannot be written: {error}", file=sys.stderr)
+        print(f"error: cannot write {arguments.out}: {error.strerror}", file=sys.stderr)
         return 1
     if not names_of_devices:
         print("no GPU can be used here; the file says why:", file=sys.stderr)
@@ -133,6 +137,10 @@ def run(arguments: argparse.Namespace) -> int:
         soft_wrap=True,
     )
     return 1 if failed else 0
+
+
+def _is_report(content: bytes) -> bool:
+    return content.startswith(b'{\n "format": ') and b'"machine"' in content
 
 
 def _write(path: Path, report: dict[str, Any]) -> None:

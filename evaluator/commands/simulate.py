@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from evaluator.commands.plotting import plotted
+from evaluator.commands.plotting import guard_plot, plotted
 from evaluator.scheduling.compared_policies import POLICIES
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.simulation import CURVES, Outcome, curve_model, patterns, simulate
+from protocol.host.outputs import add_overwrite_flag, save_figure
 from protocol.messages import PRIORITIES
 
 HELP = "compare the batch policy with others in a discrete-event simulation"
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="random seed (default: %(default)d)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the comparison (needs the plot extra)")
+    add_overwrite_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (1 <= arguments.devices <= 64 and 1 <= arguments.in_flight <= 64):
         print("error: --devices and --in-flight must be from 1 to 64", file=sys.stderr)
         return 2
+    guard_plot(arguments.plot, arguments.curve, overwrite=arguments.overwrite)
     try:
         model = curve_model(arguments.curve, padded=arguments.padded)
     except ValueError as error:
@@ -148,5 +151,5 @@ def _plot(path: str, results: dict[str, dict[str, Outcome]]) -> None:
         axis.invert_yaxis()
     axes[1].legend()
     figure.tight_layout()
-    figure.savefig(Path(path), dpi=120)
+    save_figure(figure, Path(path), dpi=120)
     pyplot.close(figure)

@@ -30,6 +30,7 @@ def other_value(spec: Setting) -> Value:
             "evaluator": "tcp://a:5577, ipc:///run/b",
             "time_manager": "legacy(slowmover=1.1, steepness=6)",
             "contempt": "Name=30, 5",
+            "book_file": __file__,
         }[spec.name]
     return spec.choices[-1] if spec.choices else "some text with spaces"
 

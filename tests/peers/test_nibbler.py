@@ -46,8 +46,8 @@ POSITIONS = {
     "many moves": "R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1",
     "one move": "7k/8/8/8/8/8/6q1/7K w - - 0 1",
     "castling": "r3k2r/pppq1ppp/2npbn2/2b1p3/2B1P3/2NPBN2/PPPQ1PPP/R3K2R w KQkq - 0 1",
-    "promotion": "8/P6k/8/8/8/8/p6K/8 w - - 0 1",
-    "mate": "7k/8/5K2/6Q1/8/8/8/8 w - - 0 1",
+    "promotion": "8/P6k/8/8/8/1p6/p6K/8 w - - 0 1",
+    "mate": "7k/p7/1p3K2/6Q1/8/8/8/8 w - - 0 1",
 }
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from protocol.host.outputs import add_overwrite_flag, guard_output
 from training.errors import TrainingError, require_torch
 
 HELP = "write a larger network that computes the same as a smaller one, as a start for training"
@@ -16,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", required=True, metavar="FILE", help="file for the larger network (.pb.gz)"
     )
+    add_overwrite_flag(parser)
     parser.add_argument(
         "--times",
         type=int,
@@ -42,11 +44,14 @@ def run(arguments: argparse.Namespace) -> int:
     require_torch()
     if arguments.times < 1 or arguments.policy_scale <= 0:
         raise TrainingError("--times must be at least 1, and --policy-scale above 0")
+    from evaluator.network import network_file
     from training.export import export_network
     from training.model.enlarge import enlarged
     from training.model.initial import count_parameters, network_of
     from training.model.network import AttentionNetwork
 
+    output = Path(arguments.output)
+    guard_output(output, [network_file(arguments.network)], overwrite=arguments.overwrite)
     spec = enlarged(
         network_of(arguments.network),
         times=arguments.times,
@@ -54,6 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
     )
     network = AttentionNetwork(spec)
-    print(export_network(network, Path(arguments.output), policy_temperature=arguments.policy_scale))
+    print(export_network(network, output, policy_temperature=arguments.policy_scale))
     print(f"{count_parameters(network):,} parameters")
     return 0

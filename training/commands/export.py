@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from protocol.host.outputs import add_overwrite_flag, guard_output
 from training.errors import TrainingError, require_torch
 
 HELP = "write a run's network as an lc0 file, compared with the reference backend"
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE", help="file to write (default: network.pb.gz in the folder)"
     )
+    add_overwrite_flag(parser)
     parser.add_argument(
         "--policy-temperature",
         type=float,
@@ -37,12 +39,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.policy_temperature <= 0:
         raise TrainingError("--policy-temperature must be above 0")
     from training.export import export_network, int8_told
+    from training.run.checkpoint import NAME as CHECKPOINT
     from training.run.run import NETWORK
     from training.run.saved import network_of_run
 
     folder = Path(arguments.run_folder)
-    network = network_of_run(folder, last=arguments.last)
     output = Path(arguments.output) if arguments.output else folder / NETWORK
+    own_file = output.resolve() == (folder / NETWORK).resolve()
+    guard_output(output, [folder / CHECKPOINT], overwrite=arguments.overwrite or own_file)
+    network = network_of_run(folder, last=arguments.last)
     exported = export_network(
         network, output, policy_temperature=arguments.policy_temperature, license=arguments.license
     )

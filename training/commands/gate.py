@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+from protocol.host.files import write_atomically
+from protocol.host.outputs import add_overwrite_flag, guard_output, same_file
 from protocol.host.processes import INTERRUPTED
 
 HELP = (
@@ -38,7 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of match and gate.json (default: gate, next to the network)",
     )
-    parser.add_argument("--promote", metavar="FILE", help="copy the network to this file if it is accepted")
+    parser.add_argument(
+        "--promote",
+        metavar="FILE",
+        help="copy the network to this file if it is accepted; it may be that of --against",
+    )
+    add_overwrite_flag(parser)
     parser.add_argument(
         "--match",
         action="append",
@@ -51,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from evaluator.network import network_file
-    from training.gate import Promotion
+    from training.gate import VERDICT, Promotion, is_verdict
 
     network = Path(arguments.network)
     folder = Path(arguments.output) if arguments.output else network.parent / "gate"
@@ -62,17 +68,22 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.games,
         arguments.sprt,
         folder,
-        tuple(arguments.match),
+        (*arguments.match, *(["--overwrite"] if arguments.overwrite else [])),
     )
+    new = network_file(network)
+    guard_output(folder / VERDICT, [new], overwrite=arguments.overwrite, own=is_verdict)
+    if arguments.promote:
+        against = network_file(arguments.against)
+        promoted = Path(arguments.promote)
+        replaces = arguments.overwrite or same_file(promoted, against)
+        guard_output(promoted, [new, folder / VERDICT], overwrite=replaces)
     try:
         verdict = gate.play()
     except KeyboardInterrupt:
         print("interrupted; the same command goes on with the match", file=sys.stderr)
         return INTERRUPTED
     if verdict["accepted"] and arguments.promote:
-        unfinished = Path(f"{arguments.promote}.part")
-        shutil.copyfile(network_file(network), unfinished)
-        unfinished.replace(arguments.promote)
+        write_atomically(promoted, new.read_bytes())
     print(json.dumps(verdict) if arguments.json else _told(verdict))
     return 0 if verdict["accepted"] else REFUSED
 

@@ -6,6 +6,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
+
+from protocol.host.outputs import add_overwrite_flag, guard_run
 
 HELP = "make shards from labelled games, self-play folders and lc0's chunks"
 
@@ -18,11 +21,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="files and folders: labelled games (.npz.xz), self-play, lc0's chunks",
     )
     parser.add_argument("--output", required=True, metavar="FOLDER", help="folder for the shards")
+    add_overwrite_flag(parser)
     parser.add_argument("--json", action="store_true", help="print a summary as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from training.data.importing import import_sources
+    from engine.selfplay.shard import SIX_DIGITS, SUFFIX
+    from training.data.importing import JOURNAL, import_sources
+
+    folder = Path(arguments.output)
+    guard_run(folder / JOURNAL, folder.glob(f"{SIX_DIGITS}{SUFFIX}"), overwrite=arguments.overwrite)
 
     def note(text: str) -> None:
         print(text, file=sys.stderr)

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from protocol.host.files import write_atomically
+from protocol.host.outputs import add_overwrite_flag, guard_output, named_files
 from training.errors import TrainingError, require_torch
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data", nargs="+", default=[], metavar="FOLDER", help="folders of shards")
     parser.add_argument("--output", metavar="FOLDER", help="folder of the run")
+    add_overwrite_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -62,9 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(text, end="")
         return 0
     path = Path(arguments.config)
-    if path.exists():
-        raise TrainingError(f"{path} is there already: choose another name, or move it away")
-    path.write_text(text, "utf-8")
+    guard_output(path, named_files([arguments.lc0, arguments.start]), overwrite=arguments.overwrite)
+    try:
+        write_atomically(path, text.encode("utf-8"))
+    except OSError as error:
+        raise TrainingError(f"cannot write {path}: {error.strerror}") from None
     return 0
 
 

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from protocol.host.outputs import add_overwrite_flag, guard_run
+
 if TYPE_CHECKING:
     from training.label.manifest import Manifest
     from training.label.settings import LabelSettings
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_flags(parser, settings_of(LabelSettings).values())
     parser.add_argument("--backend", default="", help="backend of the branches' network (default: auto)")
+    add_overwrite_flag(parser)
     parser.add_argument(
         "--json", action="store_true", help="print a summary as JSON at the end, and no table"
     )
@@ -44,10 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.games.display import shows_tables
     from engine.games.journal import JournalError
     from engine.games.openings import OpeningError
+    from engine.selfplay.shard import SIX_DIGITS, SUFFIX
     from engine.workers.executor import ExecutorError
     from protocol.host.processes import INTERRUPTED, run_interruptible
     from protocol.settings.sources import from_arguments
     from training.errors import TrainingError
+    from training.label.archive import JOURNAL, SUMMARY
     from training.label.display import LiveView, PlainView, summary_line
     from training.label.manifest import check_settings, read_manifest
     from training.label.runner import LabelRunner
@@ -64,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         view = LiveView(console) if shows_tables(console) else PlainView(sys.stdout)
     folder = Path(arguments.output)
+    files = [folder / SUMMARY, *folder.glob(f"{SIX_DIGITS}{SUFFIX}")]
+    guard_run(folder / JOURNAL, files, overwrite=arguments.overwrite)
     runner = LabelRunner(settings, folder, view, backend=arguments.backend, manifest=manifest)
     ending = "interrupted"
     try:

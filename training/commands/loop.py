@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
+from protocol.host.outputs import add_overwrite_flag, guard_run
 from protocol.host.processes import INTERRUPTED
 from training.errors import require_torch
 
@@ -16,14 +18,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "config", metavar="CONFIG.toml", help="settings of the loop; configs/loop.toml shows every key"
     )
+    add_overwrite_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     require_torch()
     from protocol.settings.sources import read_document
-    from training.loop import Loop, loop_settings
+    from training.loop import BEST, JOURNAL, Loop, loop_settings
 
     settings = loop_settings(read_document(arguments.config), arguments.config)
+    folder = Path(settings.output)
+    guard_run(folder / JOURNAL, [folder / BEST], overwrite=arguments.overwrite)
     try:
         Loop(settings, lambda text: print(text, flush=True)).run()
     except KeyboardInterrupt:

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from protocol.host.outputs import add_overwrite_flag, guard_output, is_figure
+
 if TYPE_CHECKING:
     from training.report.figures import NetworkReport
 
@@ -53,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", default="", help="backend of the evaluator (default: auto)")
     parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of a CPU backend")
     parser.add_argument("--plot", metavar="FILE", help="image file for calibration and regret")
+    add_overwrite_flag(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -71,6 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     from training.report.positions import read_positions
 
     if arguments.plot:
+        reads = [*map(network_file, arguments.networks), *shards_of(arguments.data)]
+        guard_output(arguments.plot, reads, overwrite=arguments.overwrite, own=is_figure)
         figure_of(1, 1)  # fails early if drawing is impossible
 
     def note(text: str) -> None:

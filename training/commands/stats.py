@@ -8,6 +8,8 @@ import json
 import sys
 from typing import Any
 
+from protocol.host.printing import reason
+
 HELP = "check shards and print what they hold"
 
 
@@ -27,8 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             statistics.add(read_shard(path), path.stat().st_size)
         except (ShardError, OSError) as error:
-            broken[str(path)] = str(error)
-            print(f"{path}: {error}", file=sys.stderr)
+            broken[str(path)] = reason(error)
+            print(f"{path}: {reason(error)}", file=sys.stderr)
     data = statistics.data() | {"broken": broken}
     if arguments.json:
         print(json.dumps(data))

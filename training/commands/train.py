@@ -10,6 +10,7 @@ import tomllib
 from time import monotonic
 
 from protocol.host.folders import expanded
+from protocol.host.outputs import add_overwrite_flag, guard_run, is_figure
 from protocol.host.processes import INTERRUPTED
 from training.errors import require_torch
 
@@ -39,20 +40,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", action="store_true", help="draw losses.png in the run's folder with every checkpoint"
     )
+    add_overwrite_flag(parser)
     parser.add_argument("--json", action="store_true", help="print a summary as JSON at the end")
 
 
 def run(arguments: argparse.Namespace) -> int:
     require_torch()
     from training.config import train_config
-    from training.plots import METRICS, figure_of
+    from training.plots import METRICS, figure_of, is_metrics
+    from training.run.checkpoint import NAME as CHECKPOINT
     from training.run.processes import run_group
-    from training.run.run import NETWORK, Job, train
+    from training.run.run import NETWORK, PICTURE, Job, train
 
     started = monotonic()
     config = train_config(document_of(arguments), arguments.config)
     if arguments.plot:
         figure_of(1, 1)  # fails early if drawing is impossible
+    folder = expanded(config.output)
+    for name, own in ((NETWORK, None), (METRICS, is_metrics), (PICTURE, is_figure)):
+        guard_run(folder / CHECKPOINT, [folder / name], overwrite=arguments.overwrite, own=own)
     job = Job(config, started, arguments.stop_after, arguments.json, arguments.plot)
     status = 0
     try:
@@ -61,7 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
         print("interrupted; the same command goes on with the run", file=sys.stderr)
         status = INTERRUPTED
     if arguments.json:
-        folder = expanded(config.output)
         metrics = folder / METRICS
         lines = metrics.read_text("utf-8").splitlines() if metrics.exists() else []
         network = folder / NETWORK

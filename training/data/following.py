@@ -11,6 +11,7 @@ from threading import Event
 from time import monotonic
 
 from engine.selfplay.shard import ShardError
+from protocol.host.printing import reason
 from training.config import DataSettings
 from training.data.reading import ReadShard, ShardFile, ShardReader, shard_files
 from training.errors import TrainingError
@@ -75,7 +76,7 @@ class Follower:
         try:
             files = [file for file in shard_files(self._data) if not file.early]
         except (TrainingError, OSError) as error:
-            return Found((), (), [f"looking for new shards: {error}"])
+            return Found((), (), [f"looking for new shards: {reason(error)}"])
         shards: list[ReadShard] = []
         for file in files:
             if file not in known and len(shards) < AT_ONCE and not self._closing.is_set():
@@ -97,7 +98,7 @@ class Follower:
             if not len(table):
                 return None
         except (ShardError, OSError) as error:
-            notes.append(f"{file.path}: {error}; left out as long as it does not change")
+            notes.append(f"{file.path}: {reason(error)}; left out as long as it does not change")
             return None
         del self._failed[file]
         return ReadShard(file, table)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from engine._core import Game, Tablebases, encode_line
 from engine.selfplay.shard import SUFFIX, Shard, ShardError, read_header, read_shard
 from protocol.batch import POSITION_DTYPE
+from protocol.host.printing import reason
 from training import targets
 from training.config import DataSettings, TargetSettings
 from training.data.annotations import prior_identity
@@ -148,7 +149,7 @@ class ShardReader:
             try:
                 return ReadShard(file, self.read(file))
             except (ShardError, OSError) as error:
-                note(f"{file.path}: {error}; left out")
+                note(f"{file.path}: {reason(error)}; left out")
                 return None
 
         with ThreadPoolExecutor(max(1, threads)) as pool:

@@ -18,6 +18,7 @@ import numpy as np
 
 from engine.games.identity import differences
 from engine.selfplay.shard import Shard, ShardError, read_shard
+from protocol.host.printing import reason
 from protocol.settings.sources import read_document, read_toml
 from protocol.settings.spec import SettingsError
 from training.data.reading import shards_of
@@ -81,7 +82,7 @@ def made_in(folder: Path, engine: str) -> Made:
         try:
             shards.append(read_shard(path))
         except (ShardError, OSError) as error:
-            raise TrainingError(f"{path}: {error}") from None
+            raise TrainingError(f"{path}: {reason(error)}") from None
     return Made(
         engine,
         sum(shard.games for shard in shards),

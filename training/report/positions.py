@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from engine._core import Game
 from engine.selfplay.shard import Shard, ShardError, read_shard
+from protocol.host.printing import reason
 from training.config import TargetSettings
 from training.data.packed import PackedPositions
 from training.data.reading import asked_moves, played_through
@@ -90,7 +91,7 @@ def read_positions(paths: Sequence[Path], most: int, seed: int) -> DeepPositions
         try:
             shard = read_shard(path)
         except (ShardError, OSError) as error:
-            raise TrainingError(f"{path}: {error}") from None
+            raise TrainingError(f"{path}: {reason(error)}") from None
         if shard.kind != "labels":
             raise TrainingError(f"{path} holds searched games: positions labelled by an engine are needed")
         shards.append(shard)

@@ -90,7 +90,7 @@ class _Run:
 
     def _locked(self) -> TextIO:
         """Lock the run for this process; wait until another process has ended."""
-        file = (self.folder / "lock").open("w", encoding="utf-8")
+        file = (self.folder / "lock").open("a", encoding="utf-8")
         if sys.platform != "win32":
             import fcntl
 

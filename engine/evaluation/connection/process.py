@@ -26,6 +26,7 @@ from engine.evaluation.errors import (
 from engine.options import Options
 from engine.settings.lc0_names import AUTODISCOVER
 from protocol.connections.address_list import parse_addresses
+from protocol.host.printing import reason
 from protocol.host.processes import CRASHES_VARIABLE, child_command, crash_signal, group_of_its_own
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class EvaluatorProcess:
                 **group_of_its_own(),
             )
         except OSError as error:
-            raise EvaluatorRefusalError(f"cannot start the evaluator: {error}") from None
+            raise EvaluatorRefusalError(f"cannot start the evaluator: {reason(error)}") from None
         self._bound = False
         self.threads = 0
         """Threads of its CPU backend; 0 until it is ready."""

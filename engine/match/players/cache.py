@@ -14,6 +14,7 @@ from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.players.player import EnginePlayer, Player, PlayerError
 from engine.match.players.program import ProgramPlayer
 from engine.options import Options
+from protocol.host.memory import process_memory
 
 if TYPE_CHECKING:
     from engine.pool.pool import SearchPool
@@ -137,7 +138,7 @@ def _with_memory(player: PlayerConfig, trees: int) -> PlayerConfig:
     if options.hash == default.hash:
         options = options.changed(hash=max(1, min(default.hash, CACHES_MB // max(1, trees))))
     if options.tree_memory == default.tree_memory:
-        free_mb = psutil.virtual_memory().available * TREES_SHARE / 2**20
+        free_mb = min(psutil.virtual_memory().available, process_memory()) * TREES_SHARE / 2**20
         share = int(free_mb / max(1, trees))
         options = options.changed(tree_memory=max(16, min(default.tree_memory, share)))
     return replace(player, options=options)

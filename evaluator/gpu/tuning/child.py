@@ -40,6 +40,7 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.tiles import Measured
 from evaluator.gpu.tuning.tune import Tuner, library_of_key
+from protocol.host.printing import reason
 from protocol.host.processes import child_command, crash_signal, group_of_its_own, how_it_ended
 
 log = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ def _one_child(job: Job, lease: DeviceLease, progress: Callable[[str], None]) ->
             **group_of_its_own(),
         )
     except OSError as error:
-        raise DeviceError(f"no process to measure in: {error}") from error
+        raise DeviceError(f"no process to measure in: {reason(error)}") from error
     assert child.stdin is not None
     assert child.stdout is not None
     limit = _Limit(child)

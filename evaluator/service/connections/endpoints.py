@@ -15,6 +15,7 @@ import psutil
 import zmq
 
 from protocol.connections.addresses import runtime_directory
+from protocol.host.printing import reason
 
 BACKLOG = 512
 """Connections that may wait to be accepted."""
@@ -92,8 +93,7 @@ def _unbound(address: str, error: OSError | zmq.ZMQError) -> AddressError:
             f"{address}: to listen at, a host is an IP address of this machine, localhost, * or the name of "
             "a network interface"
         )
-    reason = error.strerror or error  # a path that is too long has only Python's own message
-    return AddressError(f"{address}: {reason}{advice(error, '--address')}")
+    return AddressError(f"{address}: {reason(error)}{advice(error, '--address')}")
 
 
 def advice(error: OSError | zmq.ZMQError, flags: str) -> str:
@@ -189,7 +189,7 @@ def _clear_stale_socket(name: str, address: str) -> None:
             path.unlink(missing_ok=True)
             return
         except OSError as error:
-            raise AddressError(f"{address}: {error}") from None
+            raise AddressError(f"{address}: {reason(error)}") from None
     raise AddressError(
         f"{address}: in use. Another evaluator may be running: give another --address, or use that one"
     )

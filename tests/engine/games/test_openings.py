@@ -156,7 +156,7 @@ def test_the_initial_position_alone() -> None:
         ("binary.epd", f"\0\1\0\0{chess.STARTING_FEN}", "no text: unpack it, or save it as UTF-8"),
         ("book.pgn.bz2", "BZh9", r"compressed \(bzip2\)"),
         ("empty.epd", "\n# nothing\n", "no openings"),
-        ("illegal.pgn", '[Event "x"]\n\n1. e5 *\n', r"illegal\.pgn:1: illegal"),
+        ("illegal.pgn", '[Event "x"]\n\n1. e5 *\n', r"illegal\.pgn:1: illegal .* \(game 1, \? – \?\)"),
         ("variant.pgn", '[Event "x"]\n[Variant "Atomic"]\n\n1. e4 *\n', "Atomic"),
         ("empty.pgn", "\n% nothing\n*\n", "no openings"),
         ("960.epd", "1k5r/8/8/8/8/8/8/1K5R w Hh - 0 1\n", r"960\.epd:1: castling .* that of Chess960"),

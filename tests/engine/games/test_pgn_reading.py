@@ -49,6 +49,7 @@ def moves(game: chess.pgn.Game | str) -> str:
         "1. e4 e5 2. Nf3 (2. d4 exd4 *",
         "( 1. d4) 1. e4 e5 2. Nf3",
         "1. e4 e5 2. Nf3 1-0 Black forgot 1.5 hours",
+        "1. e4 e5 2. Nf3 0-1 (on time) 1-0 Nc6",
         "1. e4 $99999999999999999999 e5 2. Nf3 {[%clk " + "9" * 5000 + ":00:00]}",
         "1. e4 " + "9" * 5000 + ". e5 2. Nf3",
     ],
@@ -123,7 +124,9 @@ def test_a_fault_that_leaves_the_game_readable_is_reported(text: str, fault: str
     assert any(fault in str(error) for error in game_of(text).errors)
 
 
-@pytest.mark.parametrize("text", ["1. f3 e5 2. g4 Qh4# 0-1", "1. e4 1/2", "1. f3 e5 2. g4 Qh4# *"])
+@pytest.mark.parametrize(
+    "text", ["1. f3 e5 2. g4 Qh4# 0–1", "1. e4 ½–½", "1. e4 1/2", "1. f3 e5 2. g4 Qh4# *"]
+)
 def test_a_result_that_fits_the_board_has_no_fault(text: str) -> None:
     assert not game_of(text).errors
 

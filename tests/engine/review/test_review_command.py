@@ -6,7 +6,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -152,7 +154,7 @@ def test_the_file_that_is_read_is_never_overwritten(folder: Path, make: str) -> 
         link.symlink_to(games) if make == "symlink" else link.hardlink_to(games)
     elif make == "spelling":
         name = f"../{folder.name}/./games.pgn"
-    refused = review(folder, "--output", output, "--overwrite", "--restart", file=name, status=2)
+    refused = review(folder, "--output", output, "--overwrite", "--restart", file=name, status=1)
     assert "also read" in refused.stderr
     assert games.read_text("utf-8") == GAMES and not (folder / output / "review.jsonl").exists()
 
@@ -162,7 +164,7 @@ def test_a_foreign_file_in_the_folder_stays_without_overwrite(folder: Path, name
     (folder / "review").mkdir()
     foreign = folder / "review" / name
     foreign.write_text("mine\n", "utf-8")
-    refused = review(folder, "--restart", status=1 if name == "review.jsonl" else 2)
+    refused = review(folder, "--restart", status=1)
     assert name in refused.stderr and foreign.read_text("utf-8") == "mine\n"
     assert [path.name for path in (folder / "review").iterdir()] == [name]
     if name != "review.jsonl":
@@ -174,7 +176,7 @@ def test_annotated_games_that_the_user_edited_stay(folder: Path) -> None:
     games = folder / "review" / "games.pgn"
     games.write_text(games.read_text("utf-8") + "% mine\n", "utf-8")
     for arguments in ([], ["--restart"]):
-        assert "--overwrite" in review(folder, *arguments, status=2).stderr
+        assert "--overwrite" in review(folder, *arguments, status=1).stderr
     assert games.read_text("utf-8").endswith("% mine\n")
     assert "resuming: 3 of 4" in review(folder, "--overwrite").stderr
 
@@ -196,14 +198,34 @@ def test_the_page_of_the_first_game_is_there_when_the_second_is_not_finished(fol
         "random",
     ]
     (folder / "games.pgn").write_text("1. e4 *\n\n1. d4 d5 *\n" + "1. c4 c5 2. Nf3 Nf6 *\n" * 300, "utf-8")
-    with subprocess.Popen(
-        [*command, "--nodes", "2000", "--json"], cwd=folder, stdout=subprocess.PIPE
-    ) as done:
+    with subprocess.Popen([*command, "--nodes", "100", "--json"], cwd=folder, stdout=subprocess.PIPE) as done:
         assert done.stdout is not None
         first = json.loads(done.stdout.readline())
-        page = folder / "review" / f"game-{first['number']}.html"
-        assert page.exists() and (folder / "review" / "review.jsonl").stat().st_size
+        page = f"game-{first['number']}.html"
+        assert (folder / "review" / page).exists()
+        assert page in (folder / "review" / "index.html").read_text("utf-8")
         done.kill()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
+def test_an_interrupted_review_says_how_to_resume(folder: Path) -> None:
+    command = [
+        sys.executable,
+        str(REPOSITORY / "run_engine.py"),
+        "review",
+        "games.pgn",
+        "--backend",
+        "random",
+    ]
+    (folder / "games.pgn").write_text("1. e4 *\n\n" + "1. d4 d5 2. c4 *\n" * 200, "utf-8")
+    with subprocess.Popen(
+        [*command, "--nodes", "300"], cwd=folder, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    ) as process:
+        assert process.stderr is not None
+        assert "games done" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert "resumes" in process.stderr.read()
+    assert process.returncode == 130
 
 
 @pytest.mark.parametrize("nodes", ["0", "-1", "1000000000000"])

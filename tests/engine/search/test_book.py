@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -116,6 +117,26 @@ def test_an_unreadable_book_is_named_and_the_move_is_searched(tmp_path: Path, co
     complaints: list[str] = []
     assert book_report(Game(), CLOCK, Options(book_file=str(path)), Random(1), complaints.append) is None
     assert len(complaints) == 1 and str(path) in complaints[0]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "missing"])
+def test_a_book_that_is_no_file_is_refused_and_the_move_is_searched(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "book.bin"
+    if kind == "pipe":
+        if not hasattr(os, "mkfifo"):
+            pytest.skip("no named pipes here")
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    complaints: list[str] = []
+    assert book_report(Game(), CLOCK, Options(book_file=str(path)), Random(1), complaints.append) is None
+    assert len(complaints) == 1 and str(path) in complaints[0]
+    with UciProcess() as engine:
+        engine.send(f"setoption name BookFile value {path}")
+        (said,) = engine.sync()
+        assert "error" in said and "BookFile" in said
+        engine.send("position startpos")
+        assert engine.best_move("go nodes 5") != "(none)"
 
 
 def test_a_game_by_uci_begins_with_the_book(book: Path) -> None:

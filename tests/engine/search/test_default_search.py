@@ -35,7 +35,7 @@ SHUFFLED = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3", "g8f6"]
 
 def default_params() -> SearchParams:
     """What the default options are to the core, with less memory."""
-    return search_params(Options(tree_memory=64, hash=64), 1)
+    return search_params(Options(tree_memory=64, hash=64), 1, solves_endings=False)
 
 
 def rules_of(params: SearchParams) -> Rules:

@@ -47,11 +47,9 @@ def test_the_node_limit_is_met_exactly(session: Session, nodes: int) -> None:
 def test_smart_pruning_saves_visits_that_cannot_change_the_choice(session: Session) -> None:
     """One move stalemates, which counts as lost here; the other gets all visits, and is chosen long before
     the limit."""
-    session.set_position("7k/8/5KQ1/8/8/8/8/8 w - - 0 1")
+    session.set_position("7k/8/5KQ1/8/8/p7/P7/8 w - - 0 1")
     limits = Limits(nodes=400_000, search_moves=("g6f7", "g6e4"))
-    set_options(
-        session, syzygy_path="<none>", draw_score=-1.0, sticky_endgames=False, smart_pruning_factor=0.0
-    )
+    set_options(session, draw_score=-1.0, sticky_endgames=False, smart_pruning_factor=0.0)
     whole = session.search(limits)
     session.clear()
     set_options(session, smart_pruning_factor=1.33)

@@ -157,6 +157,42 @@ def test_a_repertoire_answers_a_position_with_one_move() -> None:
     assert len({move for moves in repertoires for move in moves}) > 1
 
 
+def test_a_repertoire_answers_a_position_with_one_move_whatever_the_order_of_moves() -> None:
+    options = Options(human_play=True, human_repertoire=3)
+    orders = ["g1f3 d7d5 d2d4 g8f6", "d2d4 d7d5 g1f3 g8f6", "d2d4 g8f6 g1f3 d7d5", "g1f3 g8f6 d2d4 d7d5"]
+    seen = set()
+    for order in orders:
+        game = Game()
+        for move in order.split():
+            game.push_uci(move)
+        task = task_of(game, options, Limits(nodes=1)).weakened()
+        assert task.level is not None
+        assert list(task.legal_moves) == game.legal_moves()
+        seen.add((task.game.fen(), choose(task.level, task.game, CHILDREN, options, Random())))  # type: ignore[arg-type]
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("multipv", [1, 3])
+def test_the_first_line_begins_with_the_move_that_is_played(multipv: int) -> None:
+    session = Session(
+        Options(hash=1, tree_memory=16, limit_strength=True, elo=1900, multipv=multipv), in_process=True
+    )
+    played = set()
+    for seed in range(20):
+        session.new_game()
+        session._player.random.seed(seed)
+        report = session.search(Limits(nodes=50), play=True)
+        assert report.lines[0].moves[0] == report.best_move
+        assert len({line.moves[0] for line in report.lines}) == len(report.lines) <= multipv
+        played.add(report.best_move)
+    assert len(played) > 1
+
+
+def test_a_mix_of_a_second_network_that_is_missing_still_moves() -> None:
+    level = Level(1, 1.0, mix=1.0)
+    assert choose(level, Game(), CHILDREN, Options(), Random(1)) in {child.move for child in CHILDREN}  # type: ignore[arg-type]
+
+
 def test_a_repertoire_ends_with_the_opening() -> None:
     game = Game("7k/8/8/8/8/8/4P3/K7 w - - 0 1")
     for _ in range(10):

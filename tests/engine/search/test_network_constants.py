@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from itertools import pairwise
+from math import log
 from pathlib import Path
 from random import Random
 
@@ -14,16 +16,23 @@ import evaluator.networks
 from engine._core import Game, SearchParams, Tree
 from engine.options import Options
 from engine.search.levels import with_network
-from engine.search.limits import Limits
-from engine.search.network_constants import CONSTANTS, MOST_NODES, with_network_constants
+from engine.search.limits import Clock, Limits
+from engine.search.network_constants import CONSTANTS, with_network_constants
 from engine.search.task import SearchTask
 from engine.search.tree import CORE_OPTIONS, SearchTree
 from protocol.messages import NetworkInfo
 from tests.engine.core.tree.search_helpers import search
 
-TUNED = next(iter(CONSTANTS))
+TUNED, CPU = CONSTANTS
 SMALL = Options(hash=1, tree_memory=16)
-FEW = Limits(nodes=MOST_NODES)
+LIMITS = (
+    Limits(nodes=1500),
+    Limits(infinite=True),
+    Limits(movetime_ms=1000),
+    Limits(nodes=1_000_000),
+    Limits(clock=Clock(180_000, 180_000)),
+    Limits(nodes=100, movetime_ms=1000),
+)
 
 
 def prepared(tree: SearchTree, limits: Limits, options: Options = SMALL, content_hash: str = TUNED) -> Tree:
@@ -35,9 +44,9 @@ def prepared(tree: SearchTree, limits: Limits, options: Options = SMALL, content
     return core
 
 
-def params_of(options: Options, content_hash: str, limits: Limits = FEW) -> SearchParams:
+def params_of(options: Options, content_hash: str) -> SearchParams:
     """Return what the core gets for a search with the network."""
-    return prepared(SearchTree(), limits, options, content_hash).params
+    return prepared(SearchTree(), LIMITS[0], options, content_hash).params
 
 
 def test_the_table_names_included_networks() -> None:
@@ -61,31 +70,30 @@ def test_other_networks_have_those_of_lc0() -> None:
             assert getattr(params, name) == pytest.approx(getattr(Options(), name))
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [Limits(), Limits(nodes=MOST_NODES + 1), Limits(nodes=100, movetime_ms=1000), Limits(infinite=True)],
-)
-def test_larger_searches_have_those_of_lc0(limits: Limits) -> None:
-    assert params_of(SMALL, TUNED, limits).cpuct == pytest.approx(Options().cpuct)
-
-
-def test_a_search_of_few_nodes_keeps_a_large_tree() -> None:
+@pytest.mark.parametrize("content_hash", [*CONSTANTS, "ab" * 32])
+def test_the_tree_stays_when_the_limits_change(content_hash: str) -> None:
     tree = SearchTree()
-    search(prepared(tree, Limits(infinite=True)), 20_000)
-    core = prepared(tree, FEW)
-    assert core.root_info().visits == 20_000
-    assert core.params.cpuct == pytest.approx(Options().cpuct)
-    tree.new_game()
-    assert prepared(tree, FEW).params.cpuct == pytest.approx(CONSTANTS[TUNED]["cpuct"])
+    core = prepared(tree, LIMITS[0], content_hash=content_hash)
+    search(core, 500)
+    before = core.params.cpuct, core.params.policy_temperature
+    for limits in (*LIMITS[1:], *LIMITS):
+        core = prepared(tree, limits, content_hash=content_hash)
+        assert core.root_info().visits == 500
+        assert (core.params.cpuct, core.params.policy_temperature) == before
 
 
-def test_searches_of_few_nodes_keep_their_tree() -> None:
-    tree = SearchTree()
-    for visits in (1000, 3000, 20_000):
-        core = prepared(tree, FEW)
-        search(core, visits)
-        assert core.root_info().visits == visits
-        assert core.params.cpuct == pytest.approx(CONSTANTS[TUNED]["cpuct"])
+def exploration(params: SearchParams, visits: int) -> float:
+    """Return PUCT's factor below the root."""
+    return params.cpuct + params.cpuct_factor * log(1 + visits / params.cpuct_base)
+
+
+def test_exploration_grows_from_the_tuned_to_that_of_lc0() -> None:
+    cpu, lc0 = (params_of(SMALL, name) for name in (CPU, "ab" * 32))
+    shares = [exploration(cpu, visits) / exploration(lc0, visits) for visits in (30, 300, 3000, 10_000)]
+    assert shares[0] < 0.6
+    assert all(small < large for small, large in pairwise(shares))
+    for visits in (10_000, 30_000, 100_000):
+        assert exploration(cpu, visits) == pytest.approx(exploration(lc0, visits), rel=0.1)
 
 
 def test_a_changed_option_keeps_its_value() -> None:
@@ -96,10 +104,10 @@ def test_a_changed_option_keeps_its_value() -> None:
 
 def test_the_constants_can_be_switched_off() -> None:
     off = replace(SMALL, network_constants=False)
-    assert with_network_constants(off, TUNED, FEW) == off
+    assert with_network_constants(off, TUNED) == off
     assert params_of(off, TUNED).cpuct == pytest.approx(Options().cpuct)
 
 
 def test_levels_keep_the_constants_of_their_calibration() -> None:
     level = with_network(Options(limit_strength=True, elo=1500))
-    assert with_network_constants(level, TUNED, FEW) == level
+    assert with_network_constants(level, TUNED) == level

@@ -100,6 +100,23 @@ def test_won_endings_are_won_by_default(ending: str, bare: str, tables: chess.sy
     assert all(mates(fen, 30, tables, playing) for fen in fens)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [100, 3000])
+@pytest.mark.parametrize("bare", ["", "R", "N"])
+@pytest.mark.parametrize("ending", ["Q", "R", "BB", "BN"])
+def test_won_endings_are_won_by_the_included_network(
+    ending: str, bare: str, nodes: int, tables: chess.syzygy.Tablebase
+) -> None:
+    if bare and (ending, bare) not in (("Q", "R"), ("R", "N")):
+        pytest.skip("not an ending of four men that is won in general")
+    random = Random(nodes)
+    for path in [""] if bare else ["", NONE]:
+        playing = Session(Options(weights="wavefront-cpu", syzygy_path=path))
+        fens = [won_position(ending, tables, random, bare).fen() for _ in range(50)]
+        assert all(mates(fen, nodes, tables, playing) for fen in fens)
+        playing.close()
+
+
 def test_a_level_has_neither_tables_nor_solved_endings() -> None:
     playing = session(limit_strength=True, elo=1500)
     playing.set_position("8/8/8/8/2k5/8/8/K2R4 w - - 0 1")

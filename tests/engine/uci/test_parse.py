@@ -3,21 +3,25 @@
 
 from __future__ import annotations
 
+import math
 import os
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.search.limits import Clock, Limits
+from engine.search.limits import DEFAULT_MS, Clock, Limits
 from engine.uci.parse import (
     CommandError,
     PositionCommand,
+    complete_clock,
     parse_go,
     parse_position,
     parse_setoption,
     read_lines,
     shown,
+    whole_number,
 )
 
 
@@ -36,7 +40,7 @@ WORDS = st.lists(
             [
                 *("startpos", "fen", "moves", "e2e4", "wtime", "btime", "winc", "movestogo", "movetime"),
                 *("nodes", "depth", "mate", "infinite", "ponder", "searchmoves", "name", "value"),
-                *("-1", "0", "9" * 30, "1e5"),
+                *("-1", "0", "9" * 30, "1e5", "2.5", "1e-9", "1e999999"),
             ]
         ),
     ),
@@ -76,6 +80,54 @@ def test_a_clock_below_zero_is_a_clock() -> None:
     limits, complaints = go("wtime -20 btime 100")
     assert complaints == []
     assert limits.clock == Clock(-20, 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("280", 280), ("280.5", 280), ("280,5", 280), ("2.8e2", 280), ("2.8E+2", 280), ("280ms", 280), ("+5", 5),
+     ("-0.5", -1), ("0.9", 0), ("1e-3", 0), ("1e400", 10**12), ("-1e999999", -(10**12)), ("9" * 400, 10**12),
+     ("1e-999999", 0), ("", None), ("abc", None), ("NaN", None), ("inf", None), (".5", None), ("-", None)],
+)  # fmt: skip
+def test_a_number_is_read_as_the_nearest_whole_number_below(text: str, number: int | None) -> None:
+    assert whole_number(text) == number
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**11), max_value=10**11))
+def test_a_number_never_grows_when_it_is_read(number: Decimal) -> None:
+    for text in (str(number), f"{number:f}", f"{number:e}"):
+        assert whole_number(text) == math.floor(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("wtime 250.0 btime 3e4", Limits(clock=Clock(250, 30000))),
+        ("movetime 80.5", Limits(movetime_ms=80)),
+        ("nodes 0.5", Limits(nodes=1)),
+        ("wtime 1000 btime 1000 winc 10.9", Limits(clock=Clock(1000, 1000, 10))),
+    ],
+)
+def test_a_number_with_a_fraction_or_an_exponent_stays_a_limit(text: str, limits: Limits) -> None:
+    found, complaints = go(text)
+    assert found == limits
+    assert complaints
+
+
+@pytest.mark.parametrize(
+    "text", ["movetime abc", "movetime NaN nodes 1000000", "wtime ? btime ?", "wtime x nodes 9"]
+)
+def test_an_unreadable_time_limits_the_search_all_the_same(text: str) -> None:
+    limits, complaints = go(text)
+    assert limits.movetime_ms == DEFAULT_MS
+    assert complaints
+
+
+def test_an_unknown_clock_is_at_most_the_other_one_and_the_default_for_a_move() -> None:
+    limits, _ = go("wtime NaN btime 60000")
+    completed, complaints = complete_clock(limits, "white")
+    assert completed == Limits(clock=Clock(60000, 60000), movetime_ms=DEFAULT_MS)
+    assert "wtime" in complaints[0]
+    assert complete_clock(limits, "black") == (limits, [])
 
 
 def test_option_names_and_values_may_have_spaces() -> None:

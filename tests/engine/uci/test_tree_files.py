@@ -53,6 +53,26 @@ def test_a_search_continues_after_loading(tmp_path: Path) -> None:
         assert nodes_of(engine.ask("go nodes 1", "bestmove")[-2]) > 50
 
 
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("Contempt value 100", "Contempt"),
+        ("UCI_Chess960 value true", "rules"),
+        ("PolicyTemperature value 1", ""),
+    ],
+)
+def test_a_tree_that_the_search_cannot_use_is_named(tmp_path: Path, option: str, reason: str) -> None:
+    path = tmp_path / "tree"
+    save(path)
+    with UciProcess(FULL_SEARCH) as engine:
+        load(engine, path)
+        engine.send(f"setoption name {option}")
+        engine.send(POSITION)
+        lines = engine.ask("go nodes 20", "bestmove")
+        (said,) = (line for line in lines if "tree" in line)
+        assert "not used" in said and reason in said
+
+
 @pytest.mark.parametrize("nodes", [60, None], ids=["constants of the network", "those of lc0"])
 def test_a_tree_of_an_included_network_is_loaded(tmp_path: Path, nodes: int | None) -> None:
     options = "WeightsFile wavefront-gpu", "Backend onnx", FULL_SEARCH

@@ -5,6 +5,7 @@ on CPU fibers that have what it takes of that chip (tests/hip_runtime/hopper_on_
 from __future__ import annotations
 
 import ctypes
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -204,6 +205,10 @@ extern "C" void run(unsigned blocks, int threads, unsigned long shared_bytes, Te
 """
 
 
+CLANG = shutil.which("clang++-19")
+needs_clang = pytest.mark.skipif(CLANG is None, reason="needs clang++-19, of Debian's package clang-19")
+
+
 def compiled(launch: Launch, folder: Path) -> Callable[..., None]:
     """The launch's kernel as a function that runs on fibers."""
     text = (KERNELS / f"{launch.kernel.file}.hip").read_text("utf-8")
@@ -211,8 +216,9 @@ def compiled(launch: Launch, folder: Path) -> Callable[..., None]:
     (folder / "kernel.cc").write_text(f'#include "fibers.h"\n#include "portable.h"\n{text}{RUN}', "utf-8")
     flags = ["-O1", "-w", "-fno-strict-aliasing", "-fPIC", "-shared", "-std=c++17", f"-I{FIBERS}"]
     flags += [f"-I{KERNELS}", "-DWAVEFRONT_CPU", "-DWAVEFRONT_CPU_WAVE=32", *launch.kernel.options]
+    assert CLANG is not None
     done = subprocess.run(
-        ["clang++-19", *flags, "kernel.cc", "-o", "kernel.so"],
+        [CLANG, *flags, "kernel.cc", "-o", "kernel.so"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -223,6 +229,7 @@ def compiled(launch: Launch, folder: Path) -> Callable[..., None]:
     return run
 
 
+@needs_clang
 @pytest.mark.parametrize(
     ("tile", "name"),
     [

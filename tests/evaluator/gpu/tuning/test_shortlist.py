@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,30 @@ PRODUCTS = [
 TARGET = nvidia_target(9, 0)
 
 
-def test_every_fourth_size_and_the_largest_are_measured_in_full() -> None:
+def test_the_smallest_and_largest_sizes_and_some_between_are_measured_in_full() -> None:
     full = in_full(PRODUCTS)
-    assert sorted(product.m for product in full if product.residual) == [64, 1024, 3072]
+    assert sorted(product.m for product in full if product.residual) == [64, 512, 3072]
     assert len(full) == 6
     assert in_full(PRODUCTS[:1]) == set(PRODUCTS[:1])
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (1, 8, 32, 256, 264, 1024, 1056),
+        (1, 2, 3, 4, 5, 6, 7, 8, 9),
+        (1, 100, 101, 850),
+        (7,),
+        tuple(range(1, 200)),
+    ],
+)
+def test_a_size_is_measured_in_full_in_each_factor_of_8_of_any_list(sizes: tuple[int, ...]) -> None:
+    products = [replace(PRODUCTS[0], m=size) for size in sizes]
+    full = sorted(product.m for product in in_full(products))
+    assert (full[0], full[-1]) == (sizes[0], sizes[-1])
+    for low, high in pairwise(full):
+        assert high <= 8 * low or not any(low < size < high for size in sizes)
+    assert all(full[i + 2] > 8 * full[i] for i in range(len(full) - 2)), "no more than needed"
 
 
 def test_neighbours_are_the_nearest_of_the_same_product_on_both_sides() -> None:
