@@ -266,3 +266,11 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         (tmp_path / "games.pgn").write_text(text, "utf-8")
         done = review(tmp_path, status=1)
         assert "no games to review in games.pgn" in done.stderr and "games.pgn:1" in done.stderr
+
+
+def test_quotes_and_backslashes_of_tags_stay_in_the_annotated_games(folder: Path) -> None:
+    (folder / "games.pgn").write_text('[White "A \\"B\\" \\\\ C"]\n[Black "D "E""]\n\n1. e4 *\n', "utf-8")
+    review(folder)
+    pgn = (folder / "review" / "games.pgn").read_text("utf-8")
+    assert '[White "A \\"B\\" \\\\ C"]' in pgn and '[Black "D \\"E\\""]' in pgn
+    assert "A &quot;B&quot; \\ C" in (folder / "review" / "game-1.html").read_text("utf-8")
