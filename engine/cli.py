@@ -17,7 +17,6 @@ COMMANDS = (
     "analyse",
     "analysis",
     "bench",
-    "check-engine",
     "evaluate",
     "match",
     "options",

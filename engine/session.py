@@ -22,6 +22,7 @@ from engine.search.batching import BatchSizes, Device
 from engine.search.contempt import Contempt
 from engine.search.control import SearchControl
 from engine.search.driver import Search
+from engine.search.fen import read_fen
 from engine.search.limits import Limits
 from engine.search.player import Pause, Player
 from engine.search.report import Report
@@ -112,7 +113,7 @@ class Session:
         ValueError with a reason, and leaves the position unchanged.
         """
         rules = self.options.chess960 if chess960 is None else chess960
-        game, corrections = (Game(None, rules), []) if fen is None else Game.read(fen, rules)
+        game, corrections = (Game(None, rules), []) if fen is None else read_fen(fen, rules)
         for number, move in enumerate(moves, 1):
             try:
                 game.push_uci(move)

@@ -28,7 +28,6 @@ COMMANDS = (
     "describe",
     "export",
     "random-network",
-    "simulate",
 )
 """Modules of evaluator.commands."""
 

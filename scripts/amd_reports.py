@@ -3,8 +3,7 @@
 
     python scripts/amd_reports.py
 
-The reports are the *.json files of `wavefront-evaluator report`. Predictions are those of
-docs/explanation/amd.md. Invalid files are named and skipped.
+The reports are the *.json files of `wavefront-evaluator report`. Invalid files are named and skipped.
 """
 
 from __future__ import annotations
@@ -21,15 +20,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from evaluator.commands.report import FORMAT  # noqa: E402
-from evaluator.gpu.model.cards import card_of  # noqa: E402
 
 FOLDER = ROOT / "docs" / "reports"
-PREDICTIONS = ROOT / "docs" / "explanation" / "amd.md"
 MARK = "<!-- reports -->\n"
 
-NETWORKS = ("bt4", "t82")
 BATCHES = (1, 32, 1024)
-"""Columns of the predictions: each network at each batch size."""
+"""Batch sizes with a column."""
 
 NO_REPORT = "There is no report yet.\n"
 _LONGEST = 60
@@ -37,8 +33,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One network on one GPU. speeds: positions/s by batch size. predicted: likewise. result: "ok", or what
-    went wrong."""
+    """One network on one GPU. speeds: positions/s by batch size. result: "ok", or what went wrong."""
 
     file: str
     gpu: str
@@ -48,28 +43,9 @@ class Row:
     driver: str
     result: str
     speeds: dict[int, float]
-    predicted: dict[int, int]
 
 
-def predictions(text: str) -> dict[tuple[str, str], dict[int, int]]:
-    """Return predicted positions/s at each batch size, by card and network.
-
-    text: of a page with the table of predictions.
-    """
-    found: dict[tuple[str, str], dict[int, int]] = {}
-    _, _, section = text.partition("\n## The predicted speed\n")
-    for line in section.partition("\n## ")[0].splitlines():
-        card, *cells = [each.strip() for each in line.strip("|").split("|")]
-        figures = [re.match(r"[\d,]+", cell) for cell in cells]
-        if len(cells) != len(NETWORKS) * len(BATCHES) or None in figures:
-            continue
-        numbers = iter(int(figure[0].replace(",", "")) for figure in figures if figure)
-        for network in NETWORKS:
-            found[card, network] = {batch: next(numbers) for batch in BATCHES}
-    return found
-
-
-def rows(name: str, text: str, predicted: dict[tuple[str, str], dict[int, int]]) -> list[Row]:
+def rows(name: str, text: str) -> list[Row]:
     """Return the runs of a report. name: of the file. Raises ValueError, KeyError, TypeError or
     AttributeError if the report is invalid."""
     report = json.loads(text)
@@ -78,13 +54,11 @@ def rows(name: str, text: str, predicted: dict[tuple[str, str], dict[int, int]])
     devices = {each["device"]: each for each in report["devices"]}
     if not report["runs"]:
         problem = "; ".join(str(each) for each in report["problems"].values()) or "nothing was measured"
-        return [Row(name, "none", "", "", "", "", problem, {}, {})]
-    return [_row(name, run, devices[run["device"]], predicted) for run in report["runs"]]
+        return [Row(name, "none", "", "", "", "", problem, {})]
+    return [_row(name, run, devices[run["device"]]) for run in report["runs"]]
 
 
-def _row(
-    name: str, run: dict[str, Any], device: dict[str, Any], predicted: dict[tuple[str, str], dict[int, int]]
-) -> Row:
+def _row(name: str, run: dict[str, Any], device: dict[str, Any]) -> Row:
     speeds = {int(each["batch"]): 1000 * each["batch"] / each["ms"] for each in run.get("curve", ())}
     if not all(batch > 0 and 0 < speed < math.inf for batch, speed in speeds.items()):
         raise ValueError("a time is not a positive number")
@@ -101,19 +75,6 @@ def _row(
         str(device["driver"]),
         result,
         speeds,
-        _prediction(run, device, predicted),
-    )
-
-
-def _prediction(
-    run: dict[str, Any], device: dict[str, Any], predicted: dict[tuple[str, str], dict[int, int]]
-) -> dict[int, int]:
-    """Return the prediction for the same card; empty for a smaller card or partition of that target."""
-    card = card_of(device["target"])
-    if card is None or card.units != device["multiprocessors"] or run["precision"] != "fp16":
-        return {}
-    return next(
-        (each for (name, of), each in predicted.items() if name in card.name and of == _network(run)), {}
     )
 
 
@@ -136,9 +97,7 @@ def table(found: list[Row]) -> str:
 
 
 def _speed(row: Row, batch: int) -> str:
-    """Return measured positions/s, with the prediction in parentheses."""
-    measured = f"{row.speeds[batch]:,.0f}" if batch in row.speeds else "–"
-    return measured + (f" ({row.predicted[batch]:,})" if batch in row.predicted else "")
+    return f"{row.speeds[batch]:,.0f}" if batch in row.speeds else "–"
 
 
 def _text(text: str) -> str:
@@ -146,13 +105,13 @@ def _text(text: str) -> str:
     return re.sub(r"[^\w .,:;+()/%-]|_", " ", text)[:_LONGEST].strip()
 
 
-def page(old: str, folder: Path, predicted: dict[tuple[str, str], dict[int, int]]) -> tuple[str, list[str]]:
+def page(old: str, folder: Path) -> tuple[str, list[str]]:
     """Return the page with the table of a folder's reports, and what is wrong with skipped files."""
     found: list[Row] = []
     skipped: list[str] = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found += rows(path.name, path.read_text("utf-8"), predicted)
+            found += rows(path.name, path.read_text("utf-8"))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
             skipped.append(f"{path.name}: skipped: {type(error).__name__}: {error}")
     head, mark, _ = old.partition(MARK)
@@ -162,7 +121,7 @@ def page(old: str, folder: Path, predicted: dict[tuple[str, str], dict[int, int]
 def main(folder: Path = FOLDER) -> None:
     """Rewrite a folder's index.md, and print the skipped files."""
     index = folder / "index.md"
-    text, skipped = page(index.read_text("utf-8"), folder, predictions(PREDICTIONS.read_text("utf-8")))
+    text, skipped = page(index.read_text("utf-8"), folder)
     index.write_text(text, "utf-8")
     for line in skipped:
         print(line, file=sys.stderr)

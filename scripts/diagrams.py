@@ -156,7 +156,7 @@ def tree() -> str:
 
 def knee() -> str:
     """Draw a latency curve and its knee: lc0's BT4 on an H200 (evaluator/scheduling/simulation.py)."""
-    from evaluator.scheduling.simulation import CURVES
+    from benchmarks.batching.simulation import CURVES
 
     curve = CURVES["h200-bt4"]
     best = max(size / ms for size, ms in curve.items() if ms <= 100)

@@ -68,7 +68,6 @@ def folder(tmp_path: Path) -> Path:
 FOREIGN = [
     ("evaluator", "export", "net.pb.gz", "mine.png"),
     ("evaluator", "random-network", "tiny-attention", "mine.png"),
-    ("evaluator", "simulate", "--seconds", "0.1", "--plot", "mine.png"),
     ("evaluator", "bench", "--backend", "random", "--batch", "1", "--plot", "mine.png"),
     ("evaluator", "report", "--out", "mine.png"),
     ("engine", "match", "--player", "a", "--player", "b", "--plot", "mine.png"),

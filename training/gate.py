@@ -20,8 +20,11 @@ VERDICT = "gate.json"
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A match between two networks. network, against: a file, or an included network's name. sprt: as for
-    `wavefront match --sprt`. folder: of the match, which the same gate resumes. match_arguments: further arguments."""
+    """A match between two networks, each a file or the name of an included one.
+
+    sprt: as for `wavefront match --sprt`. folder: of the match, which the same gate resumes.
+    match_arguments: further arguments.
+    """
 
     network: Path
     against: str

@@ -17,6 +17,7 @@ from engine.analysis.notation import read_move
 from engine.analysis.restrictions import Restriction, read_restrictions, resolved
 from engine.options import OPTIONS, Options
 from engine.search.contempt import Contempt
+from engine.search.fen import read_fen
 from engine.search.limits import Limits
 from protocol.settings.spec import Setting, SettingsError, settings_of, shown, unknown
 
@@ -172,7 +173,7 @@ def read_game(fields: Fields, *, playable: bool) -> tuple[Game, list[str]]:
         if fields.fen == "startpos":
             game, corrections = Game(None, fields.chess960), list[str]()
         else:
-            game, corrections = Game.read(fields.fen, fields.chess960, allow_opponent_check=not playable)
+            game, corrections = read_fen(fields.fen, fields.chess960, allow_opponent_check=not playable)
     except ValueError as error:
         raise QueryError(str(error), "fen") from None
     notes = [f"fen corrected: {'; '.join(corrections)}"] if corrections else []

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The Python API: engines that play and analyse, for programs.
 
-engine.py: `Engine`, whose calls block. aio.py: `AsyncEngine`, for asyncio. python_chess.py: engines with the
-interface of `chess.engine`; it imports python-chess and is not imported here. chess_types.py: the types of
-python-chess and the engine's.
+engine.py: `Engine`, whose calls block. aio.py: `AsyncEngine`, for asyncio.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from engine.api.engine import Analysis, Engine, EngineClosedError, PlayResult, limits_of, options_of
+from engine.api.engine import Analysis, Engine, EngineClosedError, Move, PlayResult, limits_of, options_of
 from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
 
@@ -116,7 +116,7 @@ class AsyncEngine:
     # -- position ----------------------------------------------------------------------------------------
 
     async def position(
-        self, fen: str | None = None, moves: Sequence[str] = (), *, chess960: bool = False
+        self, fen: str | None = None, moves: Sequence[Move] = (), *, chess960: bool = False
     ) -> None:
         """Set the position; see `Engine.position`."""
         engine = self._opened()
@@ -151,7 +151,7 @@ class AsyncEngine:
         depth: int | None = None,
         mate: int | None = None,
         clock: Clock | None = None,
-        search_moves: Sequence[str] = (),
+        search_moves: Sequence[Move] = (),
     ) -> PlayResult:
         """Choose a move within at least one limit; see `Engine.play`."""
         engine, control = self._opened(), SearchControl()
@@ -166,7 +166,7 @@ class AsyncEngine:
         depth: int | None = None,
         mate: int | None = None,
         multipv: int = 1,
-        search_moves: Sequence[str] = (),
+        search_moves: Sequence[Move] = (),
     ) -> AsyncAnalysis:
         """Search the position and return its best `multipv` lines, as the search runs or at its end.
 

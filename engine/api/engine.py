@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
@@ -24,6 +24,16 @@ from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
 from engine.search.report import Line, Report
 from engine.session import Session
+
+
+class NamedMove(Protocol):
+    """A move of python-chess."""
+
+    def uci(self) -> str: ...
+
+
+Move: TypeAlias = str | NamedMove
+"""A move: UCI notation, or an object of python-chess."""
 
 
 class EngineError(Exception):
@@ -115,15 +125,19 @@ class Engine:
 
     # -- position ----------------------------------------------------------------------------------------
 
-    def position(self, fen: str | None = None, moves: Sequence[str] = (), *, chess960: bool = False) -> None:
-        """Set the position: a FEN (None is the initial position) and UCI moves from there.
+    def position(self, fen: str | None = None, moves: Sequence[Move] = (), *, chess960: bool = False) -> None:
+        """Set the position: a FEN (None is the initial position) and moves from there.
 
+        moves: UCI notation or moves of python-chess.
         The search keeps earlier visits of this position. If it raises PositionError, the position is
         unchanged.
         """
         session = self._opened()
+        if fen is not None and not isinstance(fen, str):
+            raise PositionError(f"a FEN is a text, not a {type(fen).__name__}")
+        start = None if fen is None or fen.strip() == "startpos" else fen
         try:
-            session.set_position(None if fen == "startpos" else fen, moves, chess960=chess960)
+            session.set_position(start, uci_moves(moves), chess960=chess960)
         except ValueError as error:
             raise PositionError(str(error)) from None
 
@@ -163,7 +177,7 @@ class Engine:
         depth: int | None = None,
         mate: int | None = None,
         clock: Clock | None = None,
-        search_moves: Sequence[str] = (),
+        search_moves: Sequence[Move] = (),
     ) -> PlayResult:
         """Choose a move within at least one limit.
 
@@ -181,7 +195,7 @@ class Engine:
         depth: int | None = None,
         mate: int | None = None,
         multipv: int = 1,
-        search_moves: Sequence[str] = (),
+        search_moves: Sequence[Move] = (),
         on_report: Callable[[Analysis], None] | None = None,
     ) -> Analysis:
         """Search the position until a limit (as in `play`) is met, and return the best `multipv` lines.
@@ -196,7 +210,7 @@ class Engine:
         nodes: int | None = None,
         movetime: float | None = None,
         multipv: int = 1,
-        search_moves: Sequence[str] = (),
+        search_moves: Sequence[Move] = (),
     ) -> Iterator[Analysis]:
         """Iterate over the running analysis, indefinitely if no limit is given; the last item is final.
 
@@ -210,7 +224,7 @@ class Engine:
             nodes=nodes,
             movetime_ms=None if movetime is None else round(movetime),
             infinite=nodes is None and movetime is None,
-            search_moves=tuple(search_moves),
+            search_moves=uci_moves(search_moves),
         )
         control = SearchControl()
         reports: queue.SimpleQueue[Analysis | BaseException | None] = queue.SimpleQueue()
@@ -322,13 +336,24 @@ def options_of(
     return Options().changed(**named, **options)
 
 
+def uci_moves(moves: Sequence[Move]) -> tuple[str, ...]:
+    """Return moves in UCI notation. Raises PositionError for what is no move."""
+    texts = []
+    for number, move in enumerate(moves, 1):
+        text = move if isinstance(move, str) else getattr(move, "uci", lambda: None)()
+        if not isinstance(text, str):
+            raise PositionError(f"move {number} is a text or a chess.Move, not a {type(move).__name__}")
+        texts.append(text.strip())
+    return tuple(texts)
+
+
 def limits_of(
     nodes: int | None,
     movetime: float | None,
     depth: int | None,
     mate: int | None,
     clock: Clock | None,
-    search_moves: Sequence[str],
+    search_moves: Sequence[Move],
     *,
     may_be_infinite: bool = False,
 ) -> Limits:
@@ -347,7 +372,7 @@ def limits_of(
         nodes=nodes,
         depth=depth,
         mate=mate,
-        search_moves=tuple(search_moves),
+        search_moves=uci_moves(search_moves),
     )
     if limits.unbounded and may_be_infinite:
         return replace(limits, infinite=True)

@@ -152,12 +152,12 @@ def _start(fen: str | None, *, chess960: bool) -> chess.Board:
     """Return the board to begin with. Raises ValueError for a position that cannot be played."""
     import chess
 
-    from engine._core import Game
     from engine.games.referee import end_by_rules
+    from engine.search.fen import read_fen
 
     if fen is None or fen == "startpos":
         return chess.Board(chess960=chess960)
-    game, corrections = Game.read(fen, chess960)
+    game, corrections = read_fen(fen, chess960)
     if corrections:
         print(f"wavefront play: --fen corrected: {'; '.join(corrections)}", file=sys.stderr)
     if end := end_by_rules(game):

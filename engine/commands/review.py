@@ -196,11 +196,12 @@ def _review(
             note=lambda source, text: _log(f"{source}: {text}"),
             effort=effort,
         ):
-            show(folder.add(by_number[review.number], review))
+            entry = folder.add(by_number[review.number], review)
             reviews.append(review)
             if len(reviews) >= 2 * shown:  # The page of all games is long.
                 shown = len(reviews)
                 folder.write_index(reviews, skipped)
+            show(entry)
             progress.advance()
     if failures:
         _log(str(failures[0]))

@@ -41,8 +41,9 @@ POSITIONS: tuple[dict[str, Any], ...] = (
 )
 """With history, a capture en passant, castling, a promotion, few pieces, and Chess960."""
 
-CPU_LIMIT, GPU_LIMIT = 0.003, 0.03
-"""Largest difference of q or of a move's probability. GPUs compute in fp16."""
+CPU_LIMIT, INT8_LIMIT, GPU_LIMIT = 0.003, 0.05, 0.03
+"""Largest difference of q or of a move's probability. CPUs with VNNI compute in int8 (0.014 measured on
+2026-11-27), GPUs in fp16."""
 
 START_SECONDS, COMMAND_SECONDS = 10.0, 60.0
 
@@ -98,7 +99,7 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "devices", list_devices
     names = list(json.loads(ANSWERS.read_text("utf-8")))
     for network in names:
-        yield f"{network} on the CPU", lambda name=network: compare(name, "onnx:int8=false", CPU_LIMIT)  # type: ignore[misc]
+        yield f"{network} on the CPU", lambda name=network: on_cpu(name)  # type: ignore[misc]
     for device in devices.get("devices", ()):
         if device["device"] in devices["excluded"]:
             continue
@@ -164,12 +165,21 @@ def output_of(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def compare(network: str, backend: str, limit: float) -> str:
-    """Compare a network's outputs with the stored ones."""
+def on_cpu(network: str) -> str:
+    """Compare a network's outputs as engines compute them here, in int8 if the CPU has VNNI, and in fp32."""
+    fp32 = compare(network, "onnx:int8=false", CPU_LIMIT)
+    used = compare(network, "onnx", INT8_LIMIT, precision="int8")
+    return f"int8 {used}; fp32 {fp32}" if used else fp32
+
+
+def compare(network: str, backend: str, limit: float, *, precision: str = "") -> str:
+    """Compare a network's outputs with the stored ones. precision: return "" if another one is used."""
     from engine.options import Options
 
     expected = json.loads(ANSWERS.read_text("utf-8"))[network]
-    found = evaluated(Options().changed(weights=network, backend=backend))
+    found, device = evaluated(Options().changed(weights=network, backend=backend))
+    if precision not in device:
+        return ""
     worst = max(
         max(
             [abs(is_["q"] - should["q"])]
@@ -178,18 +188,20 @@ def compare(network: str, backend: str, limit: float) -> str:
         for is_, should in zip(found, expected, strict=True)
     )
     if not worst <= limit:
-        raise CheckError(f"outputs differ by {worst:.3g}, and {limit:g} is allowed")
+        raise CheckError(f"outputs differ by {worst:.3g} on {device}, and {limit:g} is allowed")
     return f"outputs differ by {worst:.1g} at most"
 
 
-def evaluated(options: Options) -> list[dict[str, Any]]:
-    """Return the network's outputs for POSITIONS."""
+def evaluated(options: Options) -> tuple[list[dict[str, Any]], str]:
+    """Return the network's outputs for POSITIONS, and the device that computed them."""
     from engine.analysis.evaluation import outputs
     from engine.pool.pool import SearchPool
 
     games = [game_of(each) for each in POSITIONS]
     with SearchPool() as pool:
-        return outputs(games, *pool.evaluate(games, options).result(COMMAND_SECONDS))
+        found = outputs(games, *pool.evaluate(games, options).result(COMMAND_SECONDS))
+        clients = [link.client for link in pool.links(options) if link.client is not None]
+        return found, ", ".join(client.network.device for client in clients)
 
 
 def game_of(position: dict[str, Any]) -> Game:
@@ -220,7 +232,7 @@ def answers(networks: Sequence[str]) -> str:
 
     stored = {}
     for network in networks:
-        found = evaluated(Options().changed(weights=network, backend="reference"))
+        found, _ = evaluated(Options().changed(weights=network, backend="reference"))
         stored[network] = [
             {
                 "q": round(each["q"], 5),

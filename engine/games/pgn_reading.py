@@ -67,6 +67,10 @@ _SIGNS = {
 
 LARGEST_NAG = 255
 
+RESULTS = ("1-0", "0-1", "1/2-1/2", "*")
+
+_ESCAPED = re.compile(r"\\([\"\\])")
+
 _SPELLINGS = {name.lower(): name for name in ("FEN", "SetUp", "Variant", "Result")}
 """Tags with an effect on the game, by lower-case name."""
 
@@ -219,7 +223,7 @@ class _Reading:
         _set_variant(tags, game)
         for name, value in tags.items():
             try:
-                game.headers[name] = cleaned(value)
+                game.headers[name] = cleaned(_ESCAPED.sub(r"\1", value))
             except ValueError:
                 self._fault(f"the tag {name[:40]!a} is not written with letters and digits")
         try:
@@ -322,14 +326,18 @@ class _Reading:
             self._builder.visit_nag(nag)
 
     def _check_result(self, ended: str) -> None:
-        tag = _result(self._game.headers.get("Result", "*"))
-        if "*" not in (tag, ended or "*") and tag != ended:
-            self._fault(f"the Result tag is {tag[:20]!a}, but the moves end with {ended}")
-        self._builder.visit_result(ended or "*")
+        result = _result(self._game.headers["Result"])
+        if result not in RESULTS:
+            if result not in ("?", ""):
+                self._fault(f"the Result tag {result[:20]!a} is not one of {', '.join(RESULTS)}")
+            result = "*"
+        if "*" not in (result, ended or "*") and result != ended:
+            self._fault(f"the Result tag is {result}, but the moves end with {ended}")
+        result = ended if result == "*" and ended else result
+        self._game.headers["Result"] = result
         real = result_on_board(self._boards[0])
-        result = self._game.headers["Result"]
-        if real is not None and result not in ("*", "?", "", real):
-            self._fault(f"the result is {result[:20]!a}, but on the board it is {real}")
+        if real is not None and result not in ("*", real):
+            self._fault(f"the result is {result}, but on the board it is {real}")
 
     def _fault(self, text: str) -> None:
         self._game.errors.append(PgnError(text))
@@ -391,7 +399,7 @@ def _parts(text: str) -> Iterator[_Part]:
                 kind = "comment" if closing < len(text) else "unclosed"
                 yield _Part(cast(Kind, kind), text[start + 1 : closing], start, depth)
         elif kind == "comment":
-            yield _Part("comment", match[0][1:], start, depth)
+            yield _Part("comment", match[0][1:].replace("}", ")"), start, depth)
         elif kind == "open":
             depth += 1
             yield _Part("open", "(", start, depth)

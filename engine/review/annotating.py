@@ -40,6 +40,8 @@ def annotated(source: SourceGame, review: GameReview) -> str:
         text = remark(move, lost_here=move.ply == review.decisive)
         if text:
             node.comment = f"{text} {node.comment}".strip()
+    for name, text in game.headers.items():
+        game.headers[name] = text.replace("\\", "\\\\").replace('"', '\\"')
     exporter = chess.pgn.StringExporter(columns=100)
     return f"{game.accept(exporter)}\n\n"
 

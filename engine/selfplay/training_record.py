@@ -146,6 +146,7 @@ def make_record(
 
     shares, divergence = _policy(children)
     record["probabilities"] = -1.0
+    record["probabilities"][0, list(index.values())] = 0.0  # Tablebases may exclude legal moves.
     for child, share in zip(children, shares, strict=True):
         record["probabilities"][0, index[child.move]] = share
     record["policy_kld"] = divergence

@@ -240,10 +240,12 @@ class UciEngine:
             raise CommandError(f"{option}: a search is running; send stop first")
         self._await_search()
         from engine.evaluation.errors import NoEvaluatorError
-        from engine.search.tree_file import described
+        from engine.search.tree_file import described, read_header
 
         session = self._opened_session()
         try:
+            if option == LOAD_TREE and (rules := read_header(path)[0].chess960) != session.options.chess960:
+                raise ValueError(f"its games have UCI_Chess960 {str(rules).lower()}")
             if option == LOAD_TREE and not self._await_evaluator():
                 raise NoEvaluatorError("the evaluator is not ready")
             size = session.save_tree(path) if option == SAVE_TREE else session.load_tree(path)[1]

@@ -15,7 +15,6 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from evaluator.commands import predictions
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.device import CompilationError
 from evaluator.gpu.driver.target import Precision, Target
@@ -83,12 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=int, metavar="N", help="concurrent compilations (default: one per core)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    predictions.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.predict:
-        return predictions.run(arguments)
     try:
         targets = [target_named(name) for name in arguments.target or (*AMD_TARGETS, *NVIDIA_TARGETS)]
     except ValueError as error:

@@ -26,15 +26,11 @@ from evaluator.child import ChildEnded, run_in_child
 from evaluator.commands import devices
 from evaluator.commands.verify import network_of
 from evaluator.gpu.driver import crashes
-from evaluator.gpu.driver.device import CompilationError, DeviceError
+from evaluator.gpu.driver.device import DeviceError
 from evaluator.gpu.driver.discovery import Discovery, discover
-from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.inspect.machine import impersonal, machine_facts
-from evaluator.gpu.model.cards import card_of
-from evaluator.gpu.model.prediction import Model, predictable, unavailable
-from evaluator.gpu.model.timing import traffic_of
 from evaluator.gpu.plan.plan import FP8_POSITIONS
-from evaluator.gpu.plan.program import Launch, LibraryStep
+from evaluator.gpu.plan.program import LibraryStep
 from evaluator.network import NetworkError
 from protocol.host.files import write_atomically
 from protocol.host.outputs import add_overwrite_flag, guard_output
@@ -220,13 +216,11 @@ def measured_run(name: str, device: str, arguments: argparse.Namespace) -> dict[
 def measurements(backend: GpuBackend) -> dict[str, Any]:
     """Measure an open network on its device. Raises BackendError and DeviceError."""
     sizes = [size for size in backend.buckets if size in _PROFILED or size == backend.max_batch]
-    launches = {str(size): _launches(backend, size) for size in sizes}
     return {
         "opened_as": backend.device,
         "agreement": _agreement(backend),
         "curve": [{"batch": size, "ms": round(backend.executor.time(size), 4)} for size in backend.buckets],
-        "predicted": _predict(backend, sizes, launches),
-        "launches": launches,
+        "launches": {str(size): _launches(backend, size) for size in sizes},
     }
 
 
@@ -250,33 +244,6 @@ def _launches(backend: GpuBackend, size: int) -> list[dict[str, Any]]:
             row |= {"kernel": step.kernel.file, "constants": dict(step.kernel.constants), "grid": step.grid}
         rows.append(row)
     return rows
-
-
-def _predict(backend: GpuBackend, sizes: list[int], launches: dict[str, list[dict[str, Any]]]) -> str:
-    """Add the model's predictions to the launches. Returns the card of the model, or why there is none."""
-    card = card_of(backend.executor.device.info.target.name)
-    if card is None or backend.formats.stored is not Precision.FP16 or backend.formats.fp8:
-        return "nothing: no published card of this target, or not fp16"
-    if reason := unavailable(card):
-        return f"nothing: {reason}"
-    model = Model(card, tuned=False)
-    for size in sizes:
-        program = backend.executor.selected(size)
-        steps = [step for step in program.steps if isinstance(step, Launch | LibraryStep)]
-        known = [
-            (row, step)
-            for row, step in zip(launches[str(size)], steps, strict=True)
-            if isinstance(step, Launch) and predictable(step)
-        ]
-        try:
-            own = [step for _, step in known]
-            weights = sum(traffic_of(step, {}).weights for step in own)
-            found = model.timings(own, dict[str, float](program.work), weights)
-        except CompilationError as error:
-            return f"nothing: {error}"
-        for (row, _), timing in zip(known, found, strict=True):
-            row |= {"predicted_us": round(timing.microseconds, 2), "limit": timing.limit}
-    return f"for {card.name}"
 
 
 class _Log(logging.Handler):

@@ -337,6 +337,8 @@ def parse_backend(spec: str) -> tuple[str, dict[str, Any]]:
             raise ValueError(
                 f"backend {spec!r}: threads is not an option of a backend, use --threads {value}"
             )
+        if key in options:
+            raise ValueError(f"backend {spec!r}: {key} is given twice")
         options[key] = _value(value)
     return name, options
 

@@ -2,7 +2,7 @@
 """The batch policy: how many queued positions a device should run next, or until when it should wait.
 
 Pure: it is given times and events, does no I/O and holds no locks. The service, the simulation
-(simulation.py) and the tests run the same code. docs/explanation/batching.md has a comparison.
+(benchmarks/batching) and the tests run the same code. docs/explanation/batching.md has a comparison.
 
 Rules:
 

@@ -6,17 +6,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from engine._core import Game
 from engine.options import Options
+from engine.pool.pool import SearchPool
 from engine.search import levels
-from engine.search.limits import Limits
+from engine.search.limits import Clock, Limits
 from engine.search.report import Report
 from engine.session import Session
 from protocol import EvaluatorClient
 from tests.engine.network_operator import NEW, OLD, Operator, hash_of, operated
+from tests.engine.uci.uci_process import eventually
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="evaluators listen on ipc addresses"),
@@ -93,6 +97,33 @@ def test_two_policies_are_mixed_and_no_tree_holds_values_of_both(
     assert values(mixed(0.5)) == values(alone[OLD])
     session.options = operator.options
     assert values(session.search(ONE)) == values(alone[OLD])
+
+
+def test_a_pool_mixes_two_policies_as_a_session_does(
+    operator: Operator, session: Session, tmp_path: Path
+) -> None:
+    second = str(operator.file("second", NEW))
+    with SearchPool() as pool:
+        for share in (0.0, 1.0):
+            options = operator.options.changed(human_weights=second, human_mix=share, **PEOPLE)
+            session.options = options
+            player = pool.player(options)
+            found = player.search(Game(), ONE, play=True).result(60)
+            assert found.best_move == session.search(ONE, play=True).best_move
+            assert hash_of(OLD) in found.network
+            player.close()
+
+
+def test_a_pool_waits_as_long_as_a_person_would(operator: Operator) -> None:
+    options = operator.options.changed(human_time=True, **PEOPLE)
+    with SearchPool() as pool:
+        player = pool.player(options, Random(1))
+        found = player.search(Game(), Limits(clock=Clock(10**8, 10**8)), play=True)
+        eventually(lambda: pool.statistics().searches == 1)
+        assert not found.done()
+        player.stop()
+        assert found.result(60).best_move
+        player.close()
 
 
 def test_a_lost_evaluator_s_successor_gets_the_second_network_too(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from protocol.host.outputs import add_overwrite_flag, guard_output, named_files
 from training.errors import TrainingError, require_torch
 
 if TYPE_CHECKING:
-    from training.config import TrainConfig
+    pass
 
 HELP = "write the settings file of a new run"
 
@@ -26,12 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="cpu",
         choices=("cpu", "gpu", "tiny"),
         help="preset (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--config",
-        dest="lc0",
-        metavar="FILE",
-        help="translate a configuration of lc0's trainers, .yaml or .textproto, and report unsupported keys",
     )
     parser.add_argument(
         "--from",
@@ -48,8 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
     from training.presets import PRESETS, config_text
 
     heading, config = PRESETS[arguments.preset]
-    if arguments.lc0:
-        heading, config = f"Translated from {Path(arguments.lc0).name}.", _translated(Path(arguments.lc0))
     if arguments.start:
         require_torch()
         print(_checked(arguments.start), file=sys.stderr)
@@ -65,26 +57,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(text, end="")
         return 0
     path = Path(arguments.config)
-    guard_output(path, named_files([arguments.lc0, arguments.start]), overwrite=arguments.overwrite)
+    guard_output(path, named_files([arguments.start]), overwrite=arguments.overwrite)
     try:
         write_atomically(path, text.encode("utf-8"))
     except OSError as error:
         raise TrainingError(f"cannot write {path}: {error.strerror}") from None
     return 0
-
-
-def _translated(path: Path) -> TrainConfig:
-    """Return the run of an lc0 configuration; print ignored keys and added settings. Raises TrainingError."""
-    from training.lc0_config.translate import translated
-
-    config, translation = translated(path)
-    for key, why in translation.refused.items():
-        print(f"not honoured: {key}: {why}", file=sys.stderr)
-    for setting in translation.added:
-        print(f"added: {setting}", file=sys.stderr)
-    for note in translation.notes:
-        print(note, file=sys.stderr)
-    return config
 
 
 def _checked(start: str) -> str:

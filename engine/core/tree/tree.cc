@@ -45,10 +45,9 @@ void Tree::set_params(const SearchParams& params) {
   if (shrinks || !same_tree(params, params_)) arena_.clear();
   arena_.set_max_bytes(params.tree_bytes);
   if (shrinks || !same_tree(params, params_)) reset_root();
-  const bool ranks_differ = params.tablebases != params_.tablebases ||
-                            params.syzygy_50_move_rule != params_.syzygy_50_move_rule ||
-                            params.syzygy_fast_play != params_.syzygy_fast_play ||
-                            params.solves_endings != params_.solves_endings;
+  const bool ranks_differ =
+      params.tablebases != params_.tablebases || params.syzygy_50_move_rule != params_.syzygy_50_move_rule ||
+      params.syzygy_fast_play != params_.syzygy_fast_play || params.solves_endings != params_.solves_endings;
   params_ = params;
   if (ranks_differ) rank_root_moves();
   update_root_edges();

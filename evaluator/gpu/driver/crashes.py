@@ -33,9 +33,7 @@ from protocol.host.processes import CRASHES_VARIABLE
 log = logging.getLogger(__name__)
 
 DAY_S = 24 * 3600.0
-USES = 2
-"""Crashes within DAY_S that exclude a device that had passed its self-check. During opening, one is
-enough."""
+"""Two crashes within this time exclude a device that passed its self-check; during opening, one is enough."""
 
 RETRY = "to try it again: `wavefront-evaluator devices --retry-gpu`"
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import chess
 import pytest
 
 from engine import Analysis, Engine, EngineError
@@ -42,6 +43,34 @@ def test_every_limit_ends(engine: Engine, limit: dict[str, Any]) -> None:
     move = engine.play(**limit).best_move
     assert move is not None
     assert move in engine.legal_moves
+
+
+@pytest.mark.parametrize("blank", ["\t", "\n", "\r\n", "  "])
+def test_position_accepts_any_blanks_of_a_fen(engine: Engine, blank: str) -> None:
+    fen = "8/8/8/4k3/8/8/4P3/4K3 w - - 0 1"
+    for text in (fen + blank, blank + fen, fen.replace(" ", blank)):
+        engine.position(text)
+        assert engine.fen == fen
+    engine.position(f"startpos{blank}")
+    assert engine.fen == chess.STARTING_FEN
+
+
+def test_moves_of_python_chess_are_accepted_wherever_moves_are(engine: Engine) -> None:
+    engine.position(moves=[chess.Move.from_uci("e2e4"), "e7e5"])
+    assert "4p3/4P3" in engine.fen
+    (move,) = (each for each in chess.Board(engine.fen).legal_moves if each.uci() == "g1f3")
+    assert engine.play(nodes=5, search_moves=[move]).best_move == "g1f3"
+    assert engine.analyse(nodes=5, search_moves=[move]).best_move == "g1f3"
+    assert [found.best_move for found in engine.analysis(nodes=5, search_moves=[move])][-1] == "g1f3"
+
+
+@pytest.mark.parametrize("wrong", [3, None, b"e2e4", ["e2e4"]])
+def test_position_names_what_is_no_move_or_fen(engine: Engine, wrong: Any) -> None:
+    with pytest.raises(PositionError, match=f"move 2 is .* not a {type(wrong).__name__}"):
+        engine.position(moves=["e2e4", wrong])
+    if wrong is not None:
+        with pytest.raises(PositionError, match=type(wrong).__name__):
+            engine.position(wrong)
 
 
 def test_analyse_gives_several_lines(engine: Engine) -> None:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from engine import cli
 from engine.commands import self_test
+from engine.options import Options
 
 pytestmark = pytest.mark.integration
 
@@ -21,11 +23,26 @@ def test_this_installation_is_right(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"core", "UCI", "wavefront-cpu on the CPU", "wavefront-gpu on the CPU", "search"} <= set(names)
 
 
+def test_self_test_finds_wrong_outputs_of_the_precision_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {}
+    for precision, error in (("int8", 2 * self_test.INT8_LIMIT), ("fp32", 0.0)):
+        found[precision] = json.loads(self_test.ANSWERS.read_text("utf-8"))["wavefront-cpu"]
+        found[precision][3]["q"] += error
+
+    def evaluated(options: Options) -> tuple[Any, str]:
+        precision = "fp32" if "int8=false" in options.backend else "int8"
+        return found[precision], f"CPU, {precision}"
+
+    monkeypatch.setattr(self_test, "evaluated", evaluated)
+    with pytest.raises(self_test.CheckError, match="int8"):
+        self_test.on_cpu("wavefront-cpu")
+
+
 def test_wrong_outputs_are_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     stored = json.loads(self_test.ANSWERS.read_text("utf-8"))["wavefront-cpu"]
     found = [{"q": each["q"], "policy": dict(each["policy"])} for each in stored]
     found[3]["q"] += 2 * self_test.CPU_LIMIT
-    monkeypatch.setattr(self_test, "evaluated", lambda options: found)
+    monkeypatch.setattr(self_test, "evaluated", lambda options: (found, "CPU"))
     monkeypatch.setattr(
         self_test,
         "checks",

@@ -116,6 +116,7 @@ def test_control_characters_of_tags_and_comments_are_escaped() -> None:
         ('[Result "1-0"]\n\n1. e4 0-1', "0-1"),
         ('[Result "0-1"]\n[FEN "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"]\n\n0-1', "1/2-1/2"),
         ("1. e4 e5 (1... Rh3) *", "Rh3"),
+        ('[Result "White wins"]\n\n1. e4 *', "White wins"),
         ("1. e4 $256 *", "256"),
         ('[Weiß "x"]\n\n1. e4 *', "Wei"),
     ],

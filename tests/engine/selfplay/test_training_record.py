@@ -152,6 +152,17 @@ def test_probabilities_are_shares_of_visits_and_illegal_moves_are_minus_one() ->
     assert record["best_idx"][0] == policy_index(game, tree.children()[0].move)
 
 
+def test_legal_moves_that_tablebases_exclude_have_the_share_zero() -> None:
+    game = Game("8/8/8/8/2k5/8/8/K2R4 w - - 0 1")
+    tree = searched(game, 20, solves_endings=True)
+    children = tree.children()
+    assert len(children) < len(game.legal_moves())
+    record = make_record(game, Encoding(1), tree.root_info(), children, children[0].move)
+    probabilities = record["probabilities"][0]
+    assert (probabilities >= 0).sum() == len(game.legal_moves())
+    assert probabilities[probabilities >= 0].sum() == pytest.approx(1, abs=1e-5)
+
+
 def test_values_are_those_of_root_best_played_and_the_network() -> None:
     record, tree = record_of(Game(), 60, played="g2g4")
     root, children = tree.root_info(), {child.move: child for child in tree.children()}

@@ -73,6 +73,14 @@ def test_a_tree_that_the_search_cannot_use_is_named(tmp_path: Path, option: str,
         assert "not used" in said and reason in said
 
 
+def test_a_tree_of_other_rules_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tree"
+    save(path)
+    with UciProcess("UCI_Chess960 true") as engine:
+        said = load(engine, path)
+        assert said.startswith("info string error: LoadTree") and "UCI_Chess960" in said
+
+
 @pytest.mark.parametrize("nodes", [60, None], ids=["constants of the network", "those of lc0"])
 def test_a_tree_of_an_included_network_is_loaded(tmp_path: Path, nodes: int | None) -> None:
     options = "WeightsFile wavefront-gpu", "Backend onnx", FULL_SEARCH

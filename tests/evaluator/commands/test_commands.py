@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands bench, simulate and status, and the command line that finds them."""
+"""The commands bench and status, and the command line that finds them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.batching.simulation import curve_model
 from evaluator import cli
-from evaluator.scheduling.compared_policies import POLICIES
-from evaluator.scheduling.simulation import curve_model
 from tests.evaluator.service.harness import numbered_batch, running
 
 
@@ -103,29 +102,7 @@ def test_bench_says_what_is_wrong(flags: list[str], capsys: pytest.CaptureFixtur
     assert captured.out == ""
 
 
-def test_simulate_compares_the_policies_on_a_measured_curve(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    curve = tmp_path / "curve.json"
-    points = [{"batch": 1, "ms": 1.0}, {"batch": 16, "ms": 2.0}, {"batch": 64, "ms": 6.0}]
-    curve.write_text(json.dumps({"curve": points}))
-    assert cli.main(["simulate", "--curve", str(curve), "--seconds", "0.2", "--json"]) == 0
-    results = json.loads(capsys.readouterr().out)
-    assert results
-    for outcomes in results.values():
-        assert set(outcomes) == set(POLICIES)
-        assert all(outcome["positions_per_second"] > 0 for outcome in outcomes.values())
-
-
-def test_simulate_prints_a_table_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    plot = tmp_path / "simulation.png"
-    assert cli.main(["simulate", "--curve", "cpu2-resnet", "--seconds", "0.2", "--plot", str(plot)]) == 0
-    assert "three engines" in capsys.readouterr().out
-    assert plot.read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_curve_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_curve_that_is_none_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.json"
     for text in ("", "[]", "{}", '{"curve": [{"batch": 1}]}'):
         wrong.write_text(text)
@@ -135,8 +112,8 @@ def test_a_curve_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureF
         wrong.write_text(text)
         with pytest.raises(ValueError, match="positive sizes"):
             curve_model(str(wrong))
-    assert cli.main(["simulate", "--curve", "no-such-curve"]) == 2
-    assert "h200-t82" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="h200-t82"):
+        curve_model("no-such-curve")
 
 
 def test_status_shows_a_running_evaluator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,6 +104,8 @@ def test_backends_are_written_with_their_options() -> None:
     )
     with pytest.raises(ValueError, match="key=value"):
         parse_backend("onnx:int8")
+    with pytest.raises(ValueError, match="provider is given twice"):
+        parse_backend("onnx:provider=cpu,provider=cuda")
     with pytest.raises(ValueError, match="use --threads 2"):
         parse_backend("onnx:threads=2")
 

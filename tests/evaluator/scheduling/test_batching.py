@@ -7,10 +7,10 @@ import statistics
 
 import pytest
 
+from benchmarks.batching.policies import POLICIES
+from benchmarks.batching.simulation import Load, Outcome, curve_model, patterns, simulate
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending, Wait
-from evaluator.scheduling.compared_policies import POLICIES
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.scheduling.simulation import Load, Outcome, curve_model, patterns, simulate
 
 SMOOTH = {1: 1.463, 8: 1.581, 32: 2.317, 64: 3.31, 128: 5.569, 256: 9.501, 512: 17.53, 1024: 33.66}
 STEPS = {1: 1.0, 32: 2.0, 64: 6.0, 128: 9.0}

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.batching.simulation import CURVES, curve_model
 from evaluator.scheduling.capacity import together
 from evaluator.scheduling.latency import LatencyModel
-from evaluator.scheduling.simulation import CURVES, curve_model
 from protocol.messages import best_rate
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.batching.simulation import CURVES, Load, Outcome, curve_model, patterns, queued, simulate
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
 from evaluator.scheduling.shares import GUARANTEED_SHARE
-from evaluator.scheduling.simulation import CURVES, Load, Outcome, curve_model, patterns, queued, simulate
 
 PLAYER = Load(1, 0, 1, per_second=25.0)
 """Single positions at random, waiting for no answer: what is not answered is seen."""

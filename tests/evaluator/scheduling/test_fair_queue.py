@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.batching.simulation import curve_model
 from evaluator.scheduling.batching import BatchPolicy
 from evaluator.scheduling.fair_queue import HURRIED_SHARE, FairQueue
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Scheduler
-from evaluator.scheduling.simulation import curve_model
 from tests.evaluator.service.harness import numbered_batch
 
 BATCHES = {count: numbered_batch(count) for count in (1, 2, 3, 5, 8)}

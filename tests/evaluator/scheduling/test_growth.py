@@ -9,11 +9,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from benchmarks.batching.simulation import CURVES, Load, Outcome, simulate
 from evaluator.devices.calibration import latency_model
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending
 from evaluator.scheduling.growth import FLAT_STEPS, RETRY_TIMES, TRIES, Growth, is_flat
 from evaluator.scheduling.latency import LatencyModel, steps_to
-from evaluator.scheduling.simulation import CURVES, Load, Outcome, simulate
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import EchoBackend
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.batching.simulation import Load, Outcome, curve_model, queued, simulate
 from evaluator.scheduling.batching import BatchPolicy, Launch, Wait
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.placement import Station, free_at_ms, place, share_out
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Scheduler
-from evaluator.scheduling.simulation import Load, Outcome, curve_model, queued, simulate
 from tests.evaluator.service.harness import numbered_batch
 
 FAST = LatencyModel({1: 1.03, 1024: 1 + 0.03 * 1024}, 1024)

@@ -3,8 +3,8 @@
 
 Closed-loop clients model engines and self-play: each keeps some requests in flight and sends the next one
 some time after an answer. Open clients send at random times, independently of answers. Queues, fairness and
-the service's policy are the real code; only devices and clients are simulated. `python -m evaluator simulate`
-prints the comparison; docs/explanation/batching.md discusses it.
+the service's policy are the real code; only devices and clients are simulated. compare_policies.py prints the
+comparison; docs/explanation/batching.md discusses it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.batching.policies import Policy
 from evaluator.scheduling.batching import BatchPolicy, Wait
-from evaluator.scheduling.compared_policies import Policy
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.placement import Station, free_at_ms, place
 from evaluator.scheduling.requests import Request, Segment
