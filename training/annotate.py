@@ -129,11 +129,10 @@ class _Annotation(Campaign[SearchedGame, SearchedGame]):
         note: Callable[[str], None],
         step: Callable[[int], None],
     ) -> None:
-        self._options, self._nodes = options, nodes
-        self._done, self._note, self._step = done, note, step
+        self._nodes, self._done, self._note, self._step = nodes, done, note, step
         self._missing: dict[str, int] = {}
         self._found: dict[str, list[SearchedGame]] = {}
-        self._positions = 0
+        positions = 0
         games = []
         for path in paths:
             try:
@@ -142,14 +141,12 @@ class _Annotation(Campaign[SearchedGame, SearchedGame]):
                 self._break(str(path), reason(error))
                 continue
             count = int(header["games"])
-            self._positions += int(header["positions"]) + int(header["branches"])
+            positions += int(header["positions"]) + int(header["branches"])
             self._missing[str(path)], self._found[str(path)] = count, []
             games += [(str(path), number) for number in range(count)]
         self._games = tuple(games)
         super().__init__(range(len(games)), workers=workers)
-
-    async def job(self, note: Callable[[str], None]) -> SearchJob:
-        return SearchJob(self._games, self._positions, self._options, self._nodes)
+        self.job = SearchJob(self._games, positions, options, nodes)
 
     def open(
         self, *, restart: bool = False, overwrite: bool = False, log: Callable[[str], None] = print

@@ -7,8 +7,7 @@ All positions of a game are searched concurrently, each by a tree of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,11 @@ from numpy.typing import NDArray
 from engine._core import Game, Tree
 from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError
 from engine.options import Options
-from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
+from engine.pool.pool import PoolPlayer, SearchPool
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.selfplay.shard import read_shard
-from engine.workers.executor import ExecutorError, Log, WorkerContext, play_together
+from engine.workers.executor import ExecutorError, LocalExecutor, Log, WorkerContext, play_together
 from training.data.replay import ShardGames
 
 UNVISITED = 0.1
@@ -75,10 +74,6 @@ class SearchJob:
     nodes: int
 
     @property
-    def networks(self) -> tuple[str, ...]:
-        return (self.options.weights,) if self.options.weights else ()
-
-    @property
     def engines(self) -> tuple[Options, ...]:
         return (self.options,)
 
@@ -89,40 +84,26 @@ class SearchJob:
         return max(LEAST_GAMES, wanted)
 
     def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> SearchExecutor:
-        return SearchExecutor(self, context.options(self.options), pool or context.search_pool(log))
+        job = replace(self, options=context.options(self.options))
+        return SearchExecutor(job, pool or context.search_pool(log))
 
 
-class SearchExecutor:
+class SearchExecutor(LocalExecutor[SearchedGame]):
     """Searches games in this process."""
 
-    games_per_task = 1
+    pool: SearchPool
+    failures = (NoEvaluatorError, NetworkChangedError)
 
-    def __init__(self, job: SearchJob, options: Options, pool: SearchPool) -> None:
-        """pool: closed with the executor."""
-        self._job, self._options, self._pool = job, options, pool
+    def __init__(self, job: SearchJob, pool: SearchPool) -> None:
+        super().__init__(pool)
+        self._job = job
         self._idle: list[PoolPlayer] = []
 
-    async def open(self) -> int:
-        """Wait for the evaluator; return the best number of concurrent games. Raises ExecutorError."""
-        try:
-            return await asyncio.to_thread(self._job.games_at_once, self._pool)
-        except NoEvaluatorError as error:
-            raise ExecutorError(str(error)) from None
+    async def start(self) -> int:
+        """Wait for the evaluator."""
+        return await asyncio.to_thread(self._job.games_at_once, self.pool)
 
-    async def play(self, numbers: Sequence[int]) -> list[SearchedGame]:
-        """Search the games with these numbers. Raises ExecutorError."""
-        try:
-            return await play_together(self._game(number) for number in numbers)
-        except (NoEvaluatorError, NetworkChangedError) as error:
-            raise ExecutorError(str(error)) from None
-
-    def statistics(self) -> PoolStatistics:
-        return self._pool.statistics()
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._pool.close)
-
-    async def _game(self, number: int) -> SearchedGame:
+    async def play_game(self, number: int) -> SearchedGame:
         path, game = self._job.games[number]
         try:
             replayed = dict(_games(path).rows(game))
@@ -149,7 +130,7 @@ class SearchExecutor:
         def look(tree: Tree) -> None:  # In the pool's thread.
             visits.update({child.move: child.visits for child in tree.children()})
 
-        player = self._idle.pop() if self._idle else self._pool.player(self._options)
+        player = self._idle.pop() if self._idle else self.pool.player(self._job.options)
         player.new_game()
         search: Any = player.search(position, Limits(nodes=self._job.nodes), inspect=look)
         report: Report = await asyncio.wrap_future(search)

@@ -121,7 +121,7 @@ def _on(make_pool: Callable[[Any], Any]) -> Any:
     """Return a factory of executors that use our pool."""
 
     async def make_executor(job: Any, log: Any) -> MatchExecutor:
-        return MatchExecutor(job.config, job.openings, make_pool(log))
+        return MatchExecutor(job, make_pool(log))
 
     return make_executor
 

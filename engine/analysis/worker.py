@@ -36,10 +36,6 @@ class AnalysisJob:
     searches: int
 
     @property
-    def networks(self) -> tuple[str, ...]:
-        return (self.options.weights,) if self.options.weights else ()
-
-    @property
     def engines(self) -> tuple[Options, ...]:
         return (self.options,)
 

@@ -56,8 +56,11 @@ class View(Protocol[_State, _Entry]):
 class Campaign(ABC, Generic[Game, Entry]):
     """The games of one kind, and the state of their run. Only the event loop may use it.
 
-    resumed: games of earlier runs. playing: running games.
+    job: plays the games; set by `prepare` at the latest. resumed: games of earlier runs. playing: running
+    games.
     """
+
+    job: GameJob[Game]
 
     def __init__(
         self,
@@ -81,9 +84,8 @@ class Campaign(ABC, Generic[Game, Entry]):
     async def prepare(self, note: Log) -> None:
         """Read what the games need, before any file is written."""
 
-    @abstractmethod
-    async def job(self, note: Log) -> GameJob[Game]:
-        """Return the job that plays the games."""
+    async def begin(self, note: Log) -> None:
+        """Read what missing games need."""
 
     @abstractmethod
     def open(self, *, restart: bool = False, overwrite: bool = False, log: Log = print) -> Collection[int]:
@@ -143,26 +145,23 @@ class Campaign(ABC, Generic[Game, Entry]):
                 left = len(self.numbers) - sum(number in self.numbers for number in played)
             if left == 0 or self.over():
                 return "finished"
-            job = await self.job(view.note)
+            await self.begin(view.note)
             missing = (number for number in self.numbers if number not in played)
-            return await self.play(view, job, missing, most=left, make_executor=make_executor)
+            return await self.play(view, missing, most=left, make_executor=make_executor)
         finally:
             await asyncio.to_thread(self.close)
 
     async def play(
         self,
         view: View[Self, Entry],
-        job: GameJob[Game],
         numbers: Iterable[int],
         *,
         most: int | None = None,
         make_executor: MakeExecutor[Game] | None = None,
     ) -> RunEnding:
-        """Play the job's games with these numbers. most: upper limit of concurrent games. Otherwise as
-        `run`."""
-        return await _Run(self, view).play(
-            make_executor or partial(local_executor, workers=self.workers), job, numbers, most
-        )
+        """Play the games with these numbers. most: upper limit of concurrent games. Otherwise as `run`."""
+        make_executor = make_executor or partial(local_executor, workers=self.workers)
+        return await _Run(self, view).play(make_executor, numbers, most)
 
 
 class _Run(Generic[Game, Entry]):
@@ -180,16 +179,12 @@ class _Run(Generic[Game, Entry]):
         self._next_summary = 0.0
 
     async def play(
-        self,
-        make_executor: MakeExecutor[Game],
-        job: GameJob[Game],
-        numbers: Iterable[int],
-        most: int | None,
+        self, make_executor: MakeExecutor[Game], numbers: Iterable[int], most: int | None
     ) -> RunEnding:
         ending: RunEnding = "finished"
         campaign = self._campaign
         try:
-            self._executor = executor = await make_executor(job, self._view.note)
+            self._executor = executor = await make_executor(campaign.job, self._view.note)
             suggested = await executor.open()
             at_once = campaign.concurrency or suggested
             if most is not None:

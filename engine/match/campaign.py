@@ -40,7 +40,6 @@ class MatchCampaign(Campaign[GameRecord, GameRecord]):
         self.outcomes: list[GameOutcome] = []
         self._faults = Faults([player.name for player in config.players])
         self._archive: GameArchive[GameOutcome] | None = None
-        self._job: MatchJob | None = None
 
     def identity(self) -> dict[str, Any]:
         """Return all dependencies of the games."""
@@ -52,11 +51,7 @@ class MatchCampaign(Campaign[GameRecord, GameRecord]):
 
     async def prepare(self, note: Callable[[str], None]) -> None:
         """Raises OpeningError."""
-        self._job = await MatchJob.read(self.config, note)
-
-    async def job(self, note: Callable[[str], None]) -> MatchJob:
-        assert self._job is not None
-        return self._job
+        self.job = await MatchJob.read(self.config, note)
 
     def open(
         self,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from engine.match.game import GameRules, play_game
 from engine.match.players.cache import PlayerCache, suggested_concurrency
 from engine.match.players.player import Player
 from engine.options import Options
-from engine.workers.executor import Log, WorkerContext, play_together
+from engine.workers.executor import LocalExecutor, Log, WorkerContext
 
 if TYPE_CHECKING:
     from engine.pool.pool import PoolStatistics, SearchPool
@@ -58,15 +58,12 @@ class MatchJob:
         return cls(config, tuple(openings), prepare)
 
     @property
-    def networks(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(options.weights for options in self.engines if options.weights))
-
-    @property
     def engines(self) -> tuple[Options, ...]:
         return tuple(player.options for player in self.config.players if not player.is_program)
 
     def games_at_once(self, pool: SearchPool | None) -> int:
-        return _games_at_once(self.config, pool)
+        wanted = self.config.concurrency or suggested_concurrency(self.config, pool)
+        return min(wanted, len(self.config.schedule))
 
     def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> MatchExecutor:
         if pool is None and self.engines:
@@ -74,35 +71,23 @@ class MatchJob:
         players = tuple(
             replace(player, options=context.options(player.options)) for player in self.config.players
         )
-        return MatchExecutor(replace(self.config, players=players), self.openings, pool, self.prepare)
+        return MatchExecutor(replace(self, config=replace(self.config, players=players)), pool)
 
 
-class MatchExecutor:
-    """An executor in this process, with engine players on one search pool, and programs."""
+class MatchExecutor(LocalExecutor[GameRecord]):
+    """Plays games in this process, with engine players on one search pool, and programs."""
 
-    games_per_task = 1
-
-    def __init__(
-        self,
-        config: MatchConfig,
-        openings: Sequence[Opening],
-        pool: SearchPool | None,
-        prepare: Prepare = unchanged,
-    ) -> None:
-        """pool: for players of this engine; closed with the executor."""
-        self._prepare = prepare
-        self._config = config
-        self._openings = openings
-        self._pool = pool
+    def __init__(self, job: MatchJob, pool: SearchPool | None) -> None:
+        super().__init__(pool)
+        self._job = job
         self._resources = ExitStack()
         self._players: PlayerCache | None = None
         self._rules: GameRules | None = None
         self._moves = 0
 
-    async def open(self) -> int:
-        """Start one player of each kind, and return the best number of concurrent games. Raises PlayerError
-        and TablebaseError."""
-        config = self._config
+    async def start(self) -> int:
+        """Start one player of each kind. Raises PlayerError and TablebaseError."""
+        config = self._job.config
         tablebases = self._resources.enter_context(open_tablebases(config.adjudication.tablebase))
         self._rules = GameRules(
             config.adjudication,
@@ -112,45 +97,34 @@ class MatchExecutor:
             config.stall_seconds,
             self._count_move,
         )
-        concurrency = await asyncio.to_thread(_games_at_once, config, self._pool)
-        self._players = PlayerCache(config, self._pool, concurrency)
+        concurrency = await asyncio.to_thread(self._job.games_at_once, self.pool)
+        self._players = PlayerCache(config, self.pool, concurrency)
         await self._players.check()
         return concurrency
 
-    async def play(self, numbers: Sequence[int]) -> list[GameRecord]:
-        """Play the games with these numbers concurrently. Raises PlayerError."""
-        return await play_together(self._play(number) for number in numbers)
-
     def statistics(self) -> PoolStatistics:
-        from engine.pool.pool import PoolStatistics
-
-        asked = self._pool.statistics() if self._pool is not None else PoolStatistics()
-        return replace(asked, moves=self._moves)
+        return replace(super().statistics(), moves=self._moves)
 
     async def close(self) -> None:
         if self._players is not None:
             await self._players.close()
-        if self._pool is not None:
-            await asyncio.to_thread(self._pool.close)
+        await super().close()
         self._resources.close()
 
     def _count_move(self) -> None:
         self._moves += 1
 
-    async def _play(self, number: int) -> GameRecord:
+    async def play_game(self, number: int) -> GameRecord:
+        """Raises PlayerError."""
         assert self._players is not None and self._rules is not None
-        players, scheduled = self._players, self._config.schedule[number]
+        players, scheduled = self._players, self._job.config.schedule[number]
         taken: list[tuple[int, Player]] = []
         try:
             for index in (scheduled.white, scheduled.black):
                 taken.append((index, await players.take(index)))
-                self._prepare(number, *taken[-1])
-            opening = self._openings[scheduled.round]
+                self._job.prepare(number, *taken[-1])
+            opening = self._job.openings[scheduled.round]
             return await play_game(scheduled, opening, taken[0][1], taken[1][1], self._rules)
         finally:
             for index, player in taken:
                 players.give_back(index, player)
-
-
-def _games_at_once(config: MatchConfig, pool: SearchPool | None) -> int:
-    return min(config.concurrency or suggested_concurrency(config, pool), len(config.schedule))

@@ -46,7 +46,6 @@ class SelfPlayCampaign(Campaign[PlayedGame, GameEntry]):
         self.totals = Totals()
         self._resumed_positions = 0
         self._archive: GameArchive[GameEntry] | None = None
-        self._job: SelfPlayJob | None = None
 
     @property
     def positions(self) -> int:
@@ -63,11 +62,7 @@ class SelfPlayCampaign(Campaign[PlayedGame, GameEntry]):
             chess960=self.config.options.chess960,
             report=note,
         )
-        self._job = SelfPlayJob(self.config, tuple(openings))
-
-    async def job(self, note: Callable[[str], None]) -> SelfPlayJob:
-        assert self._job is not None
-        return self._job
+        self.job = SelfPlayJob(self.config, tuple(openings))
 
     def open(
         self,

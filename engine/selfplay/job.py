@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.evaluation.errors import NoEvaluatorError
 from engine.games.openings import Opening
 from engine.options import Options
-from engine.pool.pool import PoolStatistics, SearchPool
+from engine.pool.pool import SearchPool
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame, play_game
-from engine.workers.executor import ExecutorError, Log, WorkerContext, play_together
+from engine.workers.executor import LocalExecutor, Log, WorkerContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +20,6 @@ class SelfPlayJob:
 
     config: SelfPlayConfig
     openings: tuple[Opening, ...]
-
-    @property
-    def networks(self) -> tuple[str, ...]:
-        weights = self.config.options.weights
-        return (weights,) if weights else ()
 
     @property
     def engines(self) -> tuple[Options, ...]:
@@ -39,40 +32,22 @@ class SelfPlayJob:
 
     def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> SelfPlayExecutor:
         config = replace(self.config, options=context.options(self.config.options))
-        return SelfPlayExecutor(config, self.openings, pool or context.search_pool(log))
+        return SelfPlayExecutor(replace(self, config=config), pool or context.search_pool(log))
 
 
-class SelfPlayExecutor:
-    """An executor in this process, with a search pool."""
+class SelfPlayExecutor(LocalExecutor[PlayedGame]):
+    """Plays games in this process."""
 
-    games_per_task = 1
+    pool: SearchPool
 
-    def __init__(self, config: SelfPlayConfig, openings: Sequence[Opening], pool: SearchPool) -> None:
-        """pool: closed with the executor."""
-        self._config = config
-        self._openings = openings
-        self._pool = pool
+    def __init__(self, job: SelfPlayJob, pool: SearchPool) -> None:
+        super().__init__(pool)
+        self._job = job
 
-    async def open(self) -> int:
-        """Wait for the evaluator, and return the best number of concurrent games. Raises ExecutorError."""
-        try:
-            return await asyncio.to_thread(self._pool.recommended_games, self._config.options)
-        except NoEvaluatorError as error:
-            raise ExecutorError(str(error)) from None
+    async def start(self) -> int:
+        """Wait for the evaluator."""
+        return await asyncio.to_thread(self.pool.recommended_games, self._job.config.options)
 
-    async def play(self, numbers: Sequence[int]) -> list[PlayedGame]:
-        """Play the games with these numbers concurrently. Raises ExecutorError."""
-        try:
-            return await play_together(self._play(number) for number in numbers)
-        except NoEvaluatorError as error:
-            raise ExecutorError(str(error)) from None
-
-    def statistics(self) -> PoolStatistics:
-        return self._pool.statistics()
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._pool.close)
-
-    async def _play(self, number: int) -> PlayedGame:
-        opening = self._openings[number % len(self._openings)]
-        return await play_game(number, opening, self._config, self._pool)
+    async def play_game(self, number: int) -> PlayedGame:
+        openings = self._job.openings
+        return await play_game(number, openings[number % len(openings)], self._job.config, self.pool)

@@ -43,7 +43,7 @@ class TuneCampaign(MatchCampaign):
         return (*super().outputs(), self.progress.config.plot)
 
     async def prepare(self, note: Callable[[str], None]) -> None:
-        self._job = await MatchJob.read(self.config, note, use_values)
+        self.job = await MatchJob.read(self.config, note, use_values)
         self._note = note
 
     def numbered(self, number: int) -> TunedGame:

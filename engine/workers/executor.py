@@ -8,11 +8,14 @@ Matches and self-play request their games by number from a `GameExecutor` of any
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from engine.evaluation.connection.process import EvaluatorSettings
+from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 
 if TYPE_CHECKING:
@@ -94,11 +97,8 @@ class WorkerContext:
 class Job(Protocol):
     """The work of workers, as data that can be sent to another machine.
 
-    networks: paths of required network files. engines: options of the searches that need an evaluator.
+    engines: options of the searches that need an evaluator.
     """
-
-    @property
-    def networks(self) -> tuple[str, ...]: ...
 
     @property
     def engines(self) -> tuple[Options, ...]: ...
@@ -132,6 +132,54 @@ async def play_together(games: Iterable[Coroutine[Any, Any, Game]]) -> list[Game
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class LocalExecutor(ABC, Generic[Game]):
+    """A GameExecutor in this process, with one search pool for all games.
+
+    failures: of a game or at the start, which are raised as ExecutorError.
+    """
+
+    games_per_task = 1
+    failures: tuple[type[Exception], ...] = (NoEvaluatorError,)
+
+    def __init__(self, pool: SearchPool | None) -> None:
+        """pool: closed with the executor; None if the games need no evaluator."""
+        self.pool = pool
+
+    @abstractmethod
+    async def start(self) -> int:
+        """Prepare, and return the best number of concurrent games."""
+
+    @abstractmethod
+    async def play_game(self, number: int) -> Game:
+        """Play a game."""
+
+    async def open(self) -> int:
+        """Prepare, and return the best number of concurrent games. Raises ExecutorError."""
+        with self._failing():
+            return await self.start()
+
+    async def play(self, numbers: Sequence[int]) -> list[Game]:
+        """Play the games with these numbers concurrently. Raises ExecutorError."""
+        with self._failing():
+            return await play_together(self.play_game(number) for number in numbers)
+
+    def statistics(self) -> PoolStatistics:
+        from engine.pool.pool import PoolStatistics
+
+        return self.pool.statistics() if self.pool is not None else PoolStatistics()
+
+    async def close(self) -> None:
+        if self.pool is not None:
+            await asyncio.to_thread(self.pool.close)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except self.failures as error:
+            raise ExecutorError(str(error)) from None
 
 
 # -- workers in other processes ------------------------------------------------------------------------------

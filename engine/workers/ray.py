@@ -122,7 +122,7 @@ class RayExecutor(GameSupervisor[Game]):
         self._connected = True
         from engine.evaluation.connection.connecting import is_shipped
 
-        for path in self._job.networks:
+        for path in dict.fromkeys(options.weights for options in self._job.engines if options.weights):
             if is_shipped(path):
                 continue  # The nodes have included networks, too.
             try:

@@ -37,12 +37,12 @@ class LabelCampaign(Campaign[LabelledGame, LabelledGame]):
     ) -> None:
         """backend: of the evaluator for the branches' network; empty: automatic. manifest: of the folder;
         requires its engine."""
-        self._job = LabelJob(settings, (), backend)
+        self.job: LabelJob = LabelJob(settings, (), backend)
         super().__init__(
             range(settings.games) if settings.games else count(),
             folder / SUMMARY,
-            concurrency=self._job.workers,
-            workers=ceil(self._job.workers / ENGINES_PER_PROCESS),
+            concurrency=self.job.workers,
+            workers=ceil(self.job.workers / ENGINES_PER_PROCESS),
             time_limit_s=settings.time_limit_s,
         )
         self.settings, self.folder = settings, folder
@@ -65,7 +65,7 @@ class LabelCampaign(Campaign[LabelledGame, LabelledGame]):
         self.totals, self.resumed = self._archive.totals, self._archive.totals.games
         return self._archive.numbers
 
-    async def job(self, note: Callable[[str], None]) -> LabelJob:
+    async def begin(self, note: Callable[[str], None]) -> None:
         """Raises OpeningError, and ExecutorError if the manifest requires an engine of another name."""
         settings = self.settings
         if self._manifest is not None and self._manifest.made is not None:
@@ -81,7 +81,7 @@ class LabelCampaign(Campaign[LabelledGame, LabelledGame]):
             seed=settings.seed,
             report=note,
         )
-        return replace(self._job, openings=tuple(openings))
+        self.job = replace(self.job, openings=tuple(openings))
 
     def write(self, game: LabelledGame) -> LabelledGame:
         assert self._archive is not None

@@ -6,7 +6,6 @@ A search pool evaluates the network whose policy branches are sampled from."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +16,7 @@ from engine.games.openings import Opening
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
 from engine.search.limits import Limits
-from engine.workers.executor import ExecutorError, Log, WorkerContext, play_together
+from engine.workers.executor import LocalExecutor, Log, WorkerContext
 from evaluator.network import network_file
 from protocol.host.processors import usable_processors
 from training.label.engine import EngineError, Labeller
@@ -50,10 +49,6 @@ class LabelJob:
         return options.changed(backend=self.backend) if self.backend else options
 
     @property
-    def networks(self) -> tuple[str, ...]:
-        return () if self.options is None or not self.options.weights else (self.options.weights,)
-
-    @property
     def engines(self) -> tuple[Options, ...]:
         return () if self.options is None else (self.options,)
 
@@ -72,56 +67,45 @@ class LabelJob:
         return LabelExecutor(self, options, log, pool)
 
 
-class LabelExecutor:
+class LabelExecutor(LocalExecutor[LabelledGame]):
     """Plays games in this process."""
 
-    games_per_task = 1
+    failures = (EngineError, NoEvaluatorError)
 
     def __init__(self, job: LabelJob, options: Options | None, log: Log, pool: SearchPool | None) -> None:
-        """pool: closed with the executor; required if there are options of a network."""
-        self._job, self._options, self._log, self._pool = job, options, log, pool
+        """options: of a network, which requires a pool."""
+        super().__init__(pool)
+        self._job, self._options, self._log = job, options, log
         self._idle: list[Labeller] = []
         self._all: list[Labeller] = []
 
-    async def open(self) -> int:
-        """Check that an engine starts; return the best number of concurrent games. Raises ExecutorError."""
+    async def start(self) -> int:
+        """Check that an engine starts."""
         labeller = self._labeller()
-        try:
-            await labeller.start()
-        except EngineError as error:
-            raise ExecutorError(str(error)) from None
+        await labeller.start()
         self._idle.append(labeller)
         return self._job.workers
 
-    async def play(self, numbers: Sequence[int]) -> list[LabelledGame]:
-        """Play the games with these numbers concurrently. Raises ExecutorError."""
-        try:
-            return await play_together(self._play(number) for number in numbers)
-        except (EngineError, NoEvaluatorError) as error:
-            raise ExecutorError(str(error)) from None
-
     def statistics(self) -> PoolStatistics:
         """Return statistics: of the evaluators, the engines' searches, and labelled positions as moves."""
-        network = PoolStatistics() if self._pool is None else self._pool.statistics()
         return replace(
-            network,
+            super().statistics(),
             searches=sum(labeller.searches for labeller in self._all),
             moves=sum(labeller.labels for labeller in self._all),
         )
 
     async def close(self) -> None:
         await asyncio.gather(*(labeller.close() for labeller in self._idle))
-        if self._pool is not None:
-            await asyncio.to_thread(self._pool.close)
+        await super().close()
 
     def _labeller(self) -> Labeller:
         labeller = Labeller(self._job.settings, self._log)
         self._all.append(labeller)
         return labeller
 
-    async def _play(self, number: int) -> LabelledGame:
+    async def play_game(self, number: int) -> LabelledGame:
         labeller = self._idle.pop() if self._idle else self._labeller()
-        player = None if self._pool is None or self._options is None else self._pool.player(self._options)
+        player = None if self.pool is None or self._options is None else self.pool.player(self._options)
         try:
             game = await play_game(
                 number,

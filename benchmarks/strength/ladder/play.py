@@ -208,7 +208,6 @@ async def play_ladder(
     raises. campaign: open.
     """
     await campaign.prepare(view.note)
-    job = await campaign.job(view.note)
     ending: RunEnding = "finished"
     if minutes:
         ladder.deadline = monotonic() + 60 * minutes
@@ -218,5 +217,5 @@ async def play_ladder(
         ending == "finished" and ladder.missing and monotonic() < ladder.deadline and ladder.played > played
     ):
         played = ladder.played
-        ending = await campaign.play(view, job, ladder.numbers(games_per_round))
+        ending = await campaign.play(view, ladder.numbers(games_per_round))
     return "time" if ending == "finished" and monotonic() >= ladder.deadline else ending

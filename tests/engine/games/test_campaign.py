@@ -70,6 +70,8 @@ class Games:
 class Numbers(Campaign[int, int]):
     """Remembers what is written and counted. enough: games that end the run. full: the disk is full."""
 
+    job: Any = None
+
     def __init__(self, summary_file: Path, *, enough: int | None = None, full: bool = False) -> None:
         super().__init__(range(0), summary_file)
         self.enough, self.full = enough, full
@@ -78,10 +80,6 @@ class Numbers(Campaign[int, int]):
         self.counted: list[int] = []
         self.refused = False
         self.threads: set[str] = set()
-
-    async def job(self, note: Log) -> GameJob[int]:
-        job: Any = None
-        return job
 
     def open(self, *, restart: bool = False, overwrite: bool = False, log: Log = print) -> list[int]:
         return []
@@ -149,9 +147,8 @@ def play(
     most: int | None = None,
     time_limit_s: float = 0.0,
 ) -> RunEnding:
-    job: Any = None
     campaign.concurrency, campaign.time_limit_s = concurrency, time_limit_s
-    run = campaign.play(view or View(), job, numbers, most=most, make_executor=making(games))
+    run = campaign.play(view or View(), numbers, most=most, make_executor=making(games))
     ending = asyncio.run(run)
     assert games.closed
     return ending
@@ -225,9 +222,8 @@ def test_run_raises_the_first_failed_write_and_leaves_no_other_when_the_disk_is_
 
     async def run() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
-        job: Any = None
         with pytest.raises(JournalError, match="cannot write"):
-            await campaign.play(View(), job, range(3), make_executor=making(games))
+            await campaign.play(View(), range(3), make_executor=making(games))
         gc.collect()
 
     asyncio.run(run())
@@ -247,8 +243,7 @@ def test_a_cancelled_run_is_interrupted_and_what_is_over_is_written_down(tmp_pat
         assert task is not None
         task.set_name("main")
 
-        job: Any = None
-        ending = await campaign.play(View(on_game=cancel), job, count(), make_executor=making(games))
+        ending = await campaign.play(View(on_game=cancel), count(), make_executor=making(games))
         assert not task.cancelling()
         return ending
 

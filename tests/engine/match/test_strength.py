@@ -23,8 +23,8 @@ def test_four_times_the_nodes_win_200_games(tmp_path: Path) -> None:
         resign=ResignRule(score=500, moves=3), draw=DrawRule(from_move=30, moves=4, score=20), max_moves=150
     )
     config = match(tmp_path, players, games=200, adjudication=adjudication)
-    _, runner, _ = play(config)
-    estimate = elo(runner.state.standings.tally(0, 1))
+    _, campaign, _ = play(config)
+    estimate = elo(campaign.standings.tally(0, 1))
     assert estimate.low > 0
     assert 20 < estimate.error < 80
     assert len(replay(config.files.pgn)) == 200

@@ -30,10 +30,6 @@ class ScriptedJob:
     waits: bool = False
 
     @property
-    def networks(self) -> tuple[str, ...]:
-        return ()
-
-    @property
     def engines(self) -> tuple[Options, ...]:
         return ()
 

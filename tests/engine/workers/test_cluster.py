@@ -173,5 +173,5 @@ def test_a_match_has_the_same_games_and_statistics_as_on_one_machine(cluster: An
     assert all(by_pair[record.pair] == record.opening for record in view.records)
     # A local run goes on with what the cluster has played, and finds nothing left to do.
     again = MatchCampaign(match)
-    assert asyncio.run(again.run()) == "finished"
+    assert asyncio.run(again.run(KillsNodeOfMatch(cluster, after=99))) == "finished"
     assert again.standings.tally(0, 1) == standings.tally(0, 1)
