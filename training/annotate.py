@@ -6,7 +6,7 @@ Each shard is rewritten once it is complete, so a killed run loses at most the w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from engine.games.run import GameRun, RunState
+from engine.games.campaign import Campaign
+from engine.games.display import QuietView
 from engine.options import Options
 from engine.selfplay.shard import Shard, ShardError, read_header, read_shard, write_shard
 from engine.workers.executor import ExecutorError
-from engine.workers.local import local_executor
 from protocol.host.printing import reason
 from training.data.annotations import annotated, identity, prior_identity
 from training.data.reading import encoded_positions
@@ -105,18 +105,10 @@ def annotate_by_searches(
         done.network = prior_identity(options.weights)
     if not done.network:
         raise TrainingError("this backend evaluates no network: positions cannot be annotated with it")
-    ledger = _Ledger(_unannotated(paths, identity(done.network, nodes), done), nodes, done, note, step)
-    job = SearchJob(ledger.games, ledger.positions, options, nodes)
-    run = GameRun(RunState(), ledger, _View(note))
+    missing = _unannotated(paths, identity(done.network, nodes), done)
+    campaign = _Annotation(missing, options, nodes, workers, done, note, step)
     try:
-        ending = asyncio.run(
-            run.play(
-                lambda job, log: local_executor(job, log, workers=workers),
-                job,
-                range(len(ledger.games)),
-                concurrency=0,
-            )
-        )
+        ending = asyncio.run(campaign.run(QuietView(note)))
     except ExecutorError as error:
         raise TrainingError(str(error)) from None
     if ending == "interrupted":
@@ -124,23 +116,24 @@ def annotate_by_searches(
     return done
 
 
-class _Ledger:
+class _Annotation(Campaign[SearchedGame, SearchedGame]):
     """Collects searched games, and writes a shard when all of its games are there."""
-
-    summary_file = Path()
 
     def __init__(
         self,
         paths: Sequence[Path],
+        options: Options,
         nodes: int,
+        workers: int,
         done: Annotated,
         note: Callable[[str], None],
         step: Callable[[int], None],
     ) -> None:
-        self._nodes, self._done, self._note, self._step = nodes, done, note, step
+        self._options, self._nodes = options, nodes
+        self._done, self._note, self._step = done, note, step
         self._missing: dict[str, int] = {}
         self._found: dict[str, list[SearchedGame]] = {}
-        self.positions = 0
+        self._positions = 0
         games = []
         for path in paths:
             try:
@@ -149,13 +142,22 @@ class _Ledger:
                 self._break(str(path), reason(error))
                 continue
             count = int(header["games"])
-            self.positions += int(header["positions"]) + int(header["branches"])
+            self._positions += int(header["positions"]) + int(header["branches"])
             self._missing[str(path)], self._found[str(path)] = count, []
             games += [(str(path), number) for number in range(count)]
-        self.games = tuple(games)
+        self._games = tuple(games)
+        super().__init__(range(len(games)), workers=workers)
+
+    async def job(self, note: Callable[[str], None]) -> SearchJob:
+        return SearchJob(self._games, self._positions, self._options, self._nodes)
+
+    def open(
+        self, *, restart: bool = False, overwrite: bool = False, log: Callable[[str], None] = print
+    ) -> Collection[int]:
+        return ()  # Annotated shards are not even listed.
 
     def write(self, game: SearchedGame) -> SearchedGame:
-        path = self.games[game.number][0]
+        path = self._games[game.number][0]
         self._missing[path] -= 1
         self._found[path].append(game)
         if not self._missing[path]:
@@ -164,12 +166,6 @@ class _Ledger:
 
     def count(self, entry: SearchedGame) -> None:
         self._step(len(entry.rows))
-
-    def over(self) -> bool:
-        return False
-
-    def summary(self) -> Mapping[str, Any] | None:
-        return None
 
     def _finish(self, path: str, games: Sequence[SearchedGame]) -> None:
         failures = [game.failure for game in games if game.failure]
@@ -198,19 +194,6 @@ class _Ledger:
     def _break(self, path: str, reason: str) -> None:
         self._done.broken[path] = reason
         self._note(f"{path}: {reason}; left as it is")
-
-
-class _View:
-    """Shows the messages of a run."""
-
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self.note = note
-
-    def started(self, state: RunState) -> None: ...
-
-    def game_over(self, state: RunState, entry: SearchedGame) -> None: ...
-
-    def tick(self, state: RunState) -> None: ...
 
 
 def _unannotated(paths: Sequence[Path], annotations: str, done: Annotated) -> list[Path]:

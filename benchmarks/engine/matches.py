@@ -35,10 +35,10 @@ from benchmarks.common.figures import Figure, print_figures
 from benchmarks.common.plain_backend import best_rate, best_sizes
 from benchmarks.common.tuned import tuned
 from engine._core import Game
-from engine.games.display import QuietDisplay
+from engine.games.display import QuietView
+from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.job import MatchExecutor
-from engine.match.runner import MatchRunner
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
 from engine.pool.pool import PoolStatistics, SearchPool
@@ -51,6 +51,9 @@ MEMORY_MB = 1500.0
 EVALUATOR_PERCENT = 90.0
 MEMORY_GAMES = 500
 EVALUATOR_GAMES = 64
+
+QUIET = QuietView(lambda text: print(text, file=sys.stderr))
+"""View that prints only notes."""
 
 
 class _InstantPool:
@@ -102,11 +105,11 @@ def programs(program: str) -> list[Figure]:
     players = [PlayerConfig(name, TimeControl(nodes=50), command=(path,)) for name in ("a", "b")]
     with tempfile.TemporaryDirectory() as folder:
         config = _match(folder, players, games=60, concurrency=2)
-        runner = MatchRunner(config, QuietDisplay(sys.stderr))
+        campaign = MatchCampaign(config)
         began = time.process_time()
-        asyncio.run(runner.run())
+        asyncio.run(campaign.run(QUIET))
         seconds = time.process_time() - began
-    moves = runner.state.throughput.pool.moves
+    moves = campaign.throughput.pool.moves
     print(f"programs: {1e6 * seconds / moves:.0f} µs of processor time per move, {moves:,} moves")
     percent = 1e4 * seconds / moves
     return [
@@ -133,9 +136,9 @@ def overhead() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         config = _match(folder, players, games=100, concurrency=16)
         pool = _InstantPool()
-        runner = MatchRunner(config, QuietDisplay(sys.stderr), make_executor=_on(lambda log: pool))
+        campaign = MatchCampaign(config)
         began = time.process_time()
-        asyncio.run(runner.run())
+        asyncio.run(campaign.run(QUIET, make_executor=_on(lambda log: pool)))
         seconds = time.process_time() - began
     print(f"overhead: {1e6 * seconds / pool.moves:.0f} µs of processor time per move, {pool.moves:,} moves")
     return [
@@ -185,12 +188,12 @@ class _Run:
         self.pool = SearchPool(log=log)
         return self.pool
 
-    async def watch(self, seconds: float, settle: float) -> tuple[MatchRunner, _Used, float]:
-        """Run the match; return the runner, resources used after `settle` seconds, and peak megabytes."""
-        runner = MatchRunner(self.config, QuietDisplay(sys.stderr), make_executor=_on(self._make_pool))
-        task = asyncio.create_task(runner.run())
+    async def watch(self, seconds: float, settle: float) -> tuple[MatchCampaign, _Used, float]:
+        """Run the match; return it, resources used after `settle` seconds, and peak megabytes."""
+        campaign = MatchCampaign(self.config)
+        task = asyncio.create_task(campaign.run(QUIET, make_executor=_on(self._make_pool)))
         process, megabytes = psutil.Process(), 0.0
-        while not runner.state.playing and not task.done():
+        while not campaign.playing and not task.done():
             await asyncio.sleep(0.1)
         await asyncio.sleep(settle)
         assert self.pool is not None
@@ -202,7 +205,7 @@ class _Run:
         if not task.done():
             task.cancel()
         await task
-        return runner, used, megabytes
+        return campaign, used, megabytes
 
     def _reading(self) -> tuple[float, PoolStatistics, float, dict[int, float]]:
         assert self.pool is not None
@@ -240,8 +243,8 @@ def memory(seconds: float) -> list[Figure]:
     players = [PlayerConfig(name, TimeControl(nodes=20), options=options) for name in ("a", "b")]
     with tempfile.TemporaryDirectory() as folder:
         config = _match(folder, players, games=10_000, concurrency=MEMORY_GAMES)
-        runner, used, megabytes = asyncio.run(_Run(config).watch(seconds, seconds / 4))
-    moves = runner.state.throughput.pool.moves
+        campaign, used, megabytes = asyncio.run(_Run(config).watch(seconds, seconds / 4))
+    moves = campaign.throughput.pool.moves
     print(f"memory: {moves:,} moves of finished games, {used.rate:,.0f} positions/s, {megabytes:.0f} MB")
     return [Figure(f"megabytes with {MEMORY_GAMES} games at once", megabytes, MEMORY_MB, at_least=False)]
 

@@ -4,22 +4,25 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.commands.endings import exit_status
+from engine.commands.campaigns import (
+    add_executor_arguments,
+    add_run_arguments,
+    print_lines,
+    run_campaign,
+    view_of_arguments,
+)
 from engine.commands.engine_flags import add_engine_flags, given_options
-from engine.commands.executors import add_executor_arguments, executor_of_arguments
-from protocol.host.outputs import add_overwrite_flag, guard_apart, guard_output, is_figure, named_files
-from protocol.host.processes import run_interruptible
+from protocol.host.outputs import guard_apart, guard_output, is_figure, named_files
 
 if TYPE_CHECKING:
+    from engine.match.campaign import MatchCampaign
     from engine.match.config import MatchConfig
-    from engine.match.runner import Ending, MatchRunner
 
 HELP = "play a match between networks, option sets and UCI engines"
 
@@ -104,54 +107,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output.add_argument("--event", metavar="NAME", help="Event tag of the PGN")
     output.add_argument("--plot", metavar="FILE.png", help="draw Elo over the games")
-    output.add_argument("--restart", action="store_true", help="discard the existing games")
-    add_overwrite_flag(output)
-    output.add_argument(
-        "--json", action="store_true", help="print the summary as JSON at the end, and no table"
-    )
+    add_run_arguments(output)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.games.journal import JournalError
-    from engine.games.openings import OpeningError
-    from engine.match.adjudication import TablebaseError
-    from engine.match.faults import MatchError
-    from engine.match.players.player import PlayerError
+    from engine.match.campaign import MatchCampaign
+    from engine.match.display import DISPLAY
     from engine.match.plot import PlotError, check_plot, plot_elo
-    from engine.match.runner import MatchRunner
-    from engine.workers.executor import ExecutorError
 
     config = config_of_arguments(arguments)
     guard_run_of(config, arguments)
-    if config.files.plot is not None:
-        guard_output(config.files.plot, overwrite=arguments.overwrite, own=is_figure)
+    plot = config.files.plot
+    if plot is not None:
+        guard_output(plot, overwrite=arguments.overwrite, own=is_figure)
         try:
-            check_plot(config.files.plot)
+            check_plot(plot)
         except PlotError as error:
             print(f"wavefront match: {error}", file=sys.stderr)
             return 2
-    view = _view(config, as_json=arguments.json)
-    runner = MatchRunner(
-        config,
-        view,
-        restart=arguments.restart,
-        overwrite=arguments.overwrite,
-        make_executor=executor_of_arguments(arguments, config.workers),
-    )
-    failure = ""
-    ending: Ending = "interrupted"
-    try:
-        with view, contextlib.suppress(KeyboardInterrupt):
-            ending = run_interruptible(runner.run())
-    except (JournalError, MatchError, OpeningError, ExecutorError, PlayerError, TablebaseError) as error:
-        failure = str(error)
-    _print_result(config, runner, as_json=arguments.json)
-    if config.files.plot is not None and runner.state.outcomes:
-        try:
-            plot_elo(config.files.plot, config, runner.state.outcomes)
-        except PlotError as error:
-            failure = failure or str(error)
-    return exit_status("match", "the match", failure=failure, interrupted=ending == "interrupted")
+    campaign = MatchCampaign(config)
+
+    def report(ending: object) -> str | None:
+        _print_result(campaign, as_json=arguments.json)
+        if plot is not None and campaign.outcomes:
+            try:
+                plot_elo(plot, config, campaign.outcomes)
+            except PlotError as error:
+                return str(error)
+        return None
+
+    view = view_of_arguments("match", DISPLAY, arguments)
+    return run_campaign("match", "the match", campaign, view, arguments, report)
 
 
 def guard_run_of(config: MatchConfig, arguments: argparse.Namespace, *more: Path) -> None:
@@ -235,31 +221,18 @@ def player_table(text: str) -> dict[str, Any]:
     return dict(entries)
 
 
-def _view(config: MatchConfig, *, as_json: bool) -> Any:
-    from rich.console import Console
-
-    from engine.games.display import QuietDisplay, shows_tables
-    from engine.match.display import LiveView, PlainView
-
-    if as_json:
-        return QuietDisplay(sys.stderr, prefix="wavefront match: ")
-    console = Console()
-    return LiveView(config, console) if shows_tables(console) else PlainView(config, sys.stdout)
-
-
-def _print_result(config: MatchConfig, runner: MatchRunner, *, as_json: bool) -> None:
+def _print_result(campaign: MatchCampaign, *, as_json: bool) -> None:
     from rich.console import Console
 
     from engine.games.display import shows_tables
     from engine.match import display
     from engine.match.summary import summary
 
-    state = runner.state
-    standings = state.standings
+    config, standings = campaign.config, campaign.standings
     if as_json:
-        print(json.dumps(summary(config, standings, state.throughput), ensure_ascii=False))
+        print(json.dumps(summary(config, standings, campaign.throughput), ensure_ascii=False))
         return
-    if not state.outcomes:
+    if not campaign.outcomes:
         return
     console = Console()
     if shows_tables(console):
@@ -271,9 +244,7 @@ def _print_result(config: MatchConfig, runner: MatchRunner, *, as_json: bool) ->
         lines = display.standings_lines(config, standings)
     lines += display.pairing_lines(config, standings)
     lines.append(display.reasons_line(standings))
-    if state.throughput.games:
-        lines.append(display.speed_line(state))
+    if campaign.throughput.games:
+        lines.append(display.speed_line(campaign))
     lines.append(f"games {config.files.pgn}, journal {config.files.journal}, summary {config.files.summary}")
-    for line in lines:
-        # Wrap lines on a terminal, but not in a log.
-        console.print(line, markup=False, highlight=False, soft_wrap=not shows_tables(console))
+    print_lines(lines)

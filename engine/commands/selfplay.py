@@ -5,26 +5,26 @@ data."""
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.commands.endings import exit_status
+from engine.commands.campaigns import (
+    add_executor_arguments,
+    add_run_arguments,
+    print_lines,
+    run_campaign,
+)
 from engine.commands.engine_flags import add_engine_flags, given_options
-from engine.commands.executors import add_executor_arguments, executor_of_arguments
-from protocol.host.folders import expanded
-from protocol.host.outputs import add_overwrite_flag, guard_apart, named_files
+from protocol.host.outputs import guard_apart, named_files
 from protocol.host.printing import reason
-from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
+    from engine.games.campaign import RunEnding
+    from engine.selfplay.campaign import SelfPlayCampaign
     from engine.selfplay.config import SelfPlayConfig
-    from engine.selfplay.game import PlayedGame
-    from engine.selfplay.runner import Ending
-    from engine.workers.executor import MakeExecutor
 
 HELP = "play games of one network against itself for training data; check such data"
 
@@ -91,11 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--format", metavar="FORMAT", help="format of the training data: lc0 or shards (default: lc0)"
     )
-    output.add_argument("--restart", action="store_true", help="discard the existing games")
-    add_overwrite_flag(output)
-    output.add_argument(
-        "--json", action="store_true", help="print a summary as JSON at the end, and no table"
-    )
+    add_run_arguments(output, summary="a summary")
     output.add_argument(
         "--check",
         nargs="+",
@@ -108,18 +104,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.check is not None:
         return _check(arguments.check, as_json=arguments.json)
-    from engine.selfplay.archive import Folder
+    from engine.games.display import PlainView, view_of
+    from engine.selfplay.campaign import SelfPlayCampaign
+    from engine.selfplay.display import DISPLAY
 
-    config = config_of_arguments(arguments)
-    folder = Folder(expanded(config.output), config.format)
+    campaign = SelfPlayCampaign(config := config_of_arguments(arguments))
+    folder = campaign.folder
     reads = asdict(config) | {"output": "", "config": arguments.config_file}
     guard_apart([folder.journal, folder.pgn, folder.summary], named_files(reads))
-    return _play(
-        config,
-        restart=arguments.restart,
-        overwrite=arguments.overwrite,
-        as_json=arguments.json,
-        make_executor=executor_of_arguments(arguments, config.workers),
+    view = PlainView(DISPLAY, sys.stderr, games=False) if arguments.json else view_of(DISPLAY)
+    return run_campaign(
+        *("selfplay", "the games", campaign, view, arguments),
+        lambda ending: _print_result(campaign, ending, as_json=arguments.json),
     )
 
 
@@ -154,53 +150,22 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     return selfplay_config(document, arguments.config_file or "selfplay")
 
 
-def _play(
-    config: SelfPlayConfig,
-    *,
-    restart: bool,
-    overwrite: bool,
-    as_json: bool,
-    make_executor: MakeExecutor[PlayedGame],
-) -> int:
-    from rich.console import Console
+def _print_result(campaign: SelfPlayCampaign, ending: RunEnding, *, as_json: bool) -> None:
+    from engine.selfplay.display import pace_line, totals_line
 
-    from engine.games.display import shows_tables
-    from engine.games.journal import JournalError
-    from engine.games.openings import OpeningError
-    from engine.selfplay.display import LiveView, PlainView, pace_line, totals_line
-    from engine.selfplay.runner import SelfPlayRunner
-    from engine.workers.executor import ExecutorError
-
-    console = Console()
-    view: LiveView | PlainView
     if as_json:
-        view = PlainView(sys.stderr, games=False)
-    else:
-        view = LiveView(console) if shows_tables(console) else PlainView(sys.stdout)
-    runner = SelfPlayRunner(config, view, restart=restart, overwrite=overwrite, make_executor=make_executor)
-    failure = ""
-    ending: Ending = "interrupted"
-    try:
-        with view, contextlib.suppress(KeyboardInterrupt):
-            ending = run_interruptible(runner.run())
-    except (JournalError, OpeningError, ExecutorError) as error:
-        failure = str(error)
-    state = runner.state
-    if as_json:
-        print(json.dumps(state.data(), ensure_ascii=False))
-    else:
-        lines = []
-        if state.totals.games:
-            lines.append(totals_line(state))
-        if state.throughput.games:
-            lines.append(pace_line(state))
-        if ending == "time":
-            lines.append("the time is over; the same command goes on with the games")
-        if state.totals.games:
-            lines.append(f"everything is in {config.output}")
-        for line in lines:
-            console.print(line, markup=False, highlight=False, soft_wrap=not shows_tables(console))
-    return exit_status("selfplay", "the games", failure=failure, interrupted=ending == "interrupted")
+        print(json.dumps(campaign.summary(), ensure_ascii=False))
+        return
+    lines = []
+    if campaign.totals.games:
+        lines.append(totals_line(campaign))
+    if campaign.throughput.games:
+        lines.append(pace_line(campaign))
+    if ending == "time":
+        lines.append("the time is over; the same command goes on with the games")
+    if campaign.totals.games:
+        lines.append(f"everything is in {campaign.config.output}")
+    print_lines(lines)
 
 
 def _check(paths: list[Path], *, as_json: bool) -> int:

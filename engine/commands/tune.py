@@ -4,22 +4,21 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
-from engine.commands.endings import exit_status
+from engine.commands.campaigns import (
+    add_executor_arguments,
+    add_run_arguments,
+    run_campaign,
+    view_of_arguments,
+)
 from engine.commands.engine_flags import add_engine_flags, given_options
-from engine.commands.executors import add_executor_arguments, executor_of_arguments
 from engine.commands.match import guard_run_of
-from protocol.host.outputs import add_overwrite_flag
-from protocol.host.processes import run_interruptible
 
 if TYPE_CHECKING:
-    from engine.games.run import RunEnding
+    from engine.tune.campaign import TuneCampaign
     from engine.tune.config import TuneConfig
-    from engine.tune.progress import TuneState
 
 HELP = "tune numeric options of the search by games (SPSA)"
 
@@ -54,41 +53,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write BASE.pgn, BASE.jsonl (journal), BASE.json (summary) and BASE.svg (plot) "
         "(default: name of CONFIG.toml)",
     )
-    output.add_argument("--restart", action="store_true", help="discard the existing games")
-    add_overwrite_flag(output)
-    output.add_argument(
-        "--json", action="store_true", help="print the summary as JSON at the end, and no table"
-    )
+    add_run_arguments(output)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.games.journal import JournalError
-    from engine.games.openings import OpeningError
-    from engine.match.adjudication import TablebaseError
-    from engine.match.faults import MatchError
-    from engine.match.players.player import PlayerError
-    from engine.tune.runner import TuneRunner
-    from engine.workers.executor import ExecutorError
+    from engine.tune.campaign import TuneCampaign
+    from engine.tune.display import DISPLAY
 
     config = config_of_arguments(arguments)
     guard_run_of(config.match, arguments, config.plot)
-    view = _view(config, as_json=arguments.json)
-    runner = TuneRunner(
-        config,
-        view,
-        restart=arguments.restart,
-        overwrite=arguments.overwrite,
-        make_executor=executor_of_arguments(arguments, config.match.workers),
+    campaign = TuneCampaign(config)
+    view = view_of_arguments("tune", DISPLAY, arguments)
+    return run_campaign(
+        *("tune", "the tuning", campaign, view, arguments),
+        lambda ending: _print_result(campaign, as_json=arguments.json),
     )
-    failure = ""
-    ending: RunEnding = "interrupted"
-    try:
-        with view, contextlib.suppress(KeyboardInterrupt):
-            ending = run_interruptible(runner.run())
-    except (JournalError, MatchError, OpeningError, ExecutorError, PlayerError, TablebaseError) as error:
-        failure = str(error)
-    _print_result(runner.state, as_json=arguments.json)
-    return exit_status("tune", "the tuning", failure=failure, interrupted=ending == "interrupted")
 
 
 def config_of_arguments(arguments: argparse.Namespace) -> TuneConfig:
@@ -114,19 +93,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> TuneConfig:
     return tune_config(document, arguments.config_file)
 
 
-def _view(config: TuneConfig, *, as_json: bool) -> Any:
-    from rich.console import Console
-
-    from engine.games.display import QuietDisplay, shows_tables
-    from engine.tune.display import LiveView, PlainView
-
-    if as_json:
-        return QuietDisplay(sys.stderr, prefix="wavefront tune: ")
-    console = Console()
-    return LiveView(console) if shows_tables(console) else PlainView(config, sys.stdout)
-
-
-def _print_result(state: TuneState, *, as_json: bool) -> None:
+def _print_result(state: TuneCampaign, *, as_json: bool) -> None:
     from rich.console import Console
 
     from engine.games.display import shows_tables
@@ -134,7 +101,7 @@ def _print_result(state: TuneState, *, as_json: bool) -> None:
     from engine.tune.display import progress_line, value_lines, values_table
     from engine.tune.result import summary
 
-    data = summary(state)
+    data = summary(state.progress, state.standings, state.throughput)
     if as_json:
         print(json.dumps(data, ensure_ascii=False))
         return

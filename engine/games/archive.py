@@ -8,33 +8,14 @@ truncated to the last size in the journal. So both have the same games, each onc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from engine.games.identity import differences
-from engine.games.journal import Journal, JournalError
+from engine.games.journal import JournalError, campaign_journal
 from engine.games.pgn import PgnFile
 from protocol.host.outputs import OutputError, guard_output, guard_run
-from protocol.host.version import __version__
 
 T = TypeVar("T")
-
-FORMAT = 1
-"""Version of the journal's lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """Messages about a journal whose games cannot be continued.
-
-    another_kind: it has another kind; follows the journal's path. other_games: its games have other settings;
-    the differences follow. damaged: the remedy for a damaged game.
-    """
-
-    another_kind: str
-    other_games: str
-    damaged: str
 
 
 class GameArchive(Generic[T]):
@@ -49,8 +30,9 @@ class GameArchive(Generic[T]):
         pgn: Path,
         header: Mapping[str, Any],
         read: Callable[[dict[str, Any]], T],
-        messages: Messages,
         *,
+        kind: str,
+        others: str,
         beside: Sequence[Path] = (),
         restart: bool = False,
         overwrite: bool = False,
@@ -58,30 +40,20 @@ class GameArchive(Generic[T]):
     ) -> None:
         """Open or create the files.
 
-        header: of a new journal, with its kind as `journal` and the games' dependencies as `identity`;
-        journals with another identity are refused. read: converts an entry to a game; raises KeyError,
-        TypeError or ValueError. beside: further files that the run writes. restart: discard existing games.
-        overwrite: replace files of other programs.
-        Raises JournalError if the journal is damaged, in use, or of other games, or if the other files exist
-        without it, and OutputError if the PGN file is not of a run.
+        header, kind, others, restart: see `campaign_journal`. read: see `Journal.read`. beside:
+        further files that the run writes. overwrite: replace files of other programs. Raises JournalError if
+        the journal is damaged, in use, or of other games, or if the other files exist without it, and
+        OutputError if the PGN file is not of a run.
         """
-        self._messages = messages
         try:
             guard_run(journal, (pgn, *beside), overwrite=overwrite)
         except OutputError as error:
             raise JournalError(f"without a journal of games: {error}") from None
         if restart:
             guard_output(pgn, overwrite=overwrite, own=_is_of_a_run)
-        # The long identity comes last.
-        header = {"journal": header["journal"], "format": FORMAT, "version": __version__, **header}
-        self._journal = Journal(journal, header, restart=restart)
-        if not self._journal.entries and self._journal.header.get("journal") == header["journal"]:
-            # No game was played: the user may have corrected the settings since.
-            self._journal.close()
-            self._journal = Journal(journal, header, restart=True)
+        self._journal = campaign_journal(journal, header, kind=kind, others=others, restart=restart)
         try:
-            self._check(header)
-            self.games = self._read(read)
+            self.games = self._journal.read(read)
             if not self.games:
                 guard_output(pgn, overwrite=overwrite, own=_is_of_a_run)
             self._pgn = PgnFile(pgn, self._journal.last("pgn_end"), log)
@@ -97,23 +69,6 @@ class GameArchive(Generic[T]):
         """Close both files. Idempotent."""
         self._journal.close()
         self._pgn.close()
-
-    def _check(self, wanted: Mapping[str, Any]) -> None:
-        journal, header = self._journal, self._journal.header
-        if header.get("journal") != wanted["journal"] or header.get("format") != FORMAT:
-            raise JournalError(f"{journal.path} {self._messages.another_kind}")
-        changed = differences(header.get("identity", {}), wanted["identity"])
-        if changed:
-            lines = "\n  ".join(changed)
-            raise JournalError(f"{self._messages.other_games}. What differs:\n  {lines}")
-
-    def _read(self, read: Callable[[dict[str, Any]], T]) -> list[T]:
-        try:
-            return [read(entry) for entry in self._journal.entries]
-        except (KeyError, TypeError, ValueError) as error:
-            raise JournalError(
-                f"{self._journal.path}: a game is damaged ({error}): {self._messages.damaged}"
-            ) from None
 
 
 def _is_of_a_run(games: bytes) -> bool:

@@ -1,16 +1,47 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Displays of matches and self-play: lines in a log or pipe, or a drawing in a terminal, updated once per
-second."""
+"""Displays of campaigns: lines in a log or pipe, or a table in a terminal, updated once per second."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, Self, TextIO
-
-from engine.games.run import RunState, State
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, Self, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+State = TypeVar("State")
+Entry = TypeVar("Entry")
+
+REPORT_SECONDS = 10.0
+"""Time between two reports in a log, for kinds that do not report after games."""
+
+
+def _no_lines(state: Any) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Display(Generic[State, Entry]):
+    """What displays show of a kind of campaign, as functions of its state.
+
+    heading: first lines of a log. game: a finished game as a line, or "". report: lines of a report in a log.
+    reports: number of reports that a log has by now (None: one every REPORT_SECONDS). table: of a terminal
+    with this width. below: lines below the table. messages: number of latest games and notes below them; 0
+    shows the last game, and prints notes above the table.
+    """
+
+    heading: Callable[[State], list[str]]
+    game: Callable[[State, Entry], str]
+    report: Callable[[State], list[str]]
+    reports: Callable[[State], int] | None = None
+    table: Callable[[State, int], RenderableType]
+    below: Callable[[State], list[str]] = _no_lines
+    messages: int = 0
 
 
 def shows_tables(console: Console) -> bool:
@@ -18,11 +49,30 @@ def shows_tables(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-class PlainDisplay:
-    """Write lines to a stream. A context manager, like LiveDisplay."""
+def view_of(display: Display[State, Entry]) -> LiveView[State, Entry] | PlainView[State, Entry]:
+    """Return the view for standard output."""
+    from rich.console import Console
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    console = Console()
+    return LiveView(display, console) if shows_tables(console) else PlainView(display, sys.stdout)
+
+
+def row_table(title: str, rows: Mapping[str, str]) -> RenderableType:
+    """Return a rich table with a line for each heading, which fits any terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title, "table.title"), show_header=False)
+    for heading, cell in rows.items():
+        table.add_row(heading, cell)
+    return table
+
+
+class QuietView:
+    """Show only the notes of a run. A context manager, like LiveView."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.note = note
 
     def __enter__(self) -> Self:
         return self
@@ -30,38 +80,60 @@ class PlainDisplay:
     def __exit__(self, *exception: object) -> None:
         pass
 
-    def note(self, text: str) -> None:
-        """Write a line."""
-        print(text, file=self._stream, flush=True)
-
-
-class QuietDisplay(PlainDisplay):
-    """Show only the notes of a run."""
-
-    def __init__(self, stream: TextIO, *, prefix: str = "") -> None:
-        """prefix: precedes each note."""
-        super().__init__(stream)
-        self._prefix = prefix
-
-    def started(self, state: RunState) -> None:
+    def started(self, state: Any) -> None:
         pass
 
-    def game_over(self, state: RunState, entry: object) -> None:
+    def game_over(self, state: Any, entry: Any) -> None:
         pass
 
-    def tick(self, state: RunState) -> None:
+    def tick(self, state: Any) -> None:
         pass
 
-    def note(self, text: str) -> None:
-        super().note(self._prefix + text)
+
+class PlainView(QuietView, Generic[State, Entry]):
+    """Write lines to a stream: games, and a report now and then."""
+
+    def __init__(self, display: Display[State, Entry], stream: TextIO, *, games: bool = True) -> None:
+        """games: print a line for each game."""
+        super().__init__(partial(print, file=stream, flush=True))
+        self._display = display
+        self._games = games
+        self._reports = 0
+        self._next_report = monotonic() + REPORT_SECONDS
+
+    def started(self, state: State) -> None:
+        for line in self._display.heading(state):
+            self.note(line)
+        if self._display.reports is not None:
+            self._reports = self._display.reports(state)
+
+    def game_over(self, state: State, entry: Entry) -> None:
+        line = self._display.game(state, entry) if self._games else ""
+        if line:
+            self.note(line)
+        if self._display.reports is not None and self._display.reports(state) > self._reports:
+            self._reports = self._display.reports(state)
+            self._report(state)
+
+    def tick(self, state: State) -> None:
+        if self._display.reports is None and monotonic() >= self._next_report:
+            self._next_report = monotonic() + REPORT_SECONDS
+            self._report(state)
+
+    def _report(self, state: State) -> None:
+        for line in self._display.report(state):
+            self.note(line)
 
 
-class LiveDisplay(ABC, Generic[State]):
+class LiveView(Generic[State, Entry]):
     """Draw the state in a terminal, which it occupies while the context is open."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, display: Display[State, Entry], console: Console) -> None:
         from rich.live import Live
 
+        self._display = display
+        self._console = console
+        self._latest: deque[str] = deque(maxlen=display.messages or 1)
         # Draw once per second at most: drawing takes more CPU time than playing.
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
@@ -72,16 +144,24 @@ class LiveDisplay(ABC, Generic[State]):
     def __exit__(self, *exception: object) -> None:
         self._live.__exit__(None, None, None)
 
-    @property
-    def console(self) -> Console:
-        return self._live.console
-
-    @abstractmethod
-    def drawing(self, state: State) -> RenderableType:
-        """Return the drawing of a state."""
-
     def started(self, state: State) -> None:
         self.tick(state)
 
+    def game_over(self, state: State, entry: Entry) -> None:
+        line = self._display.game(state, entry)
+        if line:
+            self._latest.append(line)
+
     def tick(self, state: State) -> None:
-        self._live.update(self.drawing(state), refresh=True)
+        from rich.console import Group
+        from rich.text import Text
+
+        table = self._display.table(state, self._console.width)
+        lines = [*self._display.below(state), *self._latest]
+        self._live.update(Group(table, Text("\n".join(lines))), refresh=True)
+
+    def note(self, text: str) -> None:
+        if self._display.messages:
+            self._latest.append(text)
+        else:
+            self._console.print(text, markup=False, highlight=False)  # above the table, permanently

@@ -9,12 +9,19 @@ it is open, so that two processes cannot continue it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from engine.games.identity import differences
 from protocol.host.files import append_whole, lock, open_to_append
+from protocol.host.version import __version__
+
+T = TypeVar("T")
+
+FORMAT = 1
+"""Version of the entries of a campaign."""
 
 
 class JournalError(RuntimeError):
@@ -73,6 +80,16 @@ class Journal:
             )
         return value
 
+    def read(self, read: Callable[[dict[str, Any]], T], remedy: str = "choose another --output") -> list[T]:
+        """Return the converted entries. read: raises KeyError, TypeError or ValueError for a damaged one.
+
+        Raises JournalError.
+        """
+        try:
+            return [read(entry) for entry in self.entries]
+        except (KeyError, TypeError, ValueError) as error:
+            raise JournalError(f"{self.path}: an entry is damaged ({error!r}): {remedy}") from None
+
     def close(self) -> None:
         """Close the file. Idempotent."""
         self._file.close()
@@ -113,6 +130,35 @@ class Journal:
         if not lines and cut.strip(b"\0") and not (cut.startswith(kind) or kind.startswith(cut)):
             raise JournalError(f"{self.path} is not a journal: move it away, or choose another name")
         return lines
+
+
+def campaign_journal(
+    path: Path, header: Mapping[str, Any], *, kind: str, others: str, restart: bool = False
+) -> Journal:
+    """Open or create the journal of a campaign, whose games must have the dependencies of the new ones.
+
+    header: of a new journal, with its kind as `journal` and the dependencies as `identity`. It replaces that
+    of a journal without entries, as the user may have corrected the settings. kind: its
+    games, for messages. others: message about different dependencies. restart: discard existing entries.
+    Raises JournalError.
+    """
+    # The long identity comes last.
+    header = {"journal": header["journal"], "format": FORMAT, "version": __version__, **header}
+    journal = Journal(path, header, restart=restart)
+    try:
+        if journal.header.get("journal") != header["journal"] or journal.header.get("format") != FORMAT:
+            raise JournalError(f"{path} is not a journal of {kind}: choose another --output")
+        if not journal.entries:
+            journal.close()
+            journal = Journal(path, header, restart=True)
+        changed = differences(journal.header.get("identity", {}), header["identity"])
+        if changed:
+            lines = "\n  ".join(changed)
+            raise JournalError(f"{others}. What differs:\n  {lines}")
+    except BaseException:
+        journal.close()
+        raise
+    return journal
 
 
 def _line(entry: Mapping[str, Any]) -> bytes:

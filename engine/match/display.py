@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Display of a match: a live table in a terminal, plain lines in a log or pipe."""
+"""What displays show of a match: standings, its SPRT and its speed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from engine.games.display import LiveDisplay, PlainDisplay
+from engine.games.display import Display
 from engine.games.record import GameRecord
 from engine.match.abbreviation import abbreviated
+from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig
 from engine.match.results.standings import Standings
 from engine.match.results.statistics import elo, likelihood_of_superiority, normalised_elo
-from engine.match.runner import MatchState
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
 REPORT_GAMES = 10
 """Games between two reports of the standings in a log."""
@@ -26,9 +26,20 @@ PAIRINGS_SHOWN = 15
 """Maximum number of pairings printed one by one."""
 
 
-def game_line(config: MatchConfig, state: MatchState, record: GameRecord) -> str:
+def heading(state: MatchCampaign) -> list[str]:
+    """Return the players and the number of games, and that of resumed ones."""
+    config = state.config
+    names = ", ".join(f"{player.name} ({player.time})" for player in config.players)
+    lines = [f"{config.event}: {names}; {len(config.schedule)} games"]
+    if state.resumed:
+        lines.append(f"{state.resumed} games are played already: {config.files.journal}")
+    return lines
+
+
+def game_line(state: MatchCampaign, record: GameRecord) -> str:
     """Return a finished game as a line."""
-    white, black = config.players[record.white].name, config.players[record.black].name
+    players = state.config.players
+    white, black = players[record.white].name, players[record.black].name
     return (
         f"game {record.number + 1} ({state.standings.games} of {len(state.standings.schedule)} played): "
         f"{white} – {black} {record.result}, {record.explanation}, {(len(record.moves) + 1) // 2} moves, "
@@ -103,7 +114,7 @@ def reasons_line(standings: Standings) -> str:
     return "ends: " + ", ".join(f"{reason} {count}" for reason, count in standings.reasons.most_common())
 
 
-def speed_line(state: MatchState) -> str:
+def speed_line(state: MatchCampaign) -> str:
     """Return the match's speed and remaining time."""
     speed = state.throughput
     parts = [f"{speed.concurrency} games at once", f"{speed.games_per_hour:,.0f} games/h"]
@@ -127,59 +138,22 @@ def ranking(standings: Standings) -> list[int]:
     return sorted(range(len(standings.players)), key=score, reverse=True)
 
 
-class PlainView(PlainDisplay):
-    """Lines: one per game, the standings every few games."""
-
-    def __init__(self, config: MatchConfig, stream: TextIO) -> None:
-        super().__init__(stream)
-        self._config = config
-
-    def started(self, state: MatchState) -> None:
-        names = ", ".join(f"{player.name} ({player.time})" for player in self._config.players)
-        self.note(f"{self._config.event}: {names}; {len(state.standings.schedule)} games")
-        if state.resumed:
-            self.note(f"{state.resumed} games are played already: {self._config.files.journal}")
-
-    def game_over(self, state: MatchState, record: GameRecord) -> None:
-        self.note(game_line(self._config, state, record))
-        if state.standings.games % REPORT_GAMES == 0:
-            for line in (*standings_lines(self._config, state.standings), speed_line(state)):
-                self.note("  " + line)
-
-    def tick(self, state: MatchState) -> None:
-        pass
+def progress_lines(state: MatchCampaign, progress: str) -> list[str]:
+    """Return the running and resumed games, and the speed. progress: precedes them."""
+    resumed = f", {state.resumed} resumed" if state.resumed else ""
+    return [f"{progress}, {state.playing} running{resumed}", speed_line(state)]
 
 
-class LiveView(LiveDisplay[MatchState]):
-    """A live table in a terminal during the match."""
+def _below(state: MatchCampaign) -> list[str]:
+    standings = state.standings
+    lines = progress_lines(state, f"{standings.games} of {len(standings.schedule)} games")
+    if standings.sprt is not None:
+        lines.append(sprt_line(standings))
+    return lines + pairs_lines(state.config, standings)
 
-    def __init__(self, config: MatchConfig, console: Console) -> None:
-        super().__init__(console)
-        self._config = config
-        self._last_game = ""
 
-    def game_over(self, state: MatchState, record: GameRecord) -> None:
-        self._last_game = game_line(self._config, state, record)
-
-    def note(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False)  # above the table, permanently
-
-    def drawing(self, state: MatchState) -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
-
-        standings = state.standings
-        lines = [f"{standings.games} of {len(standings.schedule)} games, {state.playing} running"]
-        if state.resumed:
-            lines[0] += f", {state.resumed} resumed"
-        lines.append(speed_line(state))
-        if standings.sprt is not None:
-            lines.append(sprt_line(standings))
-        lines += pairs_lines(self._config, standings)
-        if self._last_game:
-            lines.append(self._last_game)
-        table = standings_table(self._config, standings, self.console.width)
-        return Group(table, Text("\n".join(lines)))
+def _report(state: MatchCampaign) -> list[str]:
+    return ["  " + line for line in (*standings_lines(state.config, state.standings), speed_line(state))]
 
 
 def standings_table(config: MatchConfig, standings: Standings, width: int) -> RenderableType:
@@ -245,3 +219,13 @@ def _duration(seconds: float) -> str:
     if minutes < 1:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+DISPLAY: Display[MatchCampaign, GameRecord] = Display(
+    heading=heading,
+    game=game_line,
+    report=_report,
+    reports=lambda state: state.standings.games // REPORT_GAMES,
+    table=lambda state, width: standings_table(state.config, state.standings, width),
+    below=_below,
+)

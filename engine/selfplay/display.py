@@ -1,26 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Display of self-play: a live table in a terminal, plain lines in a log or pipe."""
+"""What displays show of self-play: its totals and its speed."""
 
 from __future__ import annotations
 
-from time import monotonic
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from engine.games.display import LiveDisplay, PlainDisplay
+from engine.games.display import Display, row_table
 from engine.selfplay.archive import GameEntry
-from engine.selfplay.runner import SelfPlayState
+from engine.selfplay.campaign import SelfPlayCampaign
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-REPORT_SECONDS = 10.0
-"""Time between two lines about the speed in a log."""
-
-NOTES_SHOWN = 4
-"""Latest messages below the live table."""
+    from rich.console import RenderableType
 
 
-def pace_line(state: SelfPlayState) -> str:
+def pace_line(state: SelfPlayCampaign) -> str:
     """Return the speed of self-play as a line."""
     speed = state.throughput
     return (
@@ -30,7 +23,7 @@ def pace_line(state: SelfPlayState) -> str:
     )
 
 
-def totals_line(state: SelfPlayState) -> str:
+def totals_line(state: SelfPlayCampaign) -> str:
     """Return the totals as a line."""
     totals = state.totals
     wanted = f" of {state.config.games}" if state.config.games >= max(1, totals.games) else ""
@@ -48,54 +41,8 @@ def game_line(entry: GameEntry) -> str:
     return f"game {entry.number}: {entry.result}, {entry.reason}, {entry.plies} plies, {entry.seconds:.1f} s"
 
 
-class PlainView(PlainDisplay):
-    """Lines: one per game, and the speed every few seconds."""
-
-    def __init__(self, stream: TextIO, *, games: bool = True) -> None:
-        """games: print a line for each game."""
-        super().__init__(stream)
-        self._games = games
-        self._next_report = monotonic() + REPORT_SECONDS
-
-    def started(self, state: SelfPlayState) -> None:
-        if state.resumed:
-            self.note(f"{state.resumed} games are played already: {state.config.output}")
-
-    def game_over(self, state: SelfPlayState, entry: GameEntry) -> None:
-        if self._games:
-            self.note(game_line(entry))
-
-    def tick(self, state: SelfPlayState) -> None:
-        if monotonic() >= self._next_report:
-            self._next_report = monotonic() + REPORT_SECONDS
-            self.note(f"  {totals_line(state)}; {pace_line(state)}")
-
-
-class LiveView(LiveDisplay[SelfPlayState]):
-    """A table in a terminal, with the latest messages below it."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._notes: list[str] = []
-
-    def game_over(self, state: SelfPlayState, entry: GameEntry) -> None:
-        self.note(game_line(entry))
-
-    def note(self, text: str) -> None:
-        self._notes = [*self._notes, text][-NOTES_SHOWN:]
-
-    def drawing(self, state: SelfPlayState) -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
-
-        return Group(totals_table(state), Text("\n".join(self._notes)))
-
-
-def totals_table(state: SelfPlayState) -> RenderableType:
-    """Return the totals as a rich table with a line for each, which fits any terminal."""
-    from rich.table import Table
-    from rich.text import Text
-
+def totals_table(state: SelfPlayCampaign) -> RenderableType:
+    """Return the totals as a rich table with a line for each."""
     totals, speed = state.totals, state.throughput
     wanted = f" of {state.config.games:,}" if state.config.games else ""
     rows = {
@@ -108,7 +55,17 @@ def totals_table(state: SelfPlayState) -> RenderableType:
     }
     if totals.resign_checked:
         rows["resigning"] = f"wrong in {totals.resign_wrong} of {totals.resign_checked} games played on"
-    table = Table(title=Text(f"self-play in {state.config.output}", "table.title"), show_header=False)
-    for heading, cell in rows.items():
-        table.add_row(heading, cell)
-    return table
+    return row_table(f"self-play in {state.config.output}", rows)
+
+
+def _heading(state: SelfPlayCampaign) -> list[str]:
+    return [f"{state.resumed} games are played already: {state.config.output}"] if state.resumed else []
+
+
+DISPLAY: Display[SelfPlayCampaign, GameEntry] = Display(
+    heading=_heading,
+    game=lambda state, entry: game_line(entry),
+    report=lambda state: [f"  {totals_line(state)}; {pace_line(state)}"],
+    table=lambda state, width: totals_table(state),
+    messages=4,
+)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.games.record import GameOutcome
-from engine.match.runner import MatchState
 from engine.tune.config import TuneConfig
 from engine.tune.spsa import Values
 
@@ -79,10 +78,3 @@ class Progress:
         self.theta = self.spsa.step(iteration, self.theta, running.score)
         self.steps.append(Step(iteration, self.spsa.shift(iteration), running.score, self.theta))
         return True
-
-
-@dataclass(slots=True, kw_only=True)
-class TuneState(MatchState):
-    """The state of a tuning, for displays."""
-
-    progress: Progress

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from engine.games.throughput import Throughput
+from engine.match.results.standings import Standings
 from engine.match.results.statistics import UNKNOWN, Z95, Estimate
 from engine.match.summary import estimate_data, finite, speed_data
 from engine.tune.config import PAIR_GAMES, TuneConfig
-from engine.tune.progress import Step, TuneState
+from engine.tune.progress import Progress, Step
 from engine.tune.spsa import Parameter
 
 BATCHES = 10
@@ -148,22 +150,21 @@ def _pairs(values: Mapping[str, Any]) -> str:
     return ",".join(pairs)
 
 
-def summary(state: TuneState) -> dict[str, Any]:
+def summary(progress: Progress, standings: Standings, throughput: Throughput) -> dict[str, Any]:
     """Return the state as JSON data. Non-finite numbers are None."""
-    progress = state.progress
     config = progress.config
     values = tuned_values(config, progress.steps)
     return {
         "event": config.match.event,
         "iterations": len(progress.steps),
         "iterations_scheduled": config.settings.iterations,
-        "games": state.standings.games,
-        "games_scheduled": len(state.standings.schedule),
-        "finished": state.standings.finished,
+        "games": standings.games,
+        "games_scheduled": len(standings.schedule),
+        "finished": standings.finished,
         "parameters": [_value_data(value) for value in values],
         "test": match_command(config, values),
-        "reasons": {str(reason): count for reason, count in state.standings.reasons.most_common()},
-        "speed": speed_data(state.throughput),
+        "reasons": {str(reason): count for reason, count in standings.reasons.most_common()},
+        "speed": speed_data(throughput),
     }
 
 

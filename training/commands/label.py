@@ -42,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from engine.games.display import shows_tables
+    from engine.games.display import PlainView, view_of
     from engine.games.journal import JournalError
     from engine.games.openings import OpeningError
     from engine.selfplay.shard import SIX_DIGITS, SUFFIX
@@ -53,35 +51,27 @@ def run(arguments: argparse.Namespace) -> int:
     from protocol.settings.sources import from_arguments
     from training.errors import TrainingError
     from training.label.archive import JOURNAL, SUMMARY
-    from training.label.display import LiveView, PlainView, summary_line
+    from training.label.campaign import LabelCampaign
+    from training.label.display import DISPLAY, summary_line
     from training.label.manifest import check_settings, read_manifest
-    from training.label.runner import LabelRunner
     from training.label.settings import LabelSettings
 
     manifest = read_manifest(Path(arguments.manifest)) if arguments.manifest else None
     settings = from_arguments(arguments, LabelSettings() if manifest is None else manifest.settings)
     if manifest is not None:
         check_settings(manifest, settings)
-    console = Console()
-    view: LiveView | PlainView
-    if arguments.json:
-        view = PlainView(sys.stderr)
-    else:
-        view = LiveView(console) if shows_tables(console) else PlainView(sys.stdout)
     folder = Path(arguments.output)
     files = [folder / SUMMARY, *folder.glob(f"{SIX_DIGITS}{SUFFIX}")]
     guard_run(folder / JOURNAL, files, overwrite=arguments.overwrite)
-    runner = LabelRunner(settings, folder, view, backend=arguments.backend, manifest=manifest)
+    campaign = LabelCampaign(settings, folder, backend=arguments.backend, manifest=manifest)
+    view = PlainView(DISPLAY, sys.stderr) if arguments.json else view_of(DISPLAY)
     ending = "interrupted"
     try:
         with view, contextlib.suppress(KeyboardInterrupt):
-            ending = run_interruptible(runner.run())
+            ending = run_interruptible(campaign.run(view))
     except (JournalError, OpeningError, ExecutorError) as error:
         raise TrainingError(str(error)) from None
-    if arguments.json:
-        print(json.dumps(runner.state.data(), ensure_ascii=False))
-    else:
-        print(summary_line(runner.state))
+    print(json.dumps(campaign.summary(), ensure_ascii=False) if arguments.json else summary_line(campaign))
     if ending == "interrupted":
         print("interrupted; the same command goes on", file=sys.stderr)
         return INTERRUPTED
@@ -96,8 +86,8 @@ def _compare(manifest: Manifest, folder: Path, settings: LabelSettings) -> None:
     """Compare a finished folder with its manifest, or complete the manifest. Raises TrainingError."""
     from engine.workers.executor import ExecutorError
     from training.errors import TrainingError
+    from training.label.campaign import engine_name
     from training.label.manifest import check_made, made_in, write_made
-    from training.label.runner import engine_name
 
     if manifest.made is not None:
         made = check_made(manifest, folder)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.games.identity import differences
-from engine.games.journal import Journal, JournalError
+from engine.games.journal import Journal, JournalError, campaign_journal
 from engine.selfplay.shard import SUFFIX, Shard, write_shard
 from training.data.reading import UNDECIDED
 from training.label.game import Branch, LabelledGame
@@ -28,6 +28,9 @@ from training.label.settings import LabelSettings
 
 JOURNAL, WAITING, ASIDE, SUMMARY = "label.jsonl", "waiting.jsonl", "aside.jsonl", "label.json"
 KIND = "wavefront training label"
+
+WITHOUT_GAMES = "move the file away to go on without its games"
+"""Remedy for a damaged journal of waiting games."""
 
 SHARD_POSITIONS = 200_000
 """Labelled positions per shard."""
@@ -79,35 +82,22 @@ class LabelArchive:
     def __init__(self, folder: Path, settings: LabelSettings) -> None:
         """Open or create the folder. Raises JournalError if it is damaged, in use or of other settings."""
         self.folder = folder
-        header = {"journal": KIND, "format": 1, "identity": settings.identity()}
+        self._header = {"journal": KIND, "identity": settings.identity()}
         self._maker = ThreadPoolExecutor(1, "shard-maker")
         self._making: Future[None] | None = None
-        self._journal = Journal(folder / JOURNAL, header)
-        try:
-            self._waiting = Journal(folder / WAITING, header)
-        except BaseException:
-            self._journal.close()
-            raise
-        try:
-            if self._journal.header.get("journal") == KIND and not (
-                self._journal.entries or self._waiting.entries or (folder / ASIDE).exists()
-            ):
-                # Nothing was labelled, so the settings of a failed start may have been corrected.
-                self._journal = _begun_anew(self._journal, header)
-                self._waiting = _begun_anew(self._waiting, header)
-            self._check(header)
-            self.totals = Totals()
-            self.numbers: set[int] = set()
-            self.shards = self._positions = 0
-            for entry in self._journal.entries:
-                self._count(entry)
-            self._games: list[LabelledGame] = []
-            for game in self._read(self._waiting):
+        self.totals = Totals()
+        self.numbers: set[int] = set()
+        self.shards = self._positions = 0
+        self._games: list[LabelledGame] = []
+        with ExitStack() as opened:
+            opened.callback(self._maker.shutdown)
+            self._journal = opened.enter_context(self._open(JOURNAL))
+            self._waiting = opened.enter_context(self._open(WAITING))
+            self._journal.read(self._count)
+            for game in self._waiting.read(LabelledGame.of_data, WITHOUT_GAMES):
                 self._take(game)
             self._take_back()
-        except BaseException:
-            self.close_files()
-            raise
+            opened.pop_all()
 
     def add(self, game: LabelledGame) -> None:
         """Append a game; it is on the disk on return. Raises JournalError."""
@@ -129,7 +119,7 @@ class LabelArchive:
             self._waiting.path.replace(aside)
         except OSError as error:
             raise JournalError(f"cannot rename {self._waiting.path}: {error.strerror}") from None
-        self._waiting = Journal(self._waiting.path, self._waiting.header)
+        self._waiting = self._open(WAITING)
         games, self._games, self._positions = self._games, [], 0
         self._making = self._maker.submit(self._make_shard, games)
 
@@ -171,19 +161,10 @@ class LabelArchive:
         self._waiting.close()
         self._journal.close()
 
-    def _check(self, header: dict[str, Any]) -> None:
-        found = self._journal.header
-        if found.get("journal") != KIND:
-            raise JournalError(
-                f"{self._journal.path} is no journal of labelled games: choose another --output"
-            )
-        changed = differences(found.get("identity", {}), header["identity"])
-        if changed:
-            lines = "\n  ".join(changed)
-            raise JournalError(
-                f"{self.folder} holds games labelled by other settings: choose another --output. "
-                f"What differs:\n  {lines}"
-            )
+    def _open(self, name: str) -> Journal:
+        """Return one of the folder's journals. Raises JournalError."""
+        others = f"{self.folder} holds games labelled by other settings: choose another --output"
+        return campaign_journal(self.folder / name, self._header, kind="labelled games", others=others)
 
     def _take(self, game: LabelledGame) -> None:
         """Add a waiting game, unless it is known already."""
@@ -199,36 +180,17 @@ class LabelArchive:
         path = self.folder / ASIDE
         if not path.exists():
             return
-        with Journal(path, self._waiting.header) as aside:
-            for game in self._read(aside):
+        with self._open(ASIDE) as aside:
+            for game in aside.read(LabelledGame.of_data, WITHOUT_GAMES):
                 if game.number not in self.numbers:
                     self._waiting.append(game.data())
                     self._take(game)
         path.unlink()
 
-    def _read(self, journal: Journal) -> list[LabelledGame]:
-        try:
-            return [LabelledGame.of_data(entry) for entry in journal.entries]
-        except (KeyError, TypeError, ValueError) as error:
-            raise JournalError(
-                f"{journal.path} is damaged ({error!r}): move it away to go on without its games"
-            ) from None
-
     def _count(self, entry: dict[str, Any]) -> None:
-        try:
-            self.numbers.update(int(number) for number in (*entry["games"], *entry["dropped"]))
-            self.totals.add_data(entry["totals"])
-            self.shards += entry["shard"] is not None
-        except (KeyError, TypeError, ValueError) as error:
-            raise JournalError(
-                f"{self._journal.path} is damaged ({error!r}): choose another --output"
-            ) from None
-
-
-def _begun_anew(journal: Journal, header: dict[str, Any]) -> Journal:
-    """Return the journal, reset to its header."""
-    journal.close()
-    return Journal(journal.path, header, restart=True)
+        self.numbers.update(int(number) for number in (*entry["games"], *entry["dropped"]))
+        self.totals.add_data(entry["totals"])
+        self.shards += entry["shard"] is not None
 
 
 def shard_of(games: Sequence[LabelledGame]) -> Shard:

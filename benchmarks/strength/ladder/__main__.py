@@ -32,7 +32,7 @@ from benchmarks.common.installation import REPOSITORY
 from benchmarks.common.progress import Progress
 from benchmarks.revisions.machine import this_machine
 from benchmarks.strength.ladder.earlier import read_earlier
-from benchmarks.strength.ladder.play import Ladder, match_config, play_ladder
+from benchmarks.strength.ladder.play import Ladder, LadderCampaign, match_config, play_ladder
 from benchmarks.strength.ladder.players import (
     LadderPlayer,
     further_players,
@@ -49,8 +49,6 @@ from benchmarks.strength.ladder.report import Conditions, Run, markdown, report_
 from engine.games.journal import JournalError
 from engine.games.openings import OpeningError
 from engine.games.record import GameRecord
-from engine.games.run import RunEnding, RunState
-from engine.match.archive import MatchArchive
 from engine.match.faults import MatchError
 from engine.match.players.player import PlayerError
 from engine.options import Options
@@ -71,13 +69,13 @@ class LadderView:
         self._progress = progress
         self._next = 0.0
 
-    def started(self, state: RunState) -> None:
+    def started(self, state: LadderCampaign) -> None:
         self.note(f"{state.throughput.concurrency} concurrent games, {state.resumed} games resumed")
 
-    def game_over(self, state: RunState, entry: GameRecord) -> None:
+    def game_over(self, state: LadderCampaign, entry: GameRecord) -> None:
         pass
 
-    def tick(self, state: RunState) -> None:
+    def tick(self, state: LadderCampaign) -> None:
         ladder = self._ladder
         text = f"{ladder.played:,} games, {state.playing} running, {ladder.missing:,} missing"
         self._progress.detail(text)
@@ -252,7 +250,7 @@ def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         concurrency=arguments.concurrency,
         workers=arguments.workers,
     )
-    ladder, state = Ladder(players, config, arguments.games), RunState()
+    ladder = Ladder(players, config, arguments.games)
     programs = {player.config.command[0] for player in players if player.config.is_program}
     versions = {program: program_version(program) for program in sorted(programs)}
     before = [] if arguments.restart else runs_before(config.files.summary)
@@ -269,27 +267,33 @@ def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
             return None
         played = replace(
             this_run,
-            games=ladder.played - state.resumed,
+            games=ladder.played - campaign.resumed,
             seconds=round(time.monotonic() - began, 1),
-            concurrency=state.throughput.concurrency,
+            concurrency=campaign.throughput.concurrency,
         )
-        resumed = with_all_games(before, state.resumed)
+        resumed = with_all_games(before, campaign.resumed)
         runs = [*resumed, played] if played.games else resumed
         conditions = Conditions(arguments.seed, arguments.games, arguments.movetime, versions, runs)
         return report_data(ladder, conditions, earlier)
 
+    campaign = LadderCampaign(ladder, report)
     began = time.monotonic()
     failure, ending = "", "interrupted"
     with Progress() as progress:
         progress.step("ladder")
         view = LadderView(ladder, progress)
         try:
-            archive = MatchArchive(config, restart=arguments.restart, log=view.note)
-            with contextlib.closing(archive), contextlib.suppress(KeyboardInterrupt):
-                for outcome in archive.outcomes:
-                    ladder.add(outcome)
-                state.resumed = ladder.played
-                ending = played_until(ladder, archive, view, report, state, arguments)
+            with contextlib.closing(campaign), contextlib.suppress(KeyboardInterrupt):
+                campaign.open(restart=arguments.restart, log=view.note)
+                ending = run_interruptible(
+                    play_ladder(
+                        ladder,
+                        campaign,
+                        view,
+                        minutes=arguments.minutes,
+                        games_per_round=2 * (arguments.concurrency or 8),
+                    )
+                )
         except (JournalError, MatchError, OpeningError, ExecutorError, PlayerError, ValueError) as error:
             failure = str(error)
     data = report()
@@ -301,28 +305,6 @@ def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         print(f"ladder: {failure}", file=sys.stderr)
         return FAILED
     return INTERRUPTED if ending == "interrupted" else 0
-
-
-def played_until(
-    ladder: Ladder,
-    archive: MatchArchive,
-    view: LadderView,
-    report: Any,
-    state: RunState,
-    arguments: argparse.Namespace,
-) -> RunEnding:
-    """Play and return why it ended."""
-    return run_interruptible(
-        play_ladder(
-            ladder,
-            archive,
-            view,
-            report,
-            state=state,
-            minutes=arguments.minutes,
-            games_per_round=2 * (arguments.concurrency or 8),
-        )
-    )
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plays the ladder with the match runner's parts: rounds of games between chosen pairs, a fit before each.
+"""Plays the ladder as a campaign of a match: rounds of games between chosen pairs, a fit before each.
 
 The journal is that of a round-robin match in which most pairings stay short. A game has the number that
 such a match gives it, so the journal alone says what was played, and a killed run resumes from it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -19,14 +18,11 @@ import numpy as np
 from benchmarks.strength.ladder.pairing import PAIR_GAMES, GameTimes, PairingRules, choose_pairs
 from benchmarks.strength.ladder.players import LadderPlayer
 from benchmarks.strength.ladder.scale import OpeningResult, Results
+from engine.games.campaign import RunEnding, View
 from engine.games.record import GameOutcome, GameRecord
-from engine.games.run import GameRun, RunEnding, RunState, View
 from engine.match.adjudication import Adjudication, DrawRule, ResignRule
-from engine.match.archive import MatchArchive
+from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig
-from engine.match.faults import Faults
-from engine.match.job import MatchJob
-from engine.workers.local import local_executor
 
 OPENINGS = 2000
 """Rounds of the schedule: the included book has so many openings."""
@@ -161,33 +157,24 @@ class Ladder:
         return None
 
 
-class Ledger:
-    """Writes games to the archive and counts them in the ladder."""
+class LadderCampaign(MatchCampaign):
+    """Those games of the match that the ladder chooses. report: returns the summary."""
 
-    def __init__(
-        self, ladder: Ladder, archive: MatchArchive, report: Callable[[], Mapping[str, Any] | None]
-    ) -> None:
+    def __init__(self, ladder: Ladder, report: Callable[[], Mapping[str, Any] | None]) -> None:
+        super().__init__(ladder.config)
         self._ladder = ladder
-        self._archive = archive
-        self._faults = Faults([player.config.name for player in ladder.players])
-        self.summary = report
+        self._report = report
 
-    @property
-    def summary_file(self) -> Path:
-        return self._ladder.config.files.summary
-
-    def write(self, game: GameRecord) -> GameRecord:
-        self._archive.add(game)
-        return game
-
-    def count(self, entry: GameRecord) -> None:
-        self._ladder.add(entry.outcome)
-        self._faults.count(entry)
+    def add(self, outcome: GameOutcome) -> None:
+        self._ladder.add(outcome)
 
     def over(self) -> bool:
         """Raises MatchError if a player does nothing but fail."""
         self._faults.check()
         return False
+
+    def summary(self) -> Mapping[str, Any] | None:
+        return self._report()
 
 
 def match_config(
@@ -209,21 +196,19 @@ def match_config(
 
 async def play_ladder(
     ladder: Ladder,
-    archive: MatchArchive,
-    view: View[RunState, GameRecord],
-    report: Callable[[], Mapping[str, Any] | None],
+    campaign: LadderCampaign,
+    view: View[LadderCampaign, GameRecord],
     *,
-    state: RunState,
     minutes: float,
     games_per_round: int,
 ) -> RunEnding:
     """Play until each player has its games or no pair may play, the minutes are over, or it is interrupted.
 
-    No game begins after `minutes` (0: no limit); running games are finished. Raises what MatchRunner.run
-    raises.
+    No game begins after `minutes` (0: no limit); running games are finished. Raises what `campaign.run`
+    raises. campaign: open.
     """
-    config = ladder.config
-    job = await MatchJob.read(config, view.note)
+    await campaign.prepare(view.note)
+    job = await campaign.job(view.note)
     ending: RunEnding = "finished"
     if minutes:
         ladder.deadline = monotonic() + 60 * minutes
@@ -233,10 +218,5 @@ async def play_ladder(
         ending == "finished" and ladder.missing and monotonic() < ladder.deadline and ladder.played > played
     ):
         played = ladder.played
-        ending = await GameRun(state, Ledger(ladder, archive, report), view).play(
-            partial(local_executor, workers=config.workers),
-            job,
-            ladder.numbers(games_per_round),
-            concurrency=config.concurrency,
-        )
+        ending = await campaign.play(view, job, ladder.numbers(games_per_round))
     return "time" if ending == "finished" and monotonic() >= ladder.deadline else ending

@@ -13,9 +13,10 @@ from typing import Any
 
 import chess.pgn
 
+from engine.games.campaign import RunEnding
 from engine.games.record import GameRecord
+from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig, PlayerConfig
-from engine.match.runner import Ending, MatchRunner, MatchState
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
 
@@ -41,15 +42,15 @@ class Recorder:
 
     records: list[GameRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    state: MatchState | None = None
+    state: MatchCampaign | None = None
 
-    def started(self, state: MatchState) -> None:
+    def started(self, state: MatchCampaign) -> None:
         self.state = state
 
-    def game_over(self, state: MatchState, record: GameRecord) -> None:
+    def game_over(self, state: MatchCampaign, record: GameRecord) -> None:
         self.records.append(record)
 
-    def tick(self, state: MatchState) -> None:
+    def tick(self, state: MatchCampaign) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -58,11 +59,11 @@ class Recorder:
 
 def play(
     config: MatchConfig, view: Any = None, *, restart: bool = False
-) -> tuple[Ending, MatchRunner, Recorder]:
+) -> tuple[RunEnding, MatchCampaign, Recorder]:
     """Play a match to its end."""
     recorder = view if view is not None else Recorder()
-    runner = MatchRunner(config, recorder, restart=restart)
-    return asyncio.run(runner.run()), runner, recorder
+    campaign = MatchCampaign(config)
+    return asyncio.run(campaign.run(recorder, restart=restart)), campaign, recorder
 
 
 def match(tmp_path: Path, players: Sequence[PlayerConfig], **values: Any) -> MatchConfig:

@@ -7,18 +7,26 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import chess.pgn
 import pytest
 
 from engine.games.journal import JournalError
 from engine.games.record import GameRecord, MoveRecord, Reason
-from engine.match.archive import MatchArchive
+from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig, PlayerConfig
 
 
 def config_at(tmp_path: Path, games: int = 10) -> MatchConfig:
     return MatchConfig((PlayerConfig("a"), PlayerConfig("b")), games=games, output=str(tmp_path / "match"))
+
+
+def opened(config: MatchConfig, **flags: Any) -> MatchCampaign:
+    """The match, with open files."""
+    campaign = MatchCampaign(config)
+    campaign.open(**flags)
+    return campaign
 
 
 def record(number: int) -> GameRecord:
@@ -40,13 +48,13 @@ def games_in(path: Path) -> list[str]:
 
 def test_an_archive_knows_its_games(tmp_path: Path) -> None:
     config = config_at(tmp_path)
-    archive = MatchArchive(config)
+    campaign = opened(config)
     for number in (1, 0, 4):
-        archive.add(record(number))
-    archive.close()
-    archive = MatchArchive(config)
-    assert archive.outcomes == [record(number).outcome for number in (1, 0, 4)]
-    archive.close()
+        campaign.write(record(number))
+    campaign.close()
+    campaign = opened(config)
+    assert campaign.outcomes == [record(number).outcome for number in (1, 0, 4)]
+    campaign.close()
     assert games_in(config.files.pgn) == ["2", "1", "5"]
 
 
@@ -63,43 +71,43 @@ def test_an_archive_knows_its_games(tmp_path: Path) -> None:
 )
 def test_a_damaged_game_is_named(tmp_path: Path, there: str, instead: str) -> None:
     config = config_at(tmp_path)
-    archive = MatchArchive(config)
-    archive.add(record(0))
-    archive.close()
+    campaign = opened(config)
+    campaign.write(record(0))
+    campaign.close()
     header, game = config.files.journal.read_text("utf-8").splitlines(keepends=True)
     assert there in game
     config.files.journal.write_text(header + game.replace(there, instead), "utf-8")
     with pytest.raises(JournalError, match=r"is damaged \("):
-        MatchArchive(config)
+        opened(config)
 
 
 def test_a_game_that_did_not_reach_the_journal_is_taken_out_of_the_pgn(tmp_path: Path) -> None:
     config = config_at(tmp_path)
-    archive = MatchArchive(config)
-    archive.add(record(0))
+    campaign = opened(config)
+    campaign.write(record(0))
     before = config.files.journal.read_bytes()
-    archive.add(record(1))
-    archive.close()
+    campaign.write(record(1))
+    campaign.close()
     for remaining in (before, before + b'{"number":1,"pai'):  # Killed between the two, or in the second.
         config.files.journal.write_bytes(remaining)
-        archive = MatchArchive(config)
-        assert [outcome.number for outcome in archive.outcomes] == [0]
-        archive.add(record(1))
-        archive.close()
+        campaign = opened(config)
+        assert [outcome.number for outcome in campaign.outcomes] == [0]
+        campaign.write(record(1))
+        campaign.close()
         assert games_in(config.files.pgn) == ["1", "2"]
 
 
 def test_another_match_is_refused_and_the_difference_named(tmp_path: Path) -> None:
     config = config_at(tmp_path)
-    MatchArchive(replace(config, seed=3)).close()  # Nothing was played: it does not matter what.
-    archive = MatchArchive(config)
-    archive.add(record(0))
-    archive.close()
+    opened(replace(config, seed=3)).close()  # Nothing was played: it does not matter what.
+    campaign = opened(config)
+    campaign.write(record(0))
+    campaign.close()
     with pytest.raises(JournalError, match="seed: 1 then, 2 now"):
-        MatchArchive(replace(config, seed=2))
-    MatchArchive(replace(config, games=20)).close()
-    archive = MatchArchive(replace(config, seed=2), restart=True)
-    archive.close()
+        opened(replace(config, seed=2))
+    opened(replace(config, games=20)).close()
+    campaign = opened(replace(config, seed=2), restart=True)
+    campaign.close()
     assert json.loads(config.files.journal.read_text("utf-8"))["identity"]["seed"] == 2
 
 
@@ -107,30 +115,30 @@ def test_games_of_something_else_are_not_overwritten(tmp_path: Path) -> None:
     config = config_at(tmp_path)
     config.files.pgn.write_text("my games", "utf-8")
     with pytest.raises(JournalError, match="without a journal"):
-        MatchArchive(config)
+        opened(config)
     assert config.files.pgn.read_text("utf-8") == "my games"
     config.files.pgn.unlink()
     config.files.summary.write_text("my settings", "utf-8")
     with pytest.raises(JournalError, match="without a journal"):
-        MatchArchive(config)
+        opened(config)
     assert config.files.summary.read_text("utf-8") == "my settings"
     config.files.journal.write_text('{"something":"else"}\n', "utf-8")
-    with pytest.raises(JournalError, match="not a journal of this program"):
-        MatchArchive(config)
+    with pytest.raises(JournalError, match="not a journal of a match"):
+        opened(config)
 
 
 def test_a_pgn_that_went_missing_is_noticed(tmp_path: Path) -> None:
     config = config_at(tmp_path)
-    archive = MatchArchive(config)
-    archive.add(record(0))
-    archive.close()
+    campaign = opened(config)
+    campaign.write(record(0))
+    campaign.close()
     config.files.pgn.unlink()
     notes: list[str] = []
-    archive = MatchArchive(config, log=notes.append)
-    archive.add(record(1))
-    archive.close()
+    campaign = opened(config, log=notes.append)
+    campaign.write(record(1))
+    campaign.close()
     assert "shorter than the journal says" in notes[0]
     assert games_in(config.files.pgn) == ["2"]
-    archive = MatchArchive(config)
-    assert [outcome.number for outcome in archive.outcomes] == [0, 1]
-    archive.close()
+    campaign = opened(config)
+    assert [outcome.number for outcome in campaign.outcomes] == [0, 1]
+    campaign.close()

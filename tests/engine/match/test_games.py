@@ -14,12 +14,12 @@ import pytest
 from engine.games.openings import OpeningSettings
 from engine.games.record import Reason
 from engine.match.adjudication import Adjudication
+from engine.match.campaign import MatchCampaign
 from engine.match.config import PlayerConfig
 from engine.match.faults import FAULTS_IN_A_ROW, MatchError
 from engine.match.players import program as program_module
 from engine.match.players.player import PlayerError
 from engine.match.results.sprt import Sprt
-from engine.match.runner import MatchRunner
 from engine.match.timecontrol import TimeControl
 from tests.engine.match.matches import RANDOM, Recorder, engine, match, play, program, replay
 
@@ -39,17 +39,17 @@ def stockfish() -> str:
 
 def test_two_players_of_this_engine_share_one_evaluator(tmp_path: Path) -> None:
     config = match(tmp_path, [engine("a", 20), engine("b", 5)], games=12, concurrency=6)
-    ending, runner, recorder = play(config)
+    ending, campaign, recorder = play(config)
     assert ending == "finished"
     assert sorted(record.number for record in recorder.records) == list(range(12))
-    tally = runner.state.standings.tally(0, 1)
+    tally = campaign.standings.tally(0, 1)
     assert tally.games == 12
     assert tally.finished_pairs == 6
     games = replay(config.files.pgn)
     assert len(games) == 12
     assert {game.headers["White"] for game in games} == {"a", "b"}
-    assert runner.state.throughput.pool.evaluations > 0
-    assert runner.state.throughput.pool.moves == sum(len(record.moves) for record in recorder.records)
+    assert campaign.throughput.pool.evaluations > 0
+    assert campaign.throughput.pool.moves == sum(len(record.moves) for record in recorder.records)
     summary = json.loads(config.files.summary.read_text("utf-8"))
     assert summary["finished"] is True
     assert summary["games"] == 12
@@ -76,8 +76,8 @@ def test_comments_say_what_players_thought(tmp_path: Path) -> None:
 def test_all_kinds_of_players_meet_in_a_round_robin(tmp_path: Path) -> None:
     players = [engine("a", 4), program("b"), program("c")]
     config = match(tmp_path, players, adjudication=SHORT, concurrency=3)
-    _, runner, _ = play(config)
-    assert [runner.state.standings.total(player).games for player in range(3)] == [4, 4, 4]
+    _, campaign, _ = play(config)
+    assert [campaign.standings.total(player).games for player in range(3)] == [4, 4, 4]
     assert len(replay(config.files.pgn)) == 6
 
 
@@ -97,14 +97,14 @@ def test_what_a_player_does_wrong_loses_the_game_and_the_match_goes_on(
     players = [program("good", base_ms=60_000), program("bad", fault, ply=12)]
     stall = 1.0 if reason is Reason.STALL else 60.0
     config = match(tmp_path, players, games=4, stall_seconds=stall, concurrency=2, adjudication=SHORT)
-    ending, runner, recorder = play(config)
+    ending, campaign, recorder = play(config)
     assert ending == "finished"
     for record in recorder.records:
         assert record.reason is reason
         assert detail in record.detail
         assert record.result == ("1-0" if record.white == 0 else "0-1")
-    assert runner.state.standings.tally(0, 1).wins == 4
-    assert runner.state.standings.players[1].faults == {reason: 4}
+    assert campaign.standings.tally(0, 1).wins == 4
+    assert campaign.standings.players[1].faults == {reason: 4}
     assert {game.headers["Termination"] for game in replay(config.files.pgn)} == {reason.termination}
 
 
@@ -203,27 +203,27 @@ def test_chess960_is_played_by_both_kinds(tmp_path: Path) -> None:
 def test_the_sprt_stops_the_match(tmp_path: Path) -> None:
     players = [program("good"), program("bad", "illegal", ply=10)]
     config = match(tmp_path, players, games=1000, concurrency=2, sprt=Sprt(0, 100))
-    ending, runner, _ = play(config)
-    assert ending == "sprt"
-    assert runner.state.standings.decision == "H1"
-    assert runner.state.standings.games < 100
+    ending, campaign, _ = play(config)
+    assert ending == "finished"
+    assert campaign.standings.decision == "H1"
+    assert campaign.standings.games < 100
     # The same command again has nothing to play, and says the same.
-    again, runner, recorder = play(config)
-    assert (again, runner.state.standings.decision, recorder.records) == ("sprt", "H1", [])
+    again, campaign, recorder = play(config)
+    assert (again, campaign.standings.decision, recorder.records) == ("finished", "H1", [])
 
 
 def test_a_match_can_be_made_longer(tmp_path: Path) -> None:
     players = [program("a"), program("b")]
     play(match(tmp_path, players, games=2, adjudication=SHORT))
     longer = match(tmp_path, players, games=6, adjudication=SHORT)
-    _, runner, recorder = play(longer)
+    _, campaign, recorder = play(longer)
     assert sorted(record.number for record in recorder.records) == [2, 3, 4, 5]
-    assert runner.state.resumed == 2
+    assert campaign.resumed == 2
     assert len(replay(longer.files.pgn)) == 6
-    runner = MatchRunner(match(tmp_path, players, games=2, adjudication=SHORT), Recorder())
+    campaign = MatchCampaign(match(tmp_path, players, games=2, adjudication=SHORT))
     with pytest.raises(MatchError, match="raise the number of games"):
-        asyncio.run(runner.run())
-    assert not runner.state.outcomes  # Half of a match is no result.
+        asyncio.run(campaign.run(Recorder()))
+    assert not campaign.outcomes  # Half of a match is no result.
 
 
 def test_stockfish_of_limited_strength_plays_this_engine_on_the_clock(tmp_path: Path) -> None:

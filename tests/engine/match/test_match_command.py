@@ -13,22 +13,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from engine.games.display import shows_tables
+from engine.games.display import LiveView, PlainView, shows_tables
 from engine.games.record import GameRecord, MoveRecord, Reason, Result
 from engine.games.throughput import Throughput
 from engine.match.adjudication import Adjudication
+from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig, PlayerConfig
-from engine.match.display import (
-    LiveView,
-    PlainView,
-    pairing_lines,
-    speed_line,
-    standings_table,
-)
+from engine.match.display import DISPLAY, pairing_lines, speed_line, standings_table
 from engine.match.plot import PlotError, check_plot, elo_history, plot_elo
 from engine.match.results.sprt import Sprt
-from engine.match.results.standings import Standings
-from engine.match.runner import MatchState
 from engine.pool.pool import PoolStatistics
 from tests.engine.match.matches import match, play, program, replay
 from tests.paths import REPOSITORY
@@ -97,9 +90,9 @@ def test_what_is_no_table_is_named_whatever_flags_say(tmp_path: Path, table: str
 CONFIG = MatchConfig((PlayerConfig("first"), PlayerConfig("second")), games=40, sprt=Sprt(0, 10))
 
 
-def state_after(games: int, config: MatchConfig = CONFIG) -> tuple[MatchState, list[GameRecord]]:
+def state_after(games: int, config: MatchConfig = CONFIG) -> tuple[MatchCampaign, list[GameRecord]]:
     """A match in which White wins two of three games."""
-    standings = Standings(config.schedule, config.sprt)
+    state = MatchCampaign(config)
     records = []
     results: tuple[Result, ...] = ("1-0", "1-0", "0-1")
     for number in range(games):
@@ -109,23 +102,18 @@ def state_after(games: int, config: MatchConfig = CONFIG) -> tuple[MatchState, l
             moves=(MoveRecord("e2e4"),) * 61,
             seconds=2.0,
         )
-        standings.add(record.outcome)
+        state.add(record.outcome)
         records.append(record)
     asked = PoolStatistics(evaluations=500_000, seconds=100.0, mean_batch=31.5, moves=games * 61)
-    state = MatchState(
-        config=config,
-        standings=standings,
-        outcomes=[record.outcome for record in records],
-        throughput=Throughput(seconds=100.0, concurrency=8, games=games, pool=asked),
-    )
+    state.throughput = Throughput(seconds=100.0, concurrency=8, games=games, pool=asked)
     return state, records
 
 
 def test_a_log_gets_a_line_per_game_and_the_standings_now_and_then() -> None:
     stream = io.StringIO()
-    view = PlainView(CONFIG, stream)
+    view = PlainView(DISPLAY, stream)
+    view.started(state_after(9)[0])
     state, records = state_after(10)
-    view.started(state)
     view.game_over(state, records[-1])
     view.note("the evaluator is started again")
     lines = stream.getvalue().splitlines()
@@ -143,7 +131,7 @@ def test_a_log_gets_a_line_per_game_and_the_standings_now_and_then() -> None:
 def test_a_terminal_gets_a_table() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=160, color_system=None)
     state, records = state_after(12)
-    with LiveView(CONFIG, console) as view:
+    with LiveView(DISPLAY, console) as view:
         view.started(state)
         view.note("a note")
         view.game_over(state, records[-1])

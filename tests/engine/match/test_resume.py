@@ -20,9 +20,9 @@ import pytest
 
 from engine.games.record import Reason
 from engine.match.adjudication import Adjudication
+from engine.match.campaign import MatchCampaign
 from engine.match.config import PlayerConfig
 from engine.match.players import program as program_module
-from engine.match.runner import MatchRunner
 from engine.match.timecontrol import TimeControl
 from tests.engine.match.matches import PROGRAM, Recorder, engine, match, play, program, replay
 from tests.paths import REPOSITORY
@@ -170,11 +170,11 @@ def test_a_killed_program_loses_its_game_and_the_match_goes_on(tmp_path: Path) -
         adjudication=Adjudication(max_moves=40),
     )
     killer = Killer()
-    ending, runner, _ = play(config, killer)
+    ending, campaign, _ = play(config, killer)
     assert ending == "finished"
     assert killer.killed
-    assert runner.state.standings.players[1].faults == {Reason.DISCONNECT: 2}
-    assert runner.state.standings.games == 4
+    assert campaign.standings.players[1].faults == {Reason.DISCONNECT: 2}
+    assert campaign.standings.games == 4
 
 
 def test_a_program_that_does_not_answer_stop_is_ended_and_has_stalled(
@@ -260,10 +260,10 @@ def test_ctrl_c_in_a_terminal_loses_nobody_a_game(tmp_path: Path) -> None:
 def test_a_cancelled_run_keeps_its_games_and_ends_its_players(tmp_path: Path) -> None:
     config = match(tmp_path, [engine("a"), program("b")], games=200, concurrency=4)
     recorder = Recorder()
-    runner = MatchRunner(config, recorder)
+    campaign = MatchCampaign(config)
 
     async def run_and_cancel() -> str:
-        task = asyncio.create_task(runner.run())
+        task = asyncio.create_task(campaign.run(recorder))
         while len(recorder.records) < 3:
             await asyncio.sleep(0.01)
         task.cancel()
@@ -271,16 +271,16 @@ def test_a_cancelled_run_keeps_its_games_and_ends_its_players(tmp_path: Path) ->
 
     assert asyncio.run(run_and_cancel()) == "interrupted"
     assert not psutil.Process().children()
-    kept = runner.state.standings.games
+    kept = campaign.standings.games
     assert kept >= 3
     assert len(replay(config.files.pgn)) == kept
 
 
 def test_a_run_that_is_cancelled_before_its_evaluator_is_ready_ends_at_once(tmp_path: Path) -> None:
-    runner = MatchRunner(match(tmp_path, [engine("a"), engine("b")]), Recorder())
+    campaign = MatchCampaign(match(tmp_path, [engine("a"), engine("b")]))
 
     async def run_and_cancel() -> str:
-        task = asyncio.create_task(runner.run())
+        task = asyncio.create_task(campaign.run(Recorder()))
         while not psutil.Process().children():
             await asyncio.sleep(0.01)
         task.cancel()

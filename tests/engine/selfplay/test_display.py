@@ -7,18 +7,19 @@ import io
 
 from rich.console import Console
 
+from engine.games.display import LiveView
 from engine.games.record import Reason
 from engine.games.throughput import Throughput
 from engine.pool.pool import PoolStatistics
 from engine.selfplay.archive import GameEntry
+from engine.selfplay.campaign import SelfPlayCampaign
 from engine.selfplay.config import SelfPlayConfig
-from engine.selfplay.display import LiveView, totals_line
-from engine.selfplay.runner import SelfPlayState
+from engine.selfplay.display import DISPLAY, totals_line
 
 
-def state_after(games: int, wanted: int = 40) -> SelfPlayState:
+def state_after(games: int, wanted: int = 40) -> SelfPlayCampaign:
     """Self-play in which White has won so many games."""
-    state = SelfPlayState(config=SelfPlayConfig(games=wanted, output="run"))
+    state = SelfPlayCampaign(SelfPlayConfig(games=wanted, output="run"))
     for number in range(games):
         state.totals.add(entry(number))
     asked = PoolStatistics(evaluations=12_345_670, seconds=100.0, mean_batch=219.5)
@@ -34,7 +35,7 @@ def entry(number: int) -> GameEntry:
 def test_a_narrow_terminal_gets_every_number_whole() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
     state = state_after(12)
-    with LiveView(console) as view:
+    with LiveView(DISPLAY, console) as view:
         view.started(state)
         view.note("the evaluator is started again")
         view.game_over(state, entry(11))

@@ -16,14 +16,15 @@ import chess.pgn
 import psutil
 import pytest
 
+from engine.games.campaign import RunEnding
 from engine.games.journal import JournalError
 from engine.games.openings import OpeningSettings
 from engine.games.record import Reason
-from engine.selfplay.archive import Archive, Folder, GameEntry
+from engine.selfplay.archive import Folder, GameEntry
+from engine.selfplay.campaign import SelfPlayCampaign
 from engine.selfplay.check import CheckedGame, check_file
 from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig
 from engine.selfplay.game import Resigning
-from engine.selfplay.runner import Ending, SelfPlayRunner, SelfPlayState
 from engine.selfplay.statistics import Totals
 from engine.workers.executor import ExecutorError
 from tests.paths import REPOSITORY
@@ -41,13 +42,13 @@ class Notes:
         self.entries: list[GameEntry] = []
         self.notes: list[str] = []
 
-    def started(self, state: SelfPlayState) -> None:
+    def started(self, state: SelfPlayCampaign) -> None:
         pass
 
-    def game_over(self, state: SelfPlayState, entry: GameEntry) -> None:
+    def game_over(self, state: SelfPlayCampaign, entry: GameEntry) -> None:
         self.entries.append(entry)
 
-    def tick(self, state: SelfPlayState) -> None:
+    def tick(self, state: SelfPlayCampaign) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -65,10 +66,10 @@ def config(output: Path, **settings: object) -> SelfPlayConfig:
     return SelfPlayConfig(output=str(output), **(defaults | settings))  # type: ignore[arg-type]
 
 
-def play(config: SelfPlayConfig, *, restart: bool = False) -> tuple[SelfPlayRunner, Ending, Notes]:
+def play(config: SelfPlayConfig, *, restart: bool = False) -> tuple[SelfPlayCampaign, RunEnding, Notes]:
     view = Notes()
-    runner = SelfPlayRunner(config, view, restart=restart)
-    return runner, asyncio.run(runner.run()), view
+    campaign = SelfPlayCampaign(config)
+    return campaign, asyncio.run(campaign.run(view, restart=restart)), view
 
 
 def journal(folder: Folder) -> list[dict[str, object]]:
@@ -102,7 +103,7 @@ def check_folder(folder: Folder, games: int, *, cut_short: bool = False) -> dict
 
 
 def test_games_are_played_and_written(tmp_path: Path) -> None:
-    runner, ending, view = play(config(tmp_path / "run", max_plies=400, resign=Resignation(percent=0.0)))
+    campaign, ending, view = play(config(tmp_path / "run", max_plies=400, resign=Resignation(percent=0.0)))
     assert ending == "finished"
     checked = check_folder(Folder(tmp_path / "run"), 6)
     assert [entry.number for entry in view.entries] != []
@@ -110,7 +111,7 @@ def test_games_are_played_and_written(tmp_path: Path) -> None:
     assert data["games"] == 6
     assert data["positions"] == sum(len(game.records) for game in checked.values())
     assert data["pace"]["evaluations"] > data["positions"] * 2
-    assert runner.state.throughput.pool.positions_per_second > 0
+    assert campaign.throughput.pool.positions_per_second > 0
     for game in checked.values():
         assert set(game.records["visits"]) <= {7, 8}  # 7 where the tree of a position is used up
         # With temperature and noise, something else than the best move is played now and then.
@@ -122,14 +123,14 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     play(config(folder.root, games=3))
     before = {path.name: path.read_bytes() for path in folder.training.iterdir()}
     (folder.training / "game_000004.gz.part").write_bytes(b"left over")
-    runner, _, view = play(config(folder.root, games=5))
-    assert runner.state.resumed == 3
+    campaign, _, view = play(config(folder.root, games=5))
+    assert campaign.resumed == 3
     assert sorted(entry.number for entry in view.entries) == [3, 4]
     check_folder(folder, 5)
     assert all((folder.training / name).read_bytes() == data for name, data in before.items())
 
-    runner, ending, view = play(config(folder.root, games=5))
-    assert (ending, view.entries, runner.state.totals.games) == ("finished", [], 5)
+    campaign, ending, view = play(config(folder.root, games=5))
+    assert (ending, view.entries, campaign.totals.games) == ("finished", [], 5)
 
 
 def test_other_games_are_not_mixed_in(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_training_data_without_a_journal_is_not_touched(tmp_path: Path) -> None:
     folder.training.mkdir()
     folder.chunk(0).write_bytes(b"somebody's")
     with pytest.raises(JournalError, match="no journal says"):
-        Archive(config(tmp_path))
+        SelfPlayCampaign(config(tmp_path)).open()
     assert folder.chunk(0).read_bytes() == b"somebody's"
 
 
@@ -154,23 +155,24 @@ def test_training_data_without_a_journal_is_not_touched(tmp_path: Path) -> None:
 def test_files_of_others_are_not_written_over(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("somebody's", "utf-8")
     with pytest.raises(JournalError, match="without a journal"):
-        Archive(config(tmp_path))
+        SelfPlayCampaign(config(tmp_path)).open()
     assert (tmp_path / name).read_text("utf-8") == "somebody's"
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
-    archive = Archive(config(tmp_path))
+    campaign = SelfPlayCampaign(config(tmp_path))
+    campaign.open()
     with pytest.raises(JournalError, match="in use"):
-        Archive(config(tmp_path))
-    archive.close()
+        SelfPlayCampaign(config(tmp_path)).open()
+    campaign.close()
 
 
 def test_a_folder_without_a_game_takes_other_settings(tmp_path: Path) -> None:
-    Archive(config(tmp_path, nodes=8)).close()
-    archive = Archive(config(tmp_path, nodes=9))
-    assert archive.entries == []
-    archive.close()
-    header = json.loads(archive.folder.journal.read_text())
+    for nodes in (8, 9):
+        campaign = SelfPlayCampaign(config(tmp_path, nodes=nodes))
+        assert not campaign.open()
+        campaign.close()
+    header = json.loads(campaign.folder.journal.read_text())
     assert header["identity"]["nodes"] == 9
 
 
@@ -211,13 +213,13 @@ def test_a_side_resigns_after_enough_hopeless_moves_in_a_row() -> None:
 
 def test_games_played_through_show_whether_resigning_would_have_been_right(tmp_path: Path) -> None:
     resign = Resignation(percent=50.0, moves=1, playthrough=100.0)
-    runner, _, view = play(config(tmp_path / "run", games=4, resign=resign, max_plies=20))
+    campaign, _, view = play(config(tmp_path / "run", games=4, resign=resign, max_plies=20))
     assert all(entry.playthrough and entry.would_resign for entry in view.entries)
     assert all(entry.reason is not Reason.RESIGNATION for entry in view.entries)
     drawn = sum(entry.result == "1/2-1/2" for entry in view.entries)
     assert drawn > 0
-    assert runner.state.totals.resign_checked == 4
-    assert runner.state.totals.resign_wrong >= drawn
+    assert campaign.totals.resign_checked == 4
+    assert campaign.totals.resign_wrong >= drawn
 
 
 def test_a_game_that_is_too_long_is_drawn_and_marked(tmp_path: Path) -> None:
@@ -268,14 +270,14 @@ def test_chess960_starts_from_all_positions(tmp_path: Path) -> None:
 
 
 def test_the_time_limit_ends_a_run_that_has_no_other_end(tmp_path: Path) -> None:
-    runner, ending, _ = play(config(tmp_path / "run", games=0, time_limit_s=1.0, concurrency=4))
+    campaign, ending, _ = play(config(tmp_path / "run", games=0, time_limit_s=1.0, concurrency=4))
     assert ending == "time"
-    check_folder(Folder(tmp_path / "run"), runner.state.totals.games, cut_short=True)
+    check_folder(Folder(tmp_path / "run"), campaign.totals.games, cut_short=True)
 
 
 def test_a_killed_evaluator_is_replaced_and_the_games_go_on(tmp_path: Path) -> None:
     class Killer(Notes):
-        def game_over(self, state: SelfPlayState, entry: GameEntry) -> None:
+        def game_over(self, state: SelfPlayCampaign, entry: GameEntry) -> None:
             super().game_over(state, entry)
             if len(self.entries) == 1:
                 for child in psutil.Process().children():
@@ -283,8 +285,8 @@ def test_a_killed_evaluator_is_replaced_and_the_games_go_on(tmp_path: Path) -> N
                         child.kill()
 
     view = Killer()
-    runner = SelfPlayRunner(config(tmp_path / "run", games=8, concurrency=4), view)
-    assert asyncio.run(runner.run()) == "finished"
+    campaign = SelfPlayCampaign(config(tmp_path / "run", games=8, concurrency=4))
+    assert asyncio.run(campaign.run(view)) == "finished"
     assert any("evaluator lost" in note for note in view.notes)
     check_folder(Folder(tmp_path / "run"), 8)
 

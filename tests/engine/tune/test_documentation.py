@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from engine.commands.tune import add_arguments
+from engine.games.display import PlainView
 from engine.options import Options
-from engine.tune.display import PlainView, values_table
-from engine.tune.result import summary
+from engine.tune.display import DISPLAY, values_table
 from tests.engine.flags import flags_named, flags_of
 from tests.engine.tune.tunings import tune, tuning
 from tests.paths import REPOSITORY
@@ -31,12 +31,12 @@ def test_its_flags_and_options_exist() -> None:
 
 def test_its_columns_and_keys_are_shown(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 45\npairs_per_iteration = 1")
-    _, runner, _ = tune(config)
+    _, campaign, _ = tune(config)
     console = Console(file=io.StringIO(), force_terminal=True, width=120, color_system=None)
-    console.print(values_table(runner.state))
+    console.print(values_table(campaign))
     assert isinstance(console.file, io.StringIO)
     table = console.file.getvalue()
-    (parameter, _) = summary(runner.state)["parameters"]
+    (parameter, _) = (campaign.summary() or {})["parameters"]
     assert len(ROWS) == 5
     for column, key in ROWS:
         assert column in table
@@ -46,10 +46,10 @@ def test_its_columns_and_keys_are_shown(tmp_path: Path) -> None:
 
 def test_a_log_gets_the_values_with_their_errors(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 45\npairs_per_iteration = 1")
-    _, runner, _ = tune(config)
+    _, campaign, _ = tune(config)
     stream = io.StringIO()
-    view = PlainView(config, stream)
-    view.game_over(runner.state, None)  # type: ignore[arg-type]  # The record is not shown.
+    view = PlainView(DISPLAY, stream)
+    view.game_over(campaign, None)  # type: ignore[arg-type]  # The record is not shown.
     first, cpuct, _ = stream.getvalue().splitlines()
     assert first.startswith("iteration 45 of 45, 90 of 90 games; ")
     assert re.fullmatch(

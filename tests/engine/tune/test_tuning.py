@@ -27,9 +27,9 @@ VISITS = "[parameters.transposition_visits]\nmin = 1\nmax = 60\nc_end = 3\nr_end
 
 def test_the_optimum_is_found(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 300\npairs_per_iteration = 2", SPSA_TOML.replace("0.02", "0.05"))
-    ending, runner, _ = tune(config)
+    ending, campaign, _ = tune(config)
     assert ending == "finished"
-    for value in tuned_values(config, runner.state.progress.steps):
+    for value in tuned_values(config, campaign.progress.steps):
         # It starts 5 and 2.6 steps away.
         assert value.mean == pytest.approx(OPTIMUM[value.parameter.name], abs=value.parameter.c_end)
         # The order in which games end differs from run to run, and so does the error: about half a step.
@@ -40,18 +40,18 @@ def test_the_optimum_is_found(tmp_path: Path) -> None:
 def test_the_optimum_is_found_against_an_opponent(tmp_path: Path) -> None:
     text = "iterations = 150\npairs_per_iteration = 1"
     config = tuning(tmp_path, text, "[opponent]\nnodes = 3\n" + SPSA_TOML.replace("0.02", "0.1"))
-    _, runner, _ = tune(config)
-    assert runner.state.standings.finished
-    cpuct = tuned_values(config, runner.state.progress.steps)[0]
+    _, campaign, _ = tune(config)
+    assert campaign.standings.finished
+    cpuct = tuned_values(config, campaign.progress.steps)[0]
     assert cpuct.mean > 2.1
 
 
 def test_whole_numbers_are_played_with_whole_numbers(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 30\npairs_per_iteration = 1", VISITS)
-    _, runner, executor = tune(config)
+    _, campaign, executor = tune(config)
     played = [values["transposition_visits"] for changes in executor.values for values in changes.values()]
     assert all(isinstance(value, int) for value in played)
-    (value,) = tuned_values(config, runner.state.progress.steps)
+    (value,) = tuned_values(config, campaign.progress.steps)
     assert isinstance(value.rounded, int)
 
 
@@ -72,9 +72,9 @@ def test_a_failed_tuning_resumes_with_the_same_values(tmp_path: Path) -> None:
             tune(config, most=most)
     ending, resumed, executor = tune(config)
     assert ending == "finished"
-    assert resumed.state.resumed == 13
+    assert resumed.resumed == 13
     assert len(executor.values) == 11
-    assert resumed.state.progress.steps == whole.state.progress.steps
+    assert resumed.progress.steps == whole.progress.steps
 
 
 def test_values_follow_from_the_journal_when_many_games_run_concurrently(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_values_follow_from_the_journal_when_many_games_run_concurrently(tmp_pat
         tune(config, most=25)
     (tmp_path / "tune.jsonl").write_bytes((tmp_path / "tune.jsonl").read_bytes() + b'{"number":3')
     entries = [json.loads(line) for line in (tmp_path / "tune.jsonl").read_text("utf-8").splitlines()[1:-1]]
-    _, runner, _ = tune(config)
+    _, campaign, _ = tune(config)
     _, again, executor = tune(config)
     assert not executor.values
-    assert again.state.progress.steps == runner.state.progress.steps
+    assert again.progress.steps == campaign.progress.steps
     after = [json.loads(line) for line in (tmp_path / "tune.jsonl").read_text("utf-8").splitlines()[1:]]
     assert after[: len(entries)] == entries
     assert sorted(entry["number"] for entry in after) == list(range(40))
@@ -96,20 +96,20 @@ def test_games_of_another_tuning_are_refused(tmp_path: Path) -> None:
     tune(tuning(tmp_path, "iterations = 2\npairs_per_iteration = 1"))
     with pytest.raises(JournalError, match=r"another tuning; [^$]*iterations: 2 then, 3 now"):
         tune(tuning(tmp_path, "iterations = 3\npairs_per_iteration = 1"))
-    _, runner, _ = tune(tuning(tmp_path, "iterations = 3\npairs_per_iteration = 1"), restart=True)
-    assert runner.state.resumed == 0
+    _, campaign, _ = tune(tuning(tmp_path, "iterations = 3\npairs_per_iteration = 1"), restart=True)
+    assert campaign.resumed == 0
 
 
 def test_the_result_is_written_as_json_and_svg(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 60\npairs_per_iteration = 1\nevent = 'a < b'")
-    _, runner, _ = tune(config)
+    _, campaign, _ = tune(config)
     data = json.loads((tmp_path / "tune.json").read_text("utf-8"))
     assert data["iterations"] == data["iterations_scheduled"] == 60
     assert data["finished"] is True
     cpuct, fpu = data["parameters"]
     assert (cpuct["name"], cpuct["start"], fpu["min"]) == ("cpuct", 1.745, -0.3)
     assert cpuct["standard_error"] > 0
-    assert cpuct["mean"] == tuned_values(config, runner.state.progress.steps)[0].mean
+    assert cpuct["mean"] == tuned_values(config, campaign.progress.steps)[0].mean
     drawing = ElementTree.parse(tmp_path / "tune.svg").getroot()
     texts = [text.text or "" for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[0] == "a < b: 60 of 60 iterations"

@@ -10,14 +10,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from engine.games.campaign import RunEnding
 from engine.games.record import GameRecord, Reason, Result
-from engine.games.run import RunEnding
 from engine.match.config import MatchConfig
 from engine.match.results.statistics import score_of_elo
 from engine.pool.pool import PoolStatistics
+from engine.tune.campaign import TuneCampaign
 from engine.tune.config import TuneConfig, tune_config
 from engine.tune.job import TunedGame
-from engine.tune.runner import TuneRunner
 from engine.workers.executor import ExecutorError
 from tests.engine.match.matches import Recorder
 
@@ -98,7 +98,7 @@ class SimulatedExecutor:
 
 def tune(
     config: TuneConfig, *, most: int | None = None, restart: bool = False
-) -> tuple[RunEnding, TuneRunner, SimulatedExecutor]:
+) -> tuple[RunEnding, TuneCampaign, SimulatedExecutor]:
     """Run a tuning with simulated games. most: games until the executor fails."""
     executor = SimulatedExecutor(config.match, most)
 
@@ -106,5 +106,6 @@ def tune(
         return executor
 
     view: Any = Recorder()
-    runner = TuneRunner(config, view, restart=restart, make_executor=make_executor)
-    return asyncio.run(runner.run()), runner, executor
+    campaign = TuneCampaign(config)
+    run = campaign.run(view, restart=restart, make_executor=make_executor)
+    return asyncio.run(run), campaign, executor

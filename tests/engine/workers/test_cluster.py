@@ -18,13 +18,13 @@ from engine.evaluation.connection.process import EvaluatorSettings, evaluator_co
 from engine.games.openings import Opening
 from engine.games.record import GameRecord
 from engine.match.adjudication import Adjudication
+from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig, PlayerConfig
-from engine.match.runner import MatchRunner, MatchState
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
 from engine.selfplay.archive import Folder, GameEntry
+from engine.selfplay.campaign import SelfPlayCampaign
 from engine.selfplay.job import SelfPlayJob
-from engine.selfplay.runner import SelfPlayRunner, SelfPlayState
 from engine.workers.executor import ExecutorError
 from engine.workers.ray import RayExecutor, ray_executor
 from tests.engine.selfplay.test_selfplay import RANDOM, Notes, check_folder, config
@@ -72,7 +72,7 @@ class KillsNode(Notes):
         self._cluster = cluster
         self._after = after
 
-    def game_over(self, state: SelfPlayState, entry: GameEntry) -> None:
+    def game_over(self, state: SelfPlayCampaign, entry: GameEntry) -> None:
         super().game_over(state, entry)
         if len(self.entries) == self._after:
             kill_a_node(self._cluster)
@@ -82,17 +82,14 @@ def test_a_killed_node_s_games_are_played_on_the_other_one(cluster: Any, tmp_pat
     before = embedded_evaluators()
     games = 16
     view = KillsNode(cluster, after=4)
-    runner = SelfPlayRunner(
-        config(tmp_path / "run", games=games, nodes=30, max_plies=120, concurrency=8),
-        view,
-        make_executor=partial(ray_executor, address=cluster.address),
-    )
-    assert asyncio.run(runner.run()) == "finished"
+    campaign = SelfPlayCampaign(config(tmp_path / "run", games=games, nodes=30, max_plies=120, concurrency=8))
+    on_cluster = partial(ray_executor, address=cluster.address)
+    assert asyncio.run(campaign.run(view, make_executor=on_cluster)) == "finished"
     check_folder(Folder(tmp_path / "run"), games)
     assert sorted(entry.number for entry in view.entries) == list(range(games))
     assert any("lost" in note for note in view.notes)
-    assert runner.state.totals.games == games
-    assert runner.state.throughput.pool.evaluations > 0
+    assert campaign.totals.games == games
+    assert campaign.throughput.pool.evaluations > 0
     psutil.wait_procs([psutil.Process(pid) for pid in embedded_evaluators() - before], timeout=60)
     assert embedded_evaluators() <= before
 
@@ -119,13 +116,10 @@ def test_network_files_travel_to_the_nodes(cluster: Any, tmp_path: Path) -> None
 def test_a_network_that_no_node_can_use_is_one_clear_error(cluster: Any, tmp_path: Path) -> None:
     network = tmp_path / "net.pb.gz"
     network.write_bytes(b"no network")
-    runner = SelfPlayRunner(
-        config(tmp_path / "run", options=RANDOM.changed(weights=str(network))),
-        Notes(),
-        make_executor=partial(ray_executor, address=cluster.address),
-    )
+    campaign = SelfPlayCampaign(config(tmp_path / "run", options=RANDOM.changed(weights=str(network))))
+    on_cluster = partial(ray_executor, address=cluster.address)
     with pytest.raises(ExecutorError, match="no node of the Ray cluster"):
-        asyncio.run(runner.run())
+        asyncio.run(campaign.run(Notes(), make_executor=on_cluster))
 
 
 class KillsNodeOfMatch:
@@ -137,15 +131,15 @@ class KillsNodeOfMatch:
         self._cluster = cluster
         self._after = after
 
-    def started(self, state: MatchState) -> None:
+    def started(self, state: MatchCampaign) -> None:
         pass
 
-    def game_over(self, state: MatchState, record: GameRecord) -> None:
+    def game_over(self, state: MatchCampaign, record: GameRecord) -> None:
         self.records.append(record)
         if len(self.records) == self._after:
             kill_a_node(self._cluster)
 
-    def tick(self, state: MatchState) -> None:
+    def tick(self, state: MatchCampaign) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -165,11 +159,12 @@ def test_a_match_has_the_same_games_and_statistics_as_on_one_machine(cluster: An
         output=str(tmp_path / "match"),
     )
     view = KillsNodeOfMatch(cluster, after=2)
-    runner = MatchRunner(match, view, make_executor=partial(ray_executor, address=cluster.address))
-    assert asyncio.run(runner.run()) == "finished"
+    campaign = MatchCampaign(match)
+    on_cluster = partial(ray_executor, address=cluster.address)
+    assert asyncio.run(campaign.run(view, make_executor=on_cluster)) == "finished"
     assert any("lost" in note for note in view.notes)
     assert sorted(record.number for record in view.records) == list(range(12))
-    standings = runner.state.standings
+    standings = campaign.standings
     assert standings.tally(0, 1).finished_pairs == 6
     for record in view.records:
         scheduled = match.schedule[record.number]
@@ -177,6 +172,6 @@ def test_a_match_has_the_same_games_and_statistics_as_on_one_machine(cluster: An
     by_pair = {record.pair: record.opening for record in view.records}
     assert all(by_pair[record.pair] == record.opening for record in view.records)
     # A local run goes on with what the cluster has played, and finds nothing left to do.
-    again = MatchRunner(match, KillsNodeOfMatch(cluster, after=99))
+    again = MatchCampaign(match)
     assert asyncio.run(again.run()) == "finished"
-    assert again.state.standings.tally(0, 1) == standings.tally(0, 1)
+    assert again.standings.tally(0, 1) == standings.tally(0, 1)

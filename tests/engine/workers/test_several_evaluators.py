@@ -12,9 +12,9 @@ import pytest
 
 from engine.games.record import GameRecord
 from engine.match.adjudication import Adjudication
-from engine.match.runner import MatchState
+from engine.match.campaign import MatchCampaign
 from engine.selfplay.archive import Folder, GameEntry
-from engine.selfplay.runner import SelfPlayRunner, SelfPlayState
+from engine.selfplay.campaign import SelfPlayCampaign
 from tests.engine.evaluation.evaluators import RunningEvaluator
 from tests.engine.evaluation.test_failover import addresses
 from tests.engine.evaluation.test_several import positions
@@ -39,7 +39,7 @@ class Kills(Notes):
         super().__init__()
         self._evaluator = evaluator
 
-    def game_over(self, state: SelfPlayState, entry: GameEntry) -> None:
+    def game_over(self, state: SelfPlayCampaign, entry: GameEntry) -> None:
         super().game_over(state, entry)
         if len(self.entries) == BEFORE:
             self._evaluator.kill()
@@ -58,8 +58,7 @@ def test_self_play_loses_no_game_when_an_evaluator_is_killed(
         workers=workers,
         options=RANDOM.changed(evaluator=addresses(*three)),
     )
-    runner = SelfPlayRunner(settings, view)
-    assert asyncio.run(runner.run()) == "finished", view.notes
+    assert asyncio.run(SelfPlayCampaign(settings).run(view)) == "finished", view.notes
     check_folder(Folder(tmp_path / "run"), GAMES)
     assert any("evaluator lost" in note for note in view.notes)
     assert not any("ended early" in note for note in view.notes)
@@ -73,7 +72,7 @@ class KillsInMatch(Recorder):
         super().__init__()
         self._evaluator = evaluator
 
-    def game_over(self, state: MatchState, record: GameRecord) -> None:
+    def game_over(self, state: MatchCampaign, record: GameRecord) -> None:
         super().game_over(state, record)
         if len(self.records) == BEFORE:
             self._evaluator.kill()

@@ -15,10 +15,10 @@ import pytest
 from engine import Engine
 from engine.games.record import GameRecord
 from engine.match.adjudication import Adjudication
+from engine.match.campaign import MatchCampaign
 from engine.match.results.sprt import Sprt
-from engine.match.runner import MatchRunner, MatchState
 from engine.selfplay.archive import Folder
-from engine.selfplay.runner import SelfPlayRunner
+from engine.selfplay.campaign import SelfPlayCampaign
 from engine.workers.executor import ExecutorError
 from engine.workers.local import workers_for
 from protocol.client import EvaluatorClient
@@ -65,7 +65,7 @@ class Kills(Recorder):
         self._after = after
         self.killed: list[psutil.Process] = []
 
-    def game_over(self, state: MatchState, record: GameRecord) -> None:
+    def game_over(self, state: MatchCampaign, record: GameRecord) -> None:
         super().game_over(state, record)
         if len(self.records) == self._after:
             self.killed = children(self._kind)[:1]
@@ -97,7 +97,7 @@ def test_a_match_in_processes_has_each_game_once_and_sums_up_their_statistics(tm
     class Looks(Recorder):
         processes = (0, 0)
 
-        def started(self, state: MatchState) -> None:
+        def started(self, state: MatchCampaign) -> None:
             super().started(state)
             self.processes = (len(workers()), len(children("evaluator")))
 
@@ -110,12 +110,12 @@ def test_a_match_in_processes_has_each_game_once_and_sums_up_their_statistics(tm
         workers=3,
         adjudication=Adjudication(max_moves=40),
     )
-    ending, runner, view = play(config, Looks())
+    ending, campaign, view = play(config, Looks())
     assert ending == "finished"
     assert isinstance(view, Looks)
     assert view.processes == (3, 1)
     assert sorted(record.number for record in view.records) == list(range(12))
-    standings, speed = runner.state.standings, runner.state.throughput
+    standings, speed = campaign.standings, campaign.throughput
     assert standings.tally(0, 1).finished_pairs == 6
     by_pair = {record.pair: record.opening for record in view.records}
     assert all(by_pair[record.pair] == record.opening for record in view.records)
@@ -195,18 +195,18 @@ def test_an_sprt_ends_the_games_of_all_workers(tmp_path: Path) -> None:
         sprt=Sprt(0, 400, alpha=0.3, beta=0.3),
         adjudication=Adjudication(max_moves=40),
     )
-    ending, runner, _ = play(config)
-    assert ending == "sprt"
-    assert runner.state.standings.games < 4000
+    ending, campaign, _ = play(config)
+    assert ending == "finished"
+    assert campaign.standings.games < 4000
     assert own_processes() == []
 
 
 def test_self_play_in_processes_writes_each_game_once(tmp_path: Path) -> None:
     view = Notes()
-    runner = SelfPlayRunner(selfplay(tmp_path / "run", games=8, concurrency=4, workers=2), view)
-    assert asyncio.run(runner.run()) == "finished"
+    campaign = SelfPlayCampaign(selfplay(tmp_path / "run", games=8, concurrency=4, workers=2))
+    assert asyncio.run(campaign.run(view)) == "finished"
     check_folder(Folder(tmp_path / "run"), 8)
-    assert runner.state.throughput.pool.evaluations > runner.state.positions > 0
+    assert campaign.throughput.pool.evaluations > campaign.positions > 0
     assert own_processes() == []
 
 
@@ -253,7 +253,6 @@ def test_a_cluster_s_nodes_have_no_workers_of_this_machine(tmp_path: Path) -> No
 def test_a_network_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
     weights = str(tmp_path / "nothing.pb.gz")
     config = match(tmp_path, [engine("a", weights=weights), engine("b")], concurrency=4, workers=2)
-    runner = MatchRunner(config, Recorder())
     with pytest.raises(ExecutorError, match=r"nothing\.pb\.gz"):
-        asyncio.run(runner.run())
+        asyncio.run(MatchCampaign(config).run(Recorder()))
     assert own_processes() == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loop that plays numbered games, with an executor and a ledger that a test can look into."""
+"""The loop that plays numbered games, with an executor and a campaign that a test can look into."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from engine.games.campaign import Campaign, RunEnding
 from engine.games.journal import JournalError
-from engine.games.run import GameRun, RunEnding, RunState
 from engine.pool.pool import PoolStatistics
 from engine.workers.executor import GameExecutor, GameJob, Log, MakeExecutor
 
@@ -67,18 +67,24 @@ class Games:
         self.closed = True
 
 
-@dataclass
-class Ledger:
-    """Remembers what is written and counted. enough: games that end the run."""
+class Numbers(Campaign[int, int]):
+    """Remembers what is written and counted. enough: games that end the run. full: the disk is full."""
 
-    summary_file: Path
-    enough: int | None = None
-    full: bool = False
-    unblocked: threading.Event = field(default_factory=threading.Event)
-    written: list[int] = field(default_factory=list)
-    counted: list[int] = field(default_factory=list)
-    refused: bool = False
-    threads: set[str] = field(default_factory=set)
+    def __init__(self, summary_file: Path, *, enough: int | None = None, full: bool = False) -> None:
+        super().__init__(range(0), summary_file)
+        self.enough, self.full = enough, full
+        self.unblocked = threading.Event()
+        self.written: list[int] = []
+        self.counted: list[int] = []
+        self.refused = False
+        self.threads: set[str] = set()
+
+    async def job(self, note: Log) -> GameJob[int]:
+        job: Any = None
+        return job
+
+    def open(self, *, restart: bool = False, overwrite: bool = False, log: Log = print) -> list[int]:
+        return []
 
     def write(self, game: int) -> int:
         self.threads.add(current_thread().name)
@@ -108,16 +114,16 @@ class View:
     notes: list[str] = field(default_factory=list)
     on_game: Any = None
 
-    def started(self, state: RunState) -> None:
+    def started(self, state: Numbers) -> None:
         assert state.throughput.games == 0
 
-    def game_over(self, state: RunState, entry: int) -> None:
+    def game_over(self, state: Numbers, entry: int) -> None:
         self.games.append(entry)
         assert state.throughput.games == len(self.games)
         if self.on_game is not None:
             self.on_game(entry)
 
-    def tick(self, state: RunState) -> None:
+    def tick(self, state: Numbers) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -136,29 +142,29 @@ def making(games: Games) -> MakeExecutor[int]:
 def play(
     numbers: Iterable[int],
     games: Games,
-    ledger: Ledger,
+    campaign: Numbers,
     view: View | None = None,
     *,
     concurrency: int = 0,
     most: int | None = None,
     time_limit_s: float = 0.0,
-) -> tuple[RunEnding, RunState]:
-    state = RunState()
+) -> RunEnding:
     job: Any = None
-    run = GameRun(state, ledger, view or View(), time_limit_s=time_limit_s)
-    ending = asyncio.run(run.play(making(games), job, numbers, concurrency=concurrency, most=most))
+    campaign.concurrency, campaign.time_limit_s = concurrency, time_limit_s
+    run = campaign.play(view or View(), job, numbers, most=most, make_executor=making(games))
+    ending = asyncio.run(run)
     assert games.closed
-    return ending, state
+    return ending
 
 
 def test_every_game_is_written_down_and_counted_once(tmp_path: Path) -> None:
-    games, ledger, view = Games(), Ledger(tmp_path / "summary.json"), View()
-    ending, state = play([4, 0, 7, 2, 9], games, ledger, view)
+    games, campaign, view = Games(), Numbers(tmp_path / "summary.json"), View()
+    ending = play([4, 0, 7, 2, 9], games, campaign, view)
     assert ending == "finished"
-    assert sorted(ledger.written) == sorted(ledger.counted) == sorted(view.games) == [0, 2, 4, 7, 9]
-    assert len(ledger.threads) == 1
-    assert current_thread().name not in ledger.threads
-    assert (state.playing, state.throughput.games, state.throughput.pool.evaluations) == (0, 5, 7)
+    assert sorted(campaign.written) == sorted(campaign.counted) == sorted(view.games) == [0, 2, 4, 7, 9]
+    assert len(campaign.threads) == 1
+    assert current_thread().name not in campaign.threads
+    assert (campaign.playing, campaign.throughput.games, campaign.throughput.pool.evaluations) == (0, 5, 7)
     assert json.loads((tmp_path / "summary.json").read_text("utf-8")) == {"games": 5}
 
 
@@ -168,50 +174,50 @@ def test_every_game_is_written_down_and_counted_once(tmp_path: Path) -> None:
 def test_as_many_games_are_played_at_once_as_are_asked_for(
     tmp_path: Path, concurrency: int, most: int | None, expected: int
 ) -> None:
-    games = Games()
-    _, state = play(range(20), games, Ledger(tmp_path / "summary.json"), concurrency=concurrency, most=most)
+    games, campaign = Games(), Numbers(tmp_path / "summary.json")
+    play(range(20), games, campaign, concurrency=concurrency, most=most)
     assert games.most_in_flight == expected
-    assert state.throughput.concurrency == expected
+    assert campaign.throughput.concurrency == expected
 
 
 def test_games_that_are_best_played_together_are_asked_for_together(tmp_path: Path) -> None:
     games = Games(games_per_task=2)
-    play([0, 1, 3, 4, 5, 8], games, Ledger(tmp_path / "summary.json"), concurrency=4)
+    play([0, 1, 3, 4, 5, 8], games, Numbers(tmp_path / "summary.json"), concurrency=4)
     assert games.calls == [[0, 1], [3], [4, 5], [8]]
 
 
 def test_a_result_ends_the_run_while_games_are_in_flight(tmp_path: Path) -> None:
-    games, ledger = Games(held=frozenset({1})), Ledger(tmp_path / "summary.json", enough=4)
-    ending, state = play(count(), games, ledger)
+    games, campaign = Games(held=frozenset({1})), Numbers(tmp_path / "summary.json", enough=4)
+    ending = play(count(), games, campaign)
     assert ending == "finished"
-    assert len(ledger.counted) >= 4
-    assert 1 not in ledger.counted
-    assert (games.in_flight, state.playing) == (0, 0)
+    assert len(campaign.counted) >= 4
+    assert 1 not in campaign.counted
+    assert (games.in_flight, campaign.playing) == (0, 0)
 
 
 def test_the_time_limit_ends_a_run_without_end(tmp_path: Path) -> None:
     games = Games(held=frozenset({2, 3, 4}))
-    ledger = Ledger(tmp_path / "summary.json")
-    ending, _ = play(count(), games, ledger, time_limit_s=0.05)
+    campaign = Numbers(tmp_path / "summary.json")
+    ending = play(count(), games, campaign, time_limit_s=0.05)
     assert ending == "time"
-    assert set(ledger.counted) <= {0, 1}
-    assert (games.in_flight, ledger.written) == (0, ledger.counted)
+    assert set(campaign.counted) <= {0, 1}
+    assert (games.in_flight, campaign.written) == (0, campaign.counted)
 
 
 def test_a_game_that_fails_ends_the_run_and_the_others_are_kept(tmp_path: Path) -> None:
-    games, ledger = Games(fails=6), Ledger(tmp_path / "summary.json")
+    games, campaign = Games(fails=6), Numbers(tmp_path / "summary.json")
     with pytest.raises(RuntimeError, match="a game failed"):
-        play(count(), games, ledger, concurrency=1)
-    assert ledger.written == ledger.counted == list(range(6))
+        play(count(), games, campaign, concurrency=1)
+    assert campaign.written == campaign.counted == list(range(6))
     assert json.loads((tmp_path / "summary.json").read_text("utf-8")) == {"games": 6}
 
 
 def test_run_raises_the_first_failed_write_and_leaves_no_other_when_the_disk_is_full(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "summary.json", full=True)
+    campaign = Numbers(tmp_path / "summary.json", full=True)
     seen: list[dict[str, Any]] = []
 
     async def until_all_writes_failed() -> None:
-        ledger.unblocked.set()
+        campaign.unblocked.set()
         while any("_keep" in repr(task) for task in asyncio.all_tasks()):
             await asyncio.sleep(0)
 
@@ -221,7 +227,7 @@ def test_run_raises_the_first_failed_write_and_leaves_no_other_when_the_disk_is_
         asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
         job: Any = None
         with pytest.raises(JournalError, match="cannot write"):
-            await GameRun(RunState(), ledger, View()).play(making(games), job, range(3), concurrency=3)
+            await campaign.play(View(), job, range(3), make_executor=making(games))
         gc.collect()
 
     asyncio.run(run())
@@ -229,7 +235,7 @@ def test_run_raises_the_first_failed_write_and_leaves_no_other_when_the_disk_is_
 
 
 def test_a_cancelled_run_is_interrupted_and_what_is_over_is_written_down(tmp_path: Path) -> None:
-    games, ledger = Games(), Ledger(tmp_path / "summary.json")
+    games, campaign = Games(), Numbers(tmp_path / "summary.json")
 
     def cancel(game: int) -> None:
         if game == 5:
@@ -242,26 +248,24 @@ def test_a_cancelled_run_is_interrupted_and_what_is_over_is_written_down(tmp_pat
         task.set_name("main")
 
         job: Any = None
-        ending = await GameRun(RunState(), ledger, View(on_game=cancel)).play(
-            making(games), job, count(), concurrency=2
-        )
+        ending = await campaign.play(View(on_game=cancel), job, count(), make_executor=making(games))
         assert not task.cancelling()
         return ending
 
     assert asyncio.run(run()) == "interrupted"
     assert games.closed
-    assert 5 in ledger.counted
-    assert sorted(ledger.written) == sorted(ledger.counted)
+    assert 5 in campaign.counted
+    assert sorted(campaign.written) == sorted(campaign.counted)
 
 
 def test_a_summary_that_cannot_be_written_is_said_once_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "summary.json").mkdir()
     view = View()
-    play(range(4), Games(), Ledger(tmp_path / "summary.json"), view)
+    play(range(4), Games(), Numbers(tmp_path / "summary.json"), view)
     (note,) = view.notes
     assert note.startswith(f"cannot write {tmp_path / 'summary.json'}: ")
 
 
 def test_a_run_without_a_game_writes_no_summary(tmp_path: Path) -> None:
-    play([], Games(), Ledger(tmp_path / "summary.json"))
+    play([], Games(), Numbers(tmp_path / "summary.json"))
     assert not (tmp_path / "summary.json").exists()
