@@ -26,6 +26,7 @@ WESTERN = '[White "Müller"]\r\n[Black "“é”"]\r\n\r\n1. e4 *\r'
         (gzip.compress(TEXT.encode()), ""),
         (gzip.compress(TEXT[:20].encode()) + gzip.compress(TEXT[20:].encode()), ""),
     ],
+    ids=["utf-8", "utf-8 mark", "utf-16-le", "utf-16-be", "utf-32-le", "gzip", "gzip members"],
 )
 def test_text_is_the_same_in_every_encoding_and_the_encoding_is_reported(
     tmp_path: Path, data: bytes, encoding: str
@@ -60,6 +61,7 @@ def test_lines_in_latin_1_are_decoded_when_other_lines_are_utf_8(tmp_path: Path)
         (b"\x1f\x8b\x08\0damaged file", "damaged"),
         (b"\0\0\0\0abc\0\0\0", "no text"),
     ],
+    ids=["zip", "zstd", "cut gzip", "gzip and more", "damaged gzip", "zeros"],
 )
 def test_a_file_that_is_no_text_is_refused_with_its_name(tmp_path: Path, data: bytes, reason: str) -> None:
     path = tmp_path / "games.pgn"
