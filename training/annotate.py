@@ -6,7 +6,7 @@ Each shard is rewritten once it is complete, so a killed run loses at most the w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -147,11 +147,6 @@ class _Annotation(Campaign[SearchedGame, SearchedGame]):
         self._games = tuple(games)
         super().__init__(range(len(games)), workers=workers)
         self.job = SearchJob(self._games, positions, options, nodes)
-
-    def open(
-        self, *, restart: bool = False, overwrite: bool = False, log: Callable[[str], None] = print
-    ) -> Collection[int]:
-        return ()  # Annotated shards are not even listed.
 
     def write(self, game: SearchedGame) -> SearchedGame:
         path = self._games[game.number][0]

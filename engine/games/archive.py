@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Storage of a run's games: the PGN for people, and the journal that defines which games count.
+"""Campaigns whose games are kept in a PGN for people, and in the journal that defines which games count.
 
 A game is written to the PGN first and then to the journal, with the PGN's new size. After a crash the PGN is
 truncated to the last size in the journal. So both have the same games, each once.
@@ -7,70 +7,97 @@ truncated to the last size in the journal. So both have the same games, each onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from engine.games.journal import JournalError, campaign_journal
+from engine.games.campaign import Campaign, Entry, Game
+from engine.games.journal import Journal, JournalError, campaign_journal
 from engine.games.pgn import PgnFile
+from engine.workers.executor import Log
 from protocol.host.outputs import OutputError, guard_output, guard_run
 
-T = TypeVar("T")
+
+class Numbered(Protocol):
+    """A game in a journal."""
+
+    @property
+    def number(self) -> int: ...
 
 
-class GameArchive(Generic[T]):
-    """A journal and a PGN file, open for more games. One thread at a time may use it.
+Kept = TypeVar("Kept", bound=Numbered)
 
-    games: those in the journal when it was opened.
-    """
 
-    def __init__(
-        self,
-        journal: Path,
-        pgn: Path,
-        header: Mapping[str, Any],
-        read: Callable[[dict[str, Any]], T],
-        *,
-        kind: str,
-        others: str,
-        beside: Sequence[Path] = (),
-        restart: bool = False,
-        overwrite: bool = False,
-        log: Callable[[str], None] = lambda text: None,
-    ) -> None:
-        """Open or create the files.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GameFiles:
+    """The files of a campaign. beside: those next to the journal and the PGN. header, kind, others: see
+    `campaign_journal`."""
 
-        header, kind, others, restart: see `campaign_journal`. read: see `Journal.read`. beside:
-        further files that the run writes. overwrite: replace files of other programs. Raises JournalError if
-        the journal is damaged, in use, or of other games, or if the other files exist without it, and
-        OutputError if the PGN file is not of a run.
-        """
+    journal: Path
+    pgn: Path
+    beside: tuple[Path, ...]
+    header: Mapping[str, Any]
+    kind: str
+    others: str
+
+
+class GameCampaign(Campaign[Game, Entry], Generic[Game, Entry, Kept]):
+    """A campaign with a journal and a PGN."""
+
+    _journal: Journal | None = None
+    _pgn: PgnFile | None = None
+
+    @abstractmethod
+    def files(self) -> GameFiles:
+        """Return the files, and what an existing journal must agree with."""
+
+    @abstractmethod
+    def read(self, entry: Mapping[str, Any]) -> Kept:
+        """Return a game of the journal. Raises KeyError, TypeError and ValueError."""
+
+    @abstractmethod
+    def resume(self, games: Sequence[Kept]) -> None:
+        """Count the games of the journal."""
+
+    def open(
+        self, *, restart: bool = False, overwrite: bool = False, log: Log = lambda text: None
+    ) -> Collection[int]:
+        """Also raises OutputError if the PGN file is not of a campaign, and the errors of `resume`."""
+        files = self.files()
         try:
-            guard_run(journal, (pgn, *beside), overwrite=overwrite)
+            guard_run(files.journal, (files.pgn, *files.beside), overwrite=overwrite)
         except OutputError as error:
             raise JournalError(f"without a journal of games: {error}") from None
         if restart:
-            guard_output(pgn, overwrite=overwrite, own=_is_of_a_run)
-        self._journal = campaign_journal(journal, header, kind=kind, others=others, restart=restart)
+            guard_output(files.pgn, overwrite=overwrite, own=_is_of_a_campaign)
+        self._journal = campaign_journal(
+            files.journal, files.header, kind=files.kind, others=files.others, restart=restart
+        )
         try:
-            self.games = self._journal.read(read)
-            if not self.games:
-                guard_output(pgn, overwrite=overwrite, own=_is_of_a_run)
-            self._pgn = PgnFile(pgn, self._journal.last("pgn_end"), log)
+            games = self._journal.read(self.read)
+            if not games:
+                guard_output(files.pgn, overwrite=overwrite, own=_is_of_a_campaign)
+            self._pgn = PgnFile(files.pgn, self._journal.last("pgn_end"), log)
+            self.resume(games)
         except BaseException:
-            self._journal.close()
+            self.close()
             raise
+        self.resumed = len(games)
+        return [game.number for game in games]
 
-    def add(self, pgn: str, entry: Mapping[str, Any]) -> None:
+    def keep(self, pgn: str, entry: Mapping[str, Any]) -> None:
         """Write a game to disk, and sync it. Raises JournalError."""
+        assert self._journal is not None and self._pgn is not None
         self._journal.append({**entry, "pgn_end": self._pgn.append(pgn)})
 
     def close(self) -> None:
-        """Close both files. Idempotent."""
-        self._journal.close()
-        self._pgn.close()
+        for file in (self._journal, self._pgn):
+            if file is not None:
+                file.close()
 
 
-def _is_of_a_run(games: bytes) -> bool:
-    """Return True for the content of a PGN file that a run wrote."""
+def _is_of_a_campaign(games: bytes) -> bool:
+    """Return True for the content of a PGN file that a campaign wrote."""
     return b'[GameNumber "' in games.partition(b"\n\n")[0]

@@ -87,13 +87,15 @@ class Campaign(ABC, Generic[Game, Entry]):
     async def begin(self, note: Log) -> None:
         """Read what missing games need."""
 
-    @abstractmethod
-    def open(self, *, restart: bool = False, overwrite: bool = False, log: Log = print) -> Collection[int]:
+    def open(
+        self, *, restart: bool = False, overwrite: bool = False, log: Log = lambda text: None
+    ) -> Collection[int]:
         """Open or create the files, count their games, and return the numbers of these.
 
         restart: discard existing games. overwrite: replace files of other programs. Raises JournalError if
         the files belong to other games or are in use.
         """
+        return ()
 
     @abstractmethod
     def write(self, game: Game) -> Entry:

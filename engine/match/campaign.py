@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A match as a campaign: it ends when all games are played or the SPRT decides.
-
-A PGN has the games for people. The journal defines which games count.
-"""
+"""A match as a campaign: it ends when all games are played or the SPRT decides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from engine.games.archive import GameArchive
-from engine.games.campaign import Campaign
+from engine.games.archive import GameCampaign, GameFiles
 from engine.games.pgn import pgn_text
 from engine.games.record import GameOutcome, GameRecord, Reason, as_result
 from engine.match.config import MatchConfig
@@ -22,7 +17,7 @@ from engine.match.results.standings import Standings
 from engine.match.summary import summary
 
 
-class MatchCampaign(Campaign[GameRecord, GameRecord]):
+class MatchCampaign(GameCampaign[GameRecord, GameRecord, GameOutcome]):
     """The games of a match. outcomes: in counted order."""
 
     command = "match"
@@ -39,64 +34,44 @@ class MatchCampaign(Campaign[GameRecord, GameRecord]):
         self.standings = Standings(config.schedule, config.sprt)
         self.outcomes: list[GameOutcome] = []
         self._faults = Faults([player.name for player in config.players])
-        self._archive: GameArchive[GameOutcome] | None = None
-
-    def identity(self) -> dict[str, Any]:
-        """Return all dependencies of the games."""
-        return self.config.identity()
-
-    def outputs(self) -> tuple[Path, ...]:
-        """Return the files next to the journal and the PGN."""
-        return (self.config.files.summary,)
 
     async def prepare(self, note: Callable[[str], None]) -> None:
         """Raises OpeningError."""
         self.job = await MatchJob.read(self.config, note)
 
-    def open(
-        self,
-        *,
-        restart: bool = False,
-        overwrite: bool = False,
-        log: Callable[[str], None] = lambda text: None,
-    ) -> Collection[int]:
-        """Raises MatchError if the games do not fit the match."""
+    def files(self) -> GameFiles:
         files = self.config.files
-        self._archive = GameArchive(
-            files.journal,
-            files.pgn,
-            {
+        return GameFiles(
+            journal=files.journal,
+            pgn=files.pgn,
+            beside=(files.summary,),
+            header={
                 "journal": f"wavefront {self.command}",
                 "event": self.config.event,
-                "identity": self.identity(),
+                "identity": self.config.identity(),
             },
-            self.read,
             kind=f"a {self.name}",
             others=f"{files.journal} belongs to another {self.name}; choose another --output, or --restart "
             "to discard its games",
-            beside=self.outputs(),
-            restart=restart,
-            overwrite=overwrite,
-            log=log,
         )
-        outcomes = self._archive.games
-        last = max((outcome.number for outcome in outcomes), default=-1)
-        if last >= len(self.config.schedule):
+
+    def resume(self, games: Sequence[GameOutcome]) -> None:
+        """Raises MatchError if the games do not fit the match."""
+        journal, scheduled = self.config.files.journal, len(self.config.schedule)
+        last = max((game.number for game in games), default=-1)
+        if last >= scheduled:
             raise MatchError(
-                f"{files.journal} holds game {last + 1}, and the match is to have "
-                f"{len(self.config.schedule)}: raise the number of games"
+                f"{journal} holds game {last + 1}, and the match is to have {scheduled}: raise the number "
+                "of games"
             )
-        for outcome in outcomes:
+        for game in games:
             try:
-                self.add(outcome)
+                self.add(game)
             except ValueError as error:
-                raise MatchError(f"{files.journal}: {error}") from None
-        self.resumed = len(outcomes)
-        return [outcome.number for outcome in outcomes]
+                raise MatchError(f"{journal}: {error}") from None
 
     def write(self, game: GameRecord) -> GameRecord:
-        assert self._archive is not None
-        self._archive.add(self.pgn(game), self.entry(game))
+        self.keep(self.pgn(game), self.entry(game))
         return game
 
     def pgn(self, record: GameRecord) -> str:
@@ -147,7 +122,3 @@ class MatchCampaign(Campaign[GameRecord, GameRecord]):
         if not self.outcomes:
             return None
         return summary(self.config, self.standings, self.throughput)
-
-    def close(self) -> None:
-        if self._archive is not None:
-            self._archive.close()

@@ -9,7 +9,7 @@ OUTPUT/summary.json              totals
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -55,7 +55,7 @@ class GameEntry:
         )
 
     @classmethod
-    def read(cls, data: dict[str, Any]) -> GameEntry:
+    def read(cls, data: Mapping[str, Any]) -> GameEntry:
         """Return the entry in JSON data. Raises KeyError and ValueError."""
         return cls(
             number=int(data["number"]),

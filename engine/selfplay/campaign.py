@@ -8,13 +8,12 @@ overwrites a training file without a line in the journal. So no game occurs twic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from engine.games.archive import GameArchive
-from engine.games.campaign import Campaign
+from engine.games.archive import GameCampaign, GameFiles
 from engine.games.journal import JournalError
 from engine.games.openings import read_openings
 from engine.games.pgn import pgn_text
@@ -23,6 +22,7 @@ from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame
 from engine.selfplay.job import SelfPlayJob
 from engine.selfplay.statistics import Totals
+from engine.workers.executor import Log
 from protocol.host.files import UNFINISHED
 from protocol.host.folders import expanded
 
@@ -30,7 +30,7 @@ MAX_OPENINGS = 2000
 """Number of openings drawn before they repeat."""
 
 
-class SelfPlayCampaign(Campaign[PlayedGame, GameEntry]):
+class SelfPlayCampaign(GameCampaign[PlayedGame, GameEntry, GameEntry]):
     """The games of self-play. totals: all games in the folder."""
 
     def __init__(self, config: SelfPlayConfig) -> None:
@@ -45,14 +45,13 @@ class SelfPlayCampaign(Campaign[PlayedGame, GameEntry]):
         self.config = config
         self.totals = Totals()
         self._resumed_positions = 0
-        self._archive: GameArchive[GameEntry] | None = None
 
     @property
     def positions(self) -> int:
         """Training records written by this run."""
         return self.totals.positions - self._resumed_positions
 
-    async def prepare(self, note: Callable[[str], None]) -> None:
+    async def prepare(self, note: Log) -> None:
         """Raises OpeningError."""
         openings = await asyncio.to_thread(
             read_openings,
@@ -64,41 +63,43 @@ class SelfPlayCampaign(Campaign[PlayedGame, GameEntry]):
         )
         self.job = SelfPlayJob(self.config, tuple(openings))
 
+    def files(self) -> GameFiles:
+        return GameFiles(
+            journal=self.folder.journal,
+            pgn=self.folder.pgn,
+            beside=(self.folder.summary,),
+            header={"journal": "wavefront selfplay", "identity": self.config.identity()},
+            kind="self-play",
+            others=f"{self.folder.root} holds games that were played otherwise; choose another --output, or "
+            "--restart to discard them",
+        )
+
     def open(
-        self,
-        *,
-        restart: bool = False,
-        overwrite: bool = False,
-        log: Callable[[str], None] = lambda text: None,
+        self, *, restart: bool = False, overwrite: bool = False, log: Log = lambda text: None
     ) -> Collection[int]:
-        folder = self.folder
-        known = folder.journal.exists()
-        if not (overwrite or known) and any(folder.training_files()):
+        known = self.folder.journal.exists()
+        if not (overwrite or known) and any(self.folder.training_files()):
             raise JournalError(
-                f"{folder.training} holds training data, but no journal says of which games: choose "
+                f"{self.folder.training} holds training data, but no journal says of which games: choose "
                 "another --output, or --overwrite to delete it"
             )
-        self._archive = GameArchive(
-            folder.journal,
-            folder.pgn,
-            {"journal": "wavefront selfplay", "identity": self.config.identity()},
-            GameEntry.read,
-            kind="self-play",
-            others=f"{folder.root} holds games that were played otherwise; choose another --output, or "
-            "--restart to discard them",
-            beside=(folder.summary,),
-            restart=restart,
-            overwrite=overwrite,
-            log=log,
-        )
-        self._clear(everything=restart or not known)
-        for entry in self._archive.games:
-            self.totals.add(entry)
-        self.resumed, self._resumed_positions = self.totals.games, self.totals.positions
-        return [entry.number for entry in self._archive.games]
+        numbers = super().open(restart=restart, overwrite=overwrite, log=log)
+        try:
+            self._clear(everything=restart or not known)
+        except JournalError:
+            self.close()
+            raise
+        return numbers
+
+    def read(self, entry: Mapping[str, Any]) -> GameEntry:
+        return GameEntry.read(entry)
+
+    def resume(self, games: Sequence[GameEntry]) -> None:
+        for game in games:
+            self.totals.add(game)
+        self._resumed_positions = self.totals.positions
 
     def write(self, game: PlayedGame) -> GameEntry:
-        assert self._archive is not None
         config, record = self.config, game.record
         name = Path(config.options.weights).name.removesuffix(".gz").removesuffix(".pb") or "wavefront"
         text = pgn_text(record, [name], [f"{config.nodes} nodes"], event="Wavefront self-play")
@@ -107,7 +108,7 @@ class SelfPlayCampaign(Campaign[PlayedGame, GameEntry]):
         except OSError as error:
             raise JournalError(f"cannot write in {self.folder.training}: {error.strerror}") from None
         entry = GameEntry.of(game)
-        self._archive.add(text, {name: getattr(entry, name) for name in GameEntry.__slots__})
+        self.keep(text, {name: getattr(entry, name) for name in GameEntry.__slots__})
         return entry
 
     def count(self, entry: GameEntry) -> None:
@@ -131,10 +132,6 @@ class SelfPlayCampaign(Campaign[PlayedGame, GameEntry]):
                 "games_per_hour": speed.games_per_hour,
             },
         }
-
-    def close(self) -> None:
-        if self._archive is not None:
-            self._archive.close()
 
     def _clear(self, *, everything: bool) -> None:
         """Create the folder of training data. Delete unfinished files of a killed run, or all files."""

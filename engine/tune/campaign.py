@@ -8,10 +8,11 @@ so it continues with the same values.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+from engine.games.archive import GameFiles
 from engine.games.record import GameOutcome, GameRecord
 from engine.match.campaign import MatchCampaign
 from engine.match.job import MatchJob
@@ -36,11 +37,10 @@ class TuneCampaign(MatchCampaign):
         self._next_plot = monotonic() + PLOT_SECONDS
         self._note: Callable[[str], None] = print
 
-    def identity(self) -> dict[str, Any]:
-        return self.progress.config.identity()
-
-    def outputs(self) -> tuple[Path, ...]:
-        return (*super().outputs(), self.progress.config.plot)
+    def files(self) -> GameFiles:
+        config, files = self.progress.config, super().files()
+        header = {**files.header, "identity": config.identity()}
+        return replace(files, beside=(*files.beside, config.plot), header=header)
 
     async def prepare(self, note: Callable[[str], None]) -> None:
         self.job = await MatchJob.read(self.config, note, use_values)

@@ -17,11 +17,11 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from typing import TYPE_CHECKING, Any
 
-from engine.workers.executor import Job, WorkerContext, WorkerLostError, WorkerReport, first_line
+from engine.workers.executor import Job, WorkerContext, WorkerLostError, first_line
 from engine.workers.worker_role import MakeRole, Say
 from protocol.host.printing import reason
 from protocol.host.processes import child_command, group_of_its_own, how_it_ended, leave
@@ -106,22 +106,6 @@ class WorkerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    async def open(self) -> int:
-        count: int = await self._call("open")
-        return count
-
-    async def play(self, numbers: Sequence[int]) -> list[Any]:
-        games: list[Any] = await self._call("play", list(numbers))
-        return games
-
-    async def report(self) -> WorkerReport:
-        report: WorkerReport = await self._call("report")
-        return report
-
-    async def close(self) -> WorkerReport:
-        report: WorkerReport = await self._call("close")
-        return report
-
     def tell(self, message: Any) -> None:
         """Send the worker a message. Thread-safe; without effect if the worker is gone."""
         self._outgoing.put(pickle.dumps((UNASKED, "", message)))
@@ -136,7 +120,7 @@ class WorkerProcess:
             self._process.kill()
         await self._watching
 
-    async def _call(self, method: str, *arguments: Any) -> Any:
+    async def call(self, method: str, *arguments: Any) -> Any:
         if self._lost:
             raise WorkerLostError(self._lost)
         self._calls += 1

@@ -194,20 +194,11 @@ WorkerReport = tuple["PoolStatistics", list[str]]
 
 
 class WorkerHandle(Protocol):
-    """A supervisor's interface to a worker. All methods except `kill` raise WorkerLostError if it is gone."""
+    """A supervisor's interface to a worker."""
 
-    async def open(self) -> int:
-        """Prepare the worker, and return its best number of concurrent games."""
-        ...
-
-    async def play(self, numbers: Sequence[int]) -> list[Any]:
-        """Let it play the games with these numbers."""
-        ...
-
-    async def report(self) -> WorkerReport: ...
-
-    async def close(self) -> WorkerReport:
-        """Let it stop its games, and return the last report."""
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the worker's role, and return its result. Raises WorkerLostError if it fails or
+        the worker is gone."""
         ...
 
     async def kill(self) -> None:

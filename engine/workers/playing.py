@@ -36,7 +36,7 @@ class GameSupervisor(Supervisor, Generic[Game]):
             worker = await self._least_loaded()
             worker.load += len(numbers)
             try:
-                games: list[Game] = await worker.handle.play(numbers)
+                games: list[Game] = await worker.handle.call("play", list(numbers))
                 worker.slot.failures = 0
                 await self.ask_report(worker)  # The statistics displayed with a game include it.
                 return games

@@ -165,40 +165,24 @@ class _ActorHandle:
         self._actor = actor
         self._networks = networks
 
-    async def open(self) -> int:
-        capacity: int = await _answer(self._actor.open.remote(*self._networks))
-        return capacity
+    async def call(self, method: str, *arguments: Any) -> Any:
+        from ray.exceptions import RayError, RayTaskError
 
-    async def play(self, numbers: Sequence[int]) -> list[Any]:
-        games: list[Any] = await _answer(self._actor.play.remote(list(numbers)))
-        return games
-
-    async def report(self) -> WorkerReport:
-        report: WorkerReport = await _answer(self._actor.report.remote())
-        return report
-
-    async def close(self) -> WorkerReport:
-        report: WorkerReport = await _answer(self._actor.close.remote())
-        return report
+        if method == "open":
+            arguments = tuple(self._networks)
+        try:
+            return await getattr(self._actor, method).remote(*arguments)
+        except RayTaskError as error:
+            # The worker lives, but its games failed, for example because its evaluator is lost permanently.
+            raise WorkerLostError(str(error.cause)) from None
+        except RayError as error:
+            raise WorkerLostError(first_line(error)) from None
 
     async def kill(self) -> None:
         import ray
 
         with suppress(Exception):  # It may be dead, and its node with it.
             ray.kill(self._actor)
-
-
-async def _answer(asked: Any) -> Any:
-    """Await a worker's answer to a call. Raises WorkerLostError."""
-    from ray.exceptions import RayError, RayTaskError
-
-    try:
-        return await asked
-    except RayTaskError as error:
-        # The worker lives, but its games failed, for example because its evaluator is lost permanently.
-        raise WorkerLostError(str(error.cause)) from None
-    except RayError as error:
-        raise WorkerLostError(first_line(error)) from None
 
 
 class _NodeWorker(GameWorker):

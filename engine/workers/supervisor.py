@@ -164,7 +164,7 @@ class Supervisor(ABC):
         try:
             handle = await self.start_worker(slot)
             async with asyncio.timeout(OPEN_SECONDS):
-                worker = Worker(slot, handle, await handle.open())
+                worker = Worker(slot, handle, await handle.call("open"))
             self.worker_ready(worker)
         except TimeoutError:
             self._note_failure(slot, f"no worker was ready after {OPEN_SECONDS:.0f} s: is the machine busy?")
@@ -195,14 +195,14 @@ class Supervisor(ABC):
         """Poll a worker's messages and statistics. Errors are ignored: its games fail if it is lost."""
         try:
             async with asyncio.timeout(self.poll_seconds):
-                self._take_report(worker, await worker.handle.report())
+                self._take_report(worker, await worker.handle.call("report"))
         except (WorkerLostError, TimeoutError):
             return
 
     async def _close_worker(self, worker: Worker) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                self._take_report(worker, await worker.handle.close())
+                self._take_report(worker, await worker.handle.call("close"))
         except (WorkerLostError, TimeoutError) as error:
             self.log(f"{worker.slot.name} did not end by itself: {first_line(error)}")
         finally:

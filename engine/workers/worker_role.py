@@ -40,7 +40,7 @@ MakeRole = Callable[[Any, WorkerContext, Say], WorkerRole]
 class GameWorker:
     """Play the games that the supervisor requests, on an executor in this process.
 
-    Only the event loop may use it. Methods: see WorkerHandle; errors: those of executors and players.
+    Only the event loop may use it. Errors: those of executors and players.
     """
 
     def __init__(self, job: GameJob[Any], context: WorkerContext, _say: Say = lambda message: None) -> None:

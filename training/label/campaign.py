@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import count
 from math import ceil
@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.games.campaign import Campaign
 from engine.games.openings import OpeningSettings, read_openings
-from engine.workers.executor import ExecutorError
+from engine.workers.executor import ExecutorError, Log
 from training.data.tablebases import open_tablebases
 from training.label.archive import SUMMARY, LabelArchive, Totals
 from training.label.engine import EngineError, Labeller
@@ -51,13 +51,13 @@ class LabelCampaign(Campaign[LabelledGame, LabelledGame]):
         self._archive: LabelArchive | None = None
         self._dropped: list[str] = []
 
-    async def prepare(self, note: Callable[[str], None]) -> None:
+    async def prepare(self, note: Log) -> None:
         """Raises SettingsError and TrainingError."""
         self.settings.engine_options()
         open_tablebases(self.settings.tablebases, note)
 
     def open(
-        self, *, restart: bool = False, overwrite: bool = False, log: Callable[[str], None] = print
+        self, *, restart: bool = False, overwrite: bool = False, log: Log = lambda text: None
     ) -> Collection[int]:
         # The engine's path may differ from the manifest's.
         stored = self.settings if self._manifest is None else self._manifest.settings
@@ -65,7 +65,7 @@ class LabelCampaign(Campaign[LabelledGame, LabelledGame]):
         self.totals, self.resumed = self._archive.totals, self._archive.totals.games
         return self._archive.numbers
 
-    async def begin(self, note: Callable[[str], None]) -> None:
+    async def begin(self, note: Log) -> None:
         """Raises OpeningError, and ExecutorError if the manifest requires an engine of another name."""
         settings = self.settings
         if self._manifest is not None and self._manifest.made is not None:

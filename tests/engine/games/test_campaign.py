@@ -81,9 +81,6 @@ class Numbers(Campaign[int, int]):
         self.refused = False
         self.threads: set[str] = set()
 
-    def open(self, *, restart: bool = False, overwrite: bool = False, log: Log = print) -> list[int]:
-        return []
-
     def write(self, game: int) -> int:
         self.threads.add(current_thread().name)
         if self.full:

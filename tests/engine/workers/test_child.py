@@ -40,8 +40,8 @@ def test_what_a_worker_and_its_libraries_print_disturbs_no_answer(
     async def run() -> list[tuple[int, int]]:
         worker = await WorkerProcess.start(GameWorker, ScriptedJob(str(tmp_path)), WorkerContext())
         try:
-            assert await worker.open() == 8  # Prints.
-            games: list[tuple[int, int]] = await worker.play([5, 6])
+            assert await worker.call("open") == 8  # Prints.
+            games: list[tuple[int, int]] = await worker.call("play", [5, 6])
             assert {pid for _, pid in games} == {worker.pid}
             return games
         finally:
@@ -58,14 +58,14 @@ def test_calls_to_a_worker_that_is_killed_fail_with_the_reason(tmp_path: Path) -
         worker = await WorkerProcess.start(
             GameWorker, ScriptedJob(str(tmp_path), waits=True), WorkerContext()
         )
-        await worker.open()
-        game = asyncio.ensure_future(worker.play([0]))
-        await worker.report()  # The game is under way.
+        await worker.call("open")
+        game = asyncio.ensure_future(worker.call("play", [0]))
+        await worker.call("report")  # The game is under way.
         psutil.Process(worker.pid).kill()
         with pytest.raises(WorkerLostError, match="its process"):
             await game
         with pytest.raises(WorkerLostError, match="its process"):
-            await worker.report()
+            await worker.call("report")
         await worker.kill()
         await worker.kill()
 
@@ -78,9 +78,9 @@ def test_a_large_job_reaches_its_worker(tmp_path: Path) -> None:
     async def run() -> None:
         job = ScriptedJob(str(tmp_path), refuses_to_play="x" * 10_000_000)
         worker = await WorkerProcess.start(GameWorker, job, WorkerContext())
-        await worker.open()
+        await worker.call("open")
         with pytest.raises(WorkerLostError, match=r"^x{10000000}$"):
-            await worker.play([0])
+            await worker.call("play", [0])
         await worker.kill()
 
     asyncio.run(run())
