@@ -20,6 +20,7 @@ from engine.games.campaign import Campaign, RunEnding
 from engine.games.journal import JournalError
 from engine.pool.pool import PoolStatistics
 from engine.workers.executor import GameExecutor, GameJob, Log, MakeExecutor
+from tests.engine.games.recorder import Recorder
 
 
 async def nothing() -> None:
@@ -101,28 +102,20 @@ class Numbers(Campaign[int, int]):
         return {"games": len(self.counted)} if self.counted else None
 
 
-@dataclass
-class View:
-    """Remembers what it is shown. on_game: called with each game."""
+class View(Recorder):
+    """Also checks the state. on_game: called with each game."""
 
-    games: list[int] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    on_game: Any = None
+    def __init__(self, on_game: Callable[[int], None] = lambda game: None) -> None:
+        super().__init__()
+        self._on_game = on_game
 
     def started(self, state: Numbers) -> None:
         assert state.throughput.games == 0
 
     def game_over(self, state: Numbers, entry: int) -> None:
-        self.games.append(entry)
-        assert state.throughput.games == len(self.games)
-        if self.on_game is not None:
-            self.on_game(entry)
-
-    def tick(self, state: Numbers) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+        super().game_over(state, entry)
+        assert state.throughput.games == len(self.records)
+        self._on_game(entry)
 
 
 def making(games: Games) -> MakeExecutor[int]:
@@ -155,7 +148,7 @@ def test_every_game_is_written_down_and_counted_once(tmp_path: Path) -> None:
     games, campaign, view = Games(), Numbers(tmp_path / "summary.json"), View()
     ending = play([4, 0, 7, 2, 9], games, campaign, view)
     assert ending == "finished"
-    assert sorted(campaign.written) == sorted(campaign.counted) == sorted(view.games) == [0, 2, 4, 7, 9]
+    assert sorted(campaign.written) == sorted(campaign.counted) == sorted(view.records) == [0, 2, 4, 7, 9]
     assert len(campaign.threads) == 1
     assert current_thread().name not in campaign.threads
     assert (campaign.playing, campaign.throughput.games, campaign.throughput.pool.evaluations) == (0, 5, 7)

@@ -7,18 +7,17 @@ import asyncio
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import chess.pgn
 
 from engine.games.campaign import RunEnding
-from engine.games.record import GameRecord
 from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
+from tests.engine.games.recorder import Recorder
 
 PROGRAM = Path(__file__).with_name("players") / "uci_program.py"
 
@@ -34,27 +33,6 @@ def program(name: str, fault: str = "none", ply: int = 0, **time: int) -> Player
 def engine(name: str, nodes: int = 8, **options: Any) -> PlayerConfig:
     """This engine on the `random` backend."""
     return PlayerConfig(name, TimeControl(nodes=nodes), options=RANDOM.changed(**options))
-
-
-@dataclass
-class Recorder:
-    """Remembers what it is shown."""
-
-    records: list[GameRecord] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    state: MatchCampaign | None = None
-
-    def started(self, state: MatchCampaign) -> None:
-        self.state = state
-
-    def game_over(self, state: MatchCampaign, record: GameRecord) -> None:
-        self.records.append(record)
-
-    def tick(self, state: MatchCampaign) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def play(

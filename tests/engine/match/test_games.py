@@ -21,7 +21,8 @@ from engine.match.players import program as program_module
 from engine.match.players.player import PlayerError
 from engine.match.results.sprt import Sprt
 from engine.match.timecontrol import TimeControl
-from tests.engine.match.matches import RANDOM, Recorder, engine, match, play, program, replay
+from tests.engine.games.recorder import Recorder
+from tests.engine.match.matches import RANDOM, engine, match, play, program, replay
 
 pytestmark = pytest.mark.integration
 

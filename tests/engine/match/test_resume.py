@@ -24,7 +24,8 @@ from engine.match.campaign import MatchCampaign
 from engine.match.config import PlayerConfig
 from engine.match.players import program as program_module
 from engine.match.timecontrol import TimeControl
-from tests.engine.match.matches import PROGRAM, Recorder, engine, match, play, program, replay
+from tests.engine.games.recorder import Recorder
+from tests.engine.match.matches import PROGRAM, engine, match, play, program, replay
 from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.integration

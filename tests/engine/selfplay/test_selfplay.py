@@ -27,32 +27,13 @@ from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig
 from engine.selfplay.game import Resigning
 from engine.selfplay.statistics import Totals
 from engine.workers.executor import ExecutorError
+from tests.engine.games.recorder import Recorder
 from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.integration
 
 RANDOM = SELFPLAY_OPTIONS.changed(backend="random", hash=1, tree_memory=16)
 START = OpeningSettings(file="startpos")
-
-
-class Notes:
-    """A view that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.entries: list[GameEntry] = []
-        self.notes: list[str] = []
-
-    def started(self, state: SelfPlayCampaign) -> None:
-        pass
-
-    def game_over(self, state: SelfPlayCampaign, entry: GameEntry) -> None:
-        self.entries.append(entry)
-
-    def tick(self, state: SelfPlayCampaign) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def config(output: Path, **settings: object) -> SelfPlayConfig:
@@ -66,8 +47,8 @@ def config(output: Path, **settings: object) -> SelfPlayConfig:
     return SelfPlayConfig(output=str(output), **(defaults | settings))  # type: ignore[arg-type]
 
 
-def play(config: SelfPlayConfig, *, restart: bool = False) -> tuple[SelfPlayCampaign, RunEnding, Notes]:
-    view = Notes()
+def play(config: SelfPlayConfig, *, restart: bool = False) -> tuple[SelfPlayCampaign, RunEnding, Recorder]:
+    view = Recorder()
     campaign = SelfPlayCampaign(config)
     return campaign, asyncio.run(campaign.run(view, restart=restart)), view
 
@@ -106,7 +87,7 @@ def test_games_are_played_and_written(tmp_path: Path) -> None:
     campaign, ending, view = play(config(tmp_path / "run", max_plies=400, resign=Resignation(percent=0.0)))
     assert ending == "finished"
     checked = check_folder(Folder(tmp_path / "run"), 6)
-    assert [entry.number for entry in view.entries] != []
+    assert [entry.number for entry in view.records] != []
     data = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert data["games"] == 6
     assert data["positions"] == sum(len(game.records) for game in checked.values())
@@ -125,12 +106,12 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     (folder.training / "game_000004.gz.part").write_bytes(b"left over")
     campaign, _, view = play(config(folder.root, games=5))
     assert campaign.resumed == 3
-    assert sorted(entry.number for entry in view.entries) == [3, 4]
+    assert sorted(entry.number for entry in view.records) == [3, 4]
     check_folder(folder, 5)
     assert all((folder.training / name).read_bytes() == data for name, data in before.items())
 
     campaign, ending, view = play(config(folder.root, games=5))
-    assert (ending, view.entries, campaign.totals.games) == ("finished", [], 5)
+    assert (ending, view.records, campaign.totals.games) == ("finished", [], 5)
 
 
 def test_other_games_are_not_mixed_in(tmp_path: Path) -> None:
@@ -138,7 +119,7 @@ def test_other_games_are_not_mixed_in(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="nodes: 8 then, 9 now"):
         play(config(tmp_path / "run", games=2, nodes=9))
     _, _, view = play(config(tmp_path / "run", games=1, nodes=9), restart=True)
-    assert len(view.entries) == 1
+    assert len(view.records) == 1
     check_folder(Folder(tmp_path / "run"), 1)
 
 
@@ -157,23 +138,6 @@ def test_files_of_others_are_not_written_over(tmp_path: Path, name: str) -> None
     with pytest.raises(JournalError, match="without a journal"):
         SelfPlayCampaign(config(tmp_path)).open()
     assert (tmp_path / name).read_text("utf-8") == "somebody's"
-
-
-def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
-    campaign = SelfPlayCampaign(config(tmp_path))
-    campaign.open()
-    with pytest.raises(JournalError, match="in use"):
-        SelfPlayCampaign(config(tmp_path)).open()
-    campaign.close()
-
-
-def test_a_folder_without_a_game_takes_other_settings(tmp_path: Path) -> None:
-    for nodes in (8, 9):
-        campaign = SelfPlayCampaign(config(tmp_path, nodes=nodes))
-        assert not campaign.open()
-        campaign.close()
-    header = json.loads(campaign.folder.journal.read_text())
-    assert header["identity"]["nodes"] == 9
 
 
 def test_lost_games_are_resigned_and_the_records_say_so(tmp_path: Path) -> None:
@@ -214,9 +178,9 @@ def test_a_side_resigns_after_enough_hopeless_moves_in_a_row() -> None:
 def test_games_played_through_show_whether_resigning_would_have_been_right(tmp_path: Path) -> None:
     resign = Resignation(percent=50.0, moves=1, playthrough=100.0)
     campaign, _, view = play(config(tmp_path / "run", games=4, resign=resign, max_plies=20))
-    assert all(entry.playthrough and entry.would_resign for entry in view.entries)
-    assert all(entry.reason is not Reason.RESIGNATION for entry in view.entries)
-    drawn = sum(entry.result == "1/2-1/2" for entry in view.entries)
+    assert all(entry.playthrough and entry.would_resign for entry in view.records)
+    assert all(entry.reason is not Reason.RESIGNATION for entry in view.records)
+    drawn = sum(entry.result == "1/2-1/2" for entry in view.records)
     assert drawn > 0
     assert campaign.totals.resign_checked == 4
     assert campaign.totals.resign_wrong >= drawn
@@ -276,15 +240,12 @@ def test_the_time_limit_ends_a_run_that_has_no_other_end(tmp_path: Path) -> None
 
 
 def test_a_killed_evaluator_is_replaced_and_the_games_go_on(tmp_path: Path) -> None:
-    class Killer(Notes):
-        def game_over(self, state: SelfPlayCampaign, entry: GameEntry) -> None:
-            super().game_over(state, entry)
-            if len(self.entries) == 1:
-                for child in psutil.Process().children():
-                    if "evaluator" in child.cmdline():
-                        child.kill()
+    def kill() -> None:
+        for child in psutil.Process().children():
+            if "evaluator" in child.cmdline():
+                child.kill()
 
-    view = Killer()
+    view = Recorder(kill)
     campaign = SelfPlayCampaign(config(tmp_path / "run", games=8, concurrency=4))
     assert asyncio.run(campaign.run(view)) == "finished"
     assert any("evaluator lost" in note for note in view.notes)

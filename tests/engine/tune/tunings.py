@@ -19,7 +19,7 @@ from engine.tune.campaign import TuneCampaign
 from engine.tune.config import TuneConfig, tune_config
 from engine.tune.job import TunedGame
 from engine.workers.executor import ExecutorError
-from tests.engine.match.matches import Recorder
+from tests.engine.games.recorder import Recorder
 
 OPTIMUM = {"cpuct": 2.5, "fpu_value": 0.2, "transposition_visits": 30}
 """Values of greatest strength in simulated games. Any other option does not matter."""

@@ -16,18 +16,18 @@ pytest.importorskip("ray", reason="needs Ray: pip install '.[cluster]'")
 
 from engine.evaluation.connection.process import EvaluatorSettings, evaluator_command
 from engine.games.openings import Opening
-from engine.games.record import GameRecord
 from engine.match.adjudication import Adjudication
 from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
-from engine.selfplay.archive import Folder, GameEntry
+from engine.selfplay.archive import Folder
 from engine.selfplay.campaign import SelfPlayCampaign
 from engine.selfplay.job import SelfPlayJob
 from engine.workers.executor import ExecutorError
 from engine.workers.ray import RayExecutor, ray_executor
-from tests.engine.selfplay.test_selfplay import RANDOM, Notes, check_folder, config
+from tests.engine.games.recorder import Recorder
+from tests.engine.selfplay.test_selfplay import RANDOM, check_folder, config
 from tests.paths import DATA
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -64,29 +64,15 @@ def kill_a_node(cluster: Any) -> None:
     cluster.remove_node(node, allow_graceful=False)
 
 
-class KillsNode(Notes):
-    """Kills a node of the cluster when some games are over."""
-
-    def __init__(self, cluster: Any, after: int) -> None:
-        super().__init__()
-        self._cluster = cluster
-        self._after = after
-
-    def game_over(self, state: SelfPlayCampaign, entry: GameEntry) -> None:
-        super().game_over(state, entry)
-        if len(self.entries) == self._after:
-            kill_a_node(self._cluster)
-
-
 def test_a_killed_node_s_games_are_played_on_the_other_one(cluster: Any, tmp_path: Path) -> None:
     before = embedded_evaluators()
     games = 16
-    view = KillsNode(cluster, after=4)
+    view = Recorder(partial(kill_a_node, cluster), after=4)
     campaign = SelfPlayCampaign(config(tmp_path / "run", games=games, nodes=30, max_plies=120, concurrency=8))
     on_cluster = partial(ray_executor, address=cluster.address)
     assert asyncio.run(campaign.run(view, make_executor=on_cluster)) == "finished"
     check_folder(Folder(tmp_path / "run"), games)
-    assert sorted(entry.number for entry in view.entries) == list(range(games))
+    assert sorted(entry.number for entry in view.records) == list(range(games))
     assert any("lost" in note for note in view.notes)
     assert campaign.totals.games == games
     assert campaign.throughput.pool.evaluations > 0
@@ -119,31 +105,7 @@ def test_a_network_that_no_node_can_use_is_one_clear_error(cluster: Any, tmp_pat
     campaign = SelfPlayCampaign(config(tmp_path / "run", options=RANDOM.changed(weights=str(network))))
     on_cluster = partial(ray_executor, address=cluster.address)
     with pytest.raises(ExecutorError, match="no node of the Ray cluster"):
-        asyncio.run(campaign.run(Notes(), make_executor=on_cluster))
-
-
-class KillsNodeOfMatch:
-    """A view of a match that kills a node of the cluster when some games are over."""
-
-    def __init__(self, cluster: Any, after: int) -> None:
-        self.records: list[GameRecord] = []
-        self.notes: list[str] = []
-        self._cluster = cluster
-        self._after = after
-
-    def started(self, state: MatchCampaign) -> None:
-        pass
-
-    def game_over(self, state: MatchCampaign, record: GameRecord) -> None:
-        self.records.append(record)
-        if len(self.records) == self._after:
-            kill_a_node(self._cluster)
-
-    def tick(self, state: MatchCampaign) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+        asyncio.run(campaign.run(Recorder(), make_executor=on_cluster))
 
 
 def test_a_match_has_the_same_games_and_statistics_as_on_one_machine(cluster: Any, tmp_path: Path) -> None:
@@ -158,7 +120,7 @@ def test_a_match_has_the_same_games_and_statistics_as_on_one_machine(cluster: An
         adjudication=Adjudication(max_moves=40),
         output=str(tmp_path / "match"),
     )
-    view = KillsNodeOfMatch(cluster, after=2)
+    view = Recorder(partial(kill_a_node, cluster), after=2)
     campaign = MatchCampaign(match)
     on_cluster = partial(ray_executor, address=cluster.address)
     assert asyncio.run(campaign.run(view, make_executor=on_cluster)) == "finished"
@@ -173,5 +135,5 @@ def test_a_match_has_the_same_games_and_statistics_as_on_one_machine(cluster: An
     assert all(by_pair[record.pair] == record.opening for record in view.records)
     # A local run goes on with what the cluster has played, and finds nothing left to do.
     again = MatchCampaign(match)
-    assert asyncio.run(again.run(KillsNodeOfMatch(cluster, after=99))) == "finished"
+    assert asyncio.run(again.run(Recorder())) == "finished"
     assert again.standings.tally(0, 1) == standings.tally(0, 1)

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.games.record import GameRecord
 from engine.match.adjudication import Adjudication
-from engine.match.campaign import MatchCampaign
-from engine.selfplay.archive import Folder, GameEntry
+from engine.selfplay.archive import Folder
 from engine.selfplay.campaign import SelfPlayCampaign
 from tests.engine.evaluation.evaluators import RunningEvaluator
 from tests.engine.evaluation.test_failover import addresses
 from tests.engine.evaluation.test_several import positions
-from tests.engine.match.matches import Recorder, engine, match, play
-from tests.engine.selfplay.test_selfplay import RANDOM, Notes, check_folder, config
+from tests.engine.games.recorder import Recorder
+from tests.engine.match.matches import engine, match, play
+from tests.engine.selfplay.test_selfplay import RANDOM, check_folder, config
 
 pytestmark = pytest.mark.integration
 
@@ -32,24 +31,11 @@ def three(tmp_path: Path) -> Iterator[list[RunningEvaluator]]:
         yield [stack.enter_context(RunningEvaluator(tmp_path, name)) for name in "abc"]
 
 
-class Kills(Notes):
-    """Kills an evaluator when some games are over."""
-
-    def __init__(self, evaluator: RunningEvaluator) -> None:
-        super().__init__()
-        self._evaluator = evaluator
-
-    def game_over(self, state: SelfPlayCampaign, entry: GameEntry) -> None:
-        super().game_over(state, entry)
-        if len(self.entries) == BEFORE:
-            self._evaluator.kill()
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_self_play_loses_no_game_when_an_evaluator_is_killed(
     tmp_path: Path, three: list[RunningEvaluator], workers: int
 ) -> None:
-    view = Kills(three[0])
+    view = Recorder(three[0].kill, after=BEFORE)
     settings = config(
         tmp_path / "run",
         games=GAMES,
@@ -63,19 +49,6 @@ def test_self_play_loses_no_game_when_an_evaluator_is_killed(
     assert any("evaluator lost" in note for note in view.notes)
     assert not any("ended early" in note for note in view.notes)
     assert all(positions(evaluator) > 0 for evaluator in three[1:])
-
-
-class KillsInMatch(Recorder):
-    """Kills an evaluator when some games are over."""
-
-    def __init__(self, evaluator: RunningEvaluator) -> None:
-        super().__init__()
-        self._evaluator = evaluator
-
-    def game_over(self, state: MatchCampaign, record: GameRecord) -> None:
-        super().game_over(state, record)
-        if len(self.records) == BEFORE:
-            self._evaluator.kill()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -93,7 +66,7 @@ def test_a_match_loses_no_game_when_an_evaluator_is_killed(
         workers=workers,
         adjudication=Adjudication(max_moves=40),
     )
-    ending, _, view = play(settings, KillsInMatch(three[2]))
+    ending, _, view = play(settings, Recorder(three[2].kill, after=BEFORE))
     assert ending == "finished", view.notes
     assert sorted(record.number for record in view.records) == list(range(GAMES))
     assert any("evaluator lost" in note for note in view.notes)

@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from engine import Engine
-from engine.games.record import GameRecord
 from engine.match.adjudication import Adjudication
 from engine.match.campaign import MatchCampaign
 from engine.match.results.sprt import Sprt
@@ -23,9 +22,10 @@ from engine.workers.executor import ExecutorError
 from engine.workers.local import workers_for
 from protocol.client import EvaluatorClient
 from protocol.messages import Curve
-from tests.engine.match.matches import Recorder, engine, match, play, replay
+from tests.engine.games.recorder import Recorder
+from tests.engine.match.matches import engine, match, play, replay
 from tests.engine.match.test_resume import assert_complete, journal_numbers, read_games, runner_process
-from tests.engine.selfplay.test_selfplay import Notes, check_folder
+from tests.engine.selfplay.test_selfplay import check_folder
 from tests.engine.selfplay.test_selfplay import config as selfplay
 from tests.paths import DATA
 
@@ -60,17 +60,14 @@ class Kills(Recorder):
     """Kills a process when some games are over."""
 
     def __init__(self, kind: str, after: int) -> None:
-        super().__init__()
+        super().__init__(self._kill, after=after)
         self._kind = kind
-        self._after = after
         self.killed: list[psutil.Process] = []
 
-    def game_over(self, state: MatchCampaign, record: GameRecord) -> None:
-        super().game_over(state, record)
-        if len(self.records) == self._after:
-            self.killed = children(self._kind)[:1]
-            for process in self.killed:
-                process.kill()
+    def _kill(self) -> None:
+        self.killed = children(self._kind)[:1]
+        for process in self.killed:
+            process.kill()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +199,7 @@ def test_an_sprt_ends_the_games_of_all_workers(tmp_path: Path) -> None:
 
 
 def test_self_play_in_processes_writes_each_game_once(tmp_path: Path) -> None:
-    view = Notes()
+    view = Recorder()
     campaign = SelfPlayCampaign(selfplay(tmp_path / "run", games=8, concurrency=4, workers=2))
     assert asyncio.run(campaign.run(view)) == "finished"
     check_folder(Folder(tmp_path / "run"), 8)
