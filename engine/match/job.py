@@ -27,10 +27,6 @@ Prepare = Callable[[int, int, Player], None]
 """Prepare a player for a game. Arguments: number of the game, number of the player, the player."""
 
 
-def unchanged(number: int, index: int, player: Player) -> None:
-    """Do nothing: the players of a match are the same in all games."""
-
-
 @dataclass(frozen=True, slots=True)
 class MatchJob:
     """The games of a match: a GameJob.
@@ -40,11 +36,11 @@ class MatchJob:
 
     config: MatchConfig
     openings: tuple[Opening, ...]
-    prepare: Prepare = unchanged
+    prepare: Prepare | None = None
 
     @classmethod
     async def read(
-        cls, config: MatchConfig, report: Callable[[str], None], prepare: Prepare = unchanged
+        cls, config: MatchConfig, report: Callable[[str], None], prepare: Prepare | None = None
     ) -> MatchJob:
         """Read the openings of a match. report: receives warnings. Raises OpeningError."""
         openings = await asyncio.to_thread(
@@ -74,12 +70,11 @@ class MatchJob:
         return MatchExecutor(replace(self, config=replace(self.config, players=players)), pool)
 
 
-class MatchExecutor(LocalExecutor[GameRecord]):
+class MatchExecutor(LocalExecutor[GameRecord, MatchJob]):
     """Plays games in this process, with engine players on one search pool, and programs."""
 
     def __init__(self, job: MatchJob, pool: SearchPool | None) -> None:
-        super().__init__(pool)
-        self._job = job
+        super().__init__(job, pool)
         self._resources = ExitStack()
         self._players: PlayerCache | None = None
         self._rules: GameRules | None = None
@@ -87,7 +82,7 @@ class MatchExecutor(LocalExecutor[GameRecord]):
 
     async def start(self) -> int:
         """Start one player of each kind. Raises PlayerError and TablebaseError."""
-        config = self._job.config
+        config = self.job.config
         tablebases = self._resources.enter_context(open_tablebases(config.adjudication.tablebase))
         self._rules = GameRules(
             config.adjudication,
@@ -97,7 +92,7 @@ class MatchExecutor(LocalExecutor[GameRecord]):
             config.stall_seconds,
             self._count_move,
         )
-        concurrency = await asyncio.to_thread(self._job.games_at_once, self.pool)
+        concurrency = await asyncio.to_thread(self.job.games_at_once, self.pool)
         self._players = PlayerCache(config, self.pool, concurrency)
         await self._players.check()
         return concurrency
@@ -117,13 +112,14 @@ class MatchExecutor(LocalExecutor[GameRecord]):
     async def play_game(self, number: int) -> GameRecord:
         """Raises PlayerError."""
         assert self._players is not None and self._rules is not None
-        players, scheduled = self._players, self._job.config.schedule[number]
+        players, scheduled = self._players, self.job.config.schedule[number]
         taken: list[tuple[int, Player]] = []
         try:
             for index in (scheduled.white, scheduled.black):
                 taken.append((index, await players.take(index)))
-                self._job.prepare(number, *taken[-1])
-            opening = self._job.openings[scheduled.round]
+                if self.job.prepare is not None:
+                    self.job.prepare(number, *taken[-1])
+            opening = self.job.openings[scheduled.round]
             return await play_game(scheduled, opening, taken[0][1], taken[1][1], self._rules)
         finally:
             for index, player in taken:

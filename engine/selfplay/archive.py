@@ -69,28 +69,15 @@ class GameEntry:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class Folder:
     """The paths of a run of self-play."""
 
-    root: Path
-    format: TrainingFormat = "lc0"
-
-    @property
-    def training(self) -> Path:
-        return self.root / "training"
-
-    @property
-    def pgn(self) -> Path:
-        return self.root / "games.pgn"
-
-    @property
-    def journal(self) -> Path:
-        return self.root / "journal.jsonl"
-
-    @property
-    def summary(self) -> Path:
-        return self.root / "summary.json"
+    def __init__(self, root: Path, format: TrainingFormat = "lc0") -> None:
+        self.root, self.format = root, format
+        self.training = root / "training"
+        self.pgn, self.journal, self.summary = (
+            root / name for name in ("games.pgn", "journal.jsonl", "summary.json")
+        )
 
     def chunk(self, number: int) -> Path:
         """Return the training file of a game."""

@@ -160,6 +160,9 @@ class Labeller:
             await _killed(client)
             what = str(error) or "it does not answer as a UCI engine"
             raise _FailedError(f"{program}: {what}{f': {words}' if words else ''}") from None
+        except asyncio.CancelledError:  # The run is over.
+            client.kill()
+            raise
         self._client, self._multipv, self.undisturbed = client, 1, False
 
     def _failed(self, reason: str) -> None:

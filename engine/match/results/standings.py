@@ -44,10 +44,6 @@ class Standings:
         """True if all games of the schedule were counted."""
         return self.games >= len(self.schedule)
 
-    def __contains__(self, number: int) -> bool:
-        """Return True if the game with this number was counted."""
-        return number in self._numbers
-
     def add(self, game: GameOutcome) -> None:
         """Count a game. Raises ValueError if it was counted before or is not in the schedule."""
         if game.number in self._numbers:
