@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from numpy.typing import NDArray
 
@@ -22,6 +24,7 @@ from training.config import DataSettings, TargetSettings
 from training.data.moves import move_code
 from training.data.reading import shards_of, table_of
 from training.label.archive import LabelArchive
+from training.label.engine import Labeller
 from training.label.game import LabelledGame
 from training.label.settings import LabelSettings, default_toml
 
@@ -231,6 +234,28 @@ def test_a_shard_is_made_while_further_games_come_in(tmp_path: Path, monkeypatch
     archive = LabelArchive(tmp_path, LabelSettings())
     assert (archive.numbers, archive.shards, archive.totals.games) == (set(range(7)), 4, 7)
     archive.close()
+
+
+def test_labeller_leaves_no_engine_when_its_start_is_cancelled(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    script = tmp_path / "silent.py"
+    script.write_text(
+        f"import pathlib, sys, time\nsys.stdin.readline()\npathlib.Path({str(asked)!r}).touch()\n"
+        "time.sleep(600)\n"
+    )
+    labeller = Labeller(LabelSettings(engine=f"{sys.executable} {script}"), lambda text: None)
+
+    async def alive() -> list[psutil.Process]:
+        start = asyncio.create_task(labeller.start())
+        while not asked.exists():
+            await asyncio.sleep(0.01)
+        engines = [each for each in psutil.Process().children() if str(script) in each.cmdline()]
+        assert engines
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
+        return psutil.wait_procs(engines, timeout=5)[1]
+
+    assert not asyncio.run(alive())
 
 
 def _game() -> LabelledGame:
