@@ -124,11 +124,6 @@ class Scheduler:
         """Return the process ids of embedded evaluators."""
         return self._pool.evaluator_pids()
 
-    def networks_in_use(self) -> list[NetworkInfo]:
-        """Wait for the evaluators, and return the network that each one runs for the scheduler's options.
-        Raises NoEvaluatorError."""
-        return [client.network for client in self._pool.connections(self.options)]
-
     # -- for actions -------------------------------------------------------------------------------------
 
     @property

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import hashlib
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from protocol.host.folders import expanded
@@ -16,11 +19,11 @@ from protocol.host.outputs import add_overwrite_flag
 from protocol.host.processes import INTERRUPTED
 
 if TYPE_CHECKING:
-    from engine.analysis.scheduler import Scheduler
-    from engine.evaluation.errors import NoEvaluatorError
     from engine.options import Options
+    from engine.pool.pool import SearchPool
     from engine.review.folder import ReviewFolder
     from engine.review.games import SourceGame
+    from engine.review.searching import Reviewed
 
 HELP = "review games: annotated PGN, report pages, JSON"
 NODES = {"quick": 100, "normal": 400, "deep": 2500}
@@ -66,15 +69,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.analysis.scheduler import Scheduler
-    from engine.analysis.settings import AnalysisSettings
     from engine.evaluation.errors import NoEvaluatorError
     from engine.games.journal import JournalError
     from engine.games.text import STANDARD_INPUT, TextError
     from engine.option_flags import options_of_arguments
     from engine.options import OptionError, Options
+    from engine.pool.pool import SearchPool
     from engine.review.folder import ReviewFolder, check_sources
     from engine.review.games import games_of
+    from engine.workers.executor import ExecutorError
 
     nodes = NODES[arguments.depth] if arguments.nodes is None else arguments.nodes
     if not 1 <= nodes <= MOST_NODES:
@@ -94,17 +97,14 @@ def run(arguments: argparse.Namespace) -> int:
             _skip(source, _fault(source))
         _log(f"no games to review in {', '.join(map(str, arguments.file))}")
         return 1
-    settings = AnalysisSettings(max_queued_bytes=1 << 30, max_message_bytes=1 << 24)
-    scheduler = Scheduler(options, settings, log=_log)
-    failures: list[NoEvaluatorError] = []
+    pool = SearchPool(log=_log, priority="analysis")
     try:
-        scheduler.start(failures.append)
-        identity = _identity(options, nodes, scheduler)
+        identity = _identity(options, nodes, pool)
         with ReviewFolder(
             arguments.output, sources, identity, restart=arguments.restart, overwrite=arguments.overwrite
         ) as folder:
-            return _review(folder, sources, scheduler, nodes, failures, as_json=arguments.json)
-    except (JournalError, NoEvaluatorError) as error:
+            return _review(folder, sources, pool, options, nodes, as_json=arguments.json)
+    except (JournalError, NoEvaluatorError, ExecutorError) as error:
         _log(str(error))
         return 1
     except KeyboardInterrupt:
@@ -116,14 +116,15 @@ def run(arguments: argparse.Namespace) -> int:
         _log(f"cannot write {error.filename or arguments.output}: {error.strerror}")
         return 1
     finally:
-        scheduler.close()
+        pool.close()
 
 
-def _identity(options: Options, nodes: int, scheduler: Scheduler) -> dict[str, Any]:
+def _identity(options: Options, nodes: int, pool: SearchPool) -> dict[str, Any]:
     """Return what the values of a review depend on. Waits for the evaluator. Raises NoEvaluatorError."""
     from engine.games.identity import options_identity
 
-    used = sorted({(network.identity, network.backend) for network in scheduler.networks_in_use()})
+    networks = (client.network for client in pool.connections(options))
+    used = sorted({(network.identity, network.backend) for network in networks})
     return {
         "nodes": nodes,
         **options_identity(options, apart=("hash", "threads")),
@@ -151,19 +152,23 @@ def _fault(source: SourceGame) -> str:
 def _review(
     folder: ReviewFolder,
     sources: list[SourceGame],
-    scheduler: Scheduler,
+    pool: SearchPool,
+    options: Options,
     nodes: int,
-    failures: list[NoEvaluatorError],
     *,
     as_json: bool,
 ) -> int:
-    """Review the games that the folder lacks, write its files, and return the exit status."""
-    from engine.review.games import Effort, GameReview, review_games
+    """Review the games that the folder lacks, write its files, and return the exit status. Raises
+    NoEvaluatorError, ExecutorError, JournalError and OSError."""
+    from engine.review.games import GameReview
+    from engine.review.searching import ReviewJob, review_games
+    from engine.workers.local import local_executor
 
-    effort = Effort()
     known = folder.known
     rest = [source for source in sources if source.key not in known]
-    reviews, skipped = [], []
+    reviews: list[GameReview] = []
+    skipped: list[tuple[str, str]] = []
+    searches = shown = 0
 
     def show(entry: dict[str, Any]) -> None:
         if as_json:
@@ -175,44 +180,44 @@ def _review(
             entry["review"] = {**entry["review"], "number": source.number, "place": source.place}
             reviews.append(GameReview.of(entry["review"]))
             show(entry)
+    resumed = {review.number for review in reviews}
     if known:
         _log(f"resuming: {len(reviews)} of {len(sources)} games are reviewed already")
 
     with _Progress(len(sources), len(reviews)) as progress:
 
-        def skip(source: SourceGame, reason: str) -> None:
-            _skip(source, reason)
-            skipped.append((str(source), reason))
-            show({"key": source.key, "number": source.number, "place": source.place, "skipped": reason})
+        def take(game: Reviewed) -> None:
+            nonlocal searches, shown
+            source = game.source
+            for fault in game.faults:
+                _log(f"{source}: {fault}")
+            if game.review is None:
+                _skip(source, game.reason)
+                skipped.append((str(source), game.reason))
+                place = {"key": source.key, "number": source.number, "place": source.place}
+                show(place | {"skipped": game.reason})
+            else:
+                entry = folder.add(source, game.review)
+                reviews.append(game.review)
+                if len(reviews) >= 2 * shown:  # The page of all games is long.
+                    shown = len(reviews)
+                    folder.write_index(reviews, skipped)
+                show(entry)
+            searches += game.searches
             progress.advance()
 
-        by_number = {source.number: source for source in rest}
-        shown = 0
-        for review in review_games(
-            iter(rest),
-            scheduler,
-            nodes,
-            skipped=skip,
-            note=lambda source, text: _log(f"{source}: {text}"),
-            effort=effort,
-        ):
-            entry = folder.add(by_number[review.number], review)
-            reviews.append(review)
-            if len(reviews) >= 2 * shown:  # The page of all games is long.
-                shown = len(reviews)
-                folder.write_index(reviews, skipped)
-            show(entry)
-            progress.advance()
-    if failures:
-        _log(str(failures[0]))
-        return 1
+        began = perf_counter()
+        if rest:
+            job, make = ReviewJob.of(rest, options, nodes, pool), partial(local_executor, pool=pool)
+            asyncio.run(review_games(job, make, _log, take))
+        seconds = perf_counter() - began
     reviews.sort(key=lambda review: review.number)
     for review in reviews:
-        if review.number not in by_number:  # Its number may have changed.
+        if review.number in resumed:  # Its number may have changed.
             folder.write_page(review)
     folder.finish(reviews, skipped)
-    if effort.positions:
-        _log(f"{effort.positions:,} searches in {effort.seconds:.1f} s")
+    if searches:
+        _log(f"{searches:,} searches in {seconds:.1f} s")
     print(
         f"{len(reviews)} games reviewed, {len(skipped)} skipped: {folder.path / 'index.html'}, "
         f"{folder.path / 'games.pgn'}",

@@ -23,15 +23,19 @@ nodes per move, the included network and an H200, which computes 725,000: 652,00
 8, 111,000 in one."""
 
 
-async def local_executor(job: GameJob[Game], log: Log, *, workers: int = 0) -> GameExecutor[Game]:
+async def local_executor(
+    job: GameJob[Game], log: Log, *, workers: int = 0, pool: SearchPool | None = None
+) -> GameExecutor[Game]:
     """Return an executor on this machine, without opening it.
 
     workers: number of processes; 0 uses as many as the evaluators' curves require, and waits for the
-    evaluators. Raises the same as the job's `games_at_once`.
+    evaluators. pool: closed with the executor; None opens one if necessary. Raises the same as the job's
+    `games_at_once`.
     """
     from engine.pool.pool import SearchPool
 
-    pool = SearchPool(log=log) if job.engines else None
+    if pool is None and job.engines:
+        pool = SearchPool(log=log)
     try:
         processes = await asyncio.to_thread(_process_count, job, workers, pool)
     except BaseException:

@@ -1,66 +1,78 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which positions `review_games` searches, and how often, with a scheduler that answers at once."""
+"""The positions of a game that a review searches, how often, and in how many processes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any, cast
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
+import chess
 import pytest
 
-from engine.analysis.scheduler import Scheduler
-from engine.review.games import Effort, SourceGame, review_games
+from engine.options import Options
+from engine.pool.pool import SearchPool
+from engine.review.games import SourceGame
+from engine.review.judging import Searched, judge
+from engine.review.searching import Reviewed, ReviewJob, review_games, search_game
+from engine.workers.local import local_executor
 
-GAME = '[Result "*"]\n\n1. e4 e5 2. Nf3 *\n'
-"""Four positions. The answers name another best move everywhere."""
-
-
-class Answering:
-    """A scheduler. value: expected score of a turn's side to move, by turn and nodes."""
-
-    def __init__(self, value: Callable[[int, int], float]) -> None:
-        self.value = value
-        self.searched: list[tuple[int, list[int]]] = []
-
-    def receive(self, client: Any, message: str) -> None:
-        query = json.loads(message)
-        self.searched.append((query["nodes"], query["analyze_turns"]))
-        for turn in query["analyze_turns"]:
-            value = self.value(turn, query["nodes"])
-            best = "a2a3" if turn % 2 == 0 else "a7a6"
-            move = {"move": best, "wdl": [value, 0.0, 1 - value], "pv": [best], "prior": 0.1}
-            answer = {"id": query["id"], "turn": turn, "moves": [move], "search": {"evaluations": 7}}
-            client.send(json.dumps(answer).encode())
+MOVES = [chess.Move.from_uci(move) for move in ("e2e4", "e7e5", "g1f3")]
+"""A game of four positions. The searches prefer another move everywhere."""
 
 
-def reviewed(value: Callable[[int, int], float]) -> tuple[list[str], list[tuple[int, list[int]]], Effort]:
-    """Return the marks, the searches, and the counts of a review with 100 nodes."""
-    scheduler, effort = Answering(value), Effort()
-    source = SourceGame(1, "games.pgn", 1, GAME)
-    (review,) = review_games(
-        iter([source]),
-        cast(Scheduler, scheduler),
-        100,
-        skipped=lambda *_: pytest.fail("skipped"),
-        effort=effort,
-    )
-    return [move.mark for move in review.moves], scheduler.searched, effort
+def reviewed(value: Callable[[int, int], float]) -> tuple[list[str], list[tuple[int, list[int]]], int]:
+    """Return the marks, the searches, and their number of a review with 100 nodes.
+
+    value: expected score of a turn's side to move, by turn and nodes.
+    """
+    requested: list[tuple[int, list[int]]] = []
+
+    async def search(turns: Sequence[int], nodes: int) -> list[Searched]:
+        requested.append((nodes, list(turns)))
+        found = []
+        for turn in turns:
+            best, score = "a2a3" if turn % 2 == 0 else "a7a6", value(turn, nodes)
+            found.append(Searched((score, 0.0, 1 - score), best, (best,), prior=0.1))
+        return found
+
+    searched, searches = asyncio.run(search_game(MOVES, 100, search))
+    return [move.mark for move in judge(chess.Board(), MOVES, searched, [None] * 3)], requested, searches
 
 
 def test_a_quiet_game_is_searched_once() -> None:
-    marks, searches, effort = reviewed(lambda turn, nodes: 0.5)
-    assert searches == [(100, [0, 1, 2, 3])] and marks == ["", "", ""]
-    assert effort.positions == 4
+    marks, requested, searches = reviewed(lambda turn, nodes: 0.5)
+    assert requested == [(100, [0, 1, 2, 3])] and marks == ["", "", ""]
+    assert searches == 4
 
 
 def test_a_suspicious_move_is_searched_three_times_and_marked_by_the_last_search() -> None:
-    marks, searches, effort = reviewed(lambda turn, nodes: 0.7 if turn == 2 and nodes < 1000 else 0.5)
-    assert searches == [(100, [0, 1, 2, 3]), (300, [1, 2, 3]), (1000, [1, 2, 3])]
-    assert marks == ["", "", ""] and effort.positions == 10
+    marks, requested, searches = reviewed(lambda turn, nodes: 0.7 if turn == 2 and nodes < 1000 else 0.5)
+    assert requested == [(100, [0, 1, 2, 3]), (300, [1, 2, 3]), (1000, [1, 2, 3])]
+    assert marks == ["", "", ""] and searches == 10
 
 
 @pytest.mark.parametrize(("value", "mark"), [(0.57, "inaccuracy"), (0.62, "mistake"), (0.84, "blunder")])
 def test_a_move_far_from_the_loss_of_a_blunder_is_not_searched_a_third_time(value: float, mark: str) -> None:
-    marks, searches, _ = reviewed(lambda turn, nodes: value if turn == 2 else 0.5)
-    assert [nodes for nodes, _ in searches] == [100, 300] and marks == ["", mark, mark]
+    marks, requested, _ = reviewed(lambda turn, nodes: value if turn == 2 else 0.5)
+    assert [nodes for nodes, _ in requested] == [100, 300] and marks == ["", mark, mark]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("processes", [1, 2])
+def test_games_are_reviewed_or_their_fault_is_named_in_any_number_of_processes(processes: int) -> None:
+    texts = "1. e4 e5 2. Nf3 *", "1. f3 e5 2. g4 Qh4# 0-1", "1. e4 e5 2. Ke3 *", "1. c4 *", "*"
+    sources = [SourceGame(number, "games.pgn", 1, text) for number, text in enumerate(texts)]
+    games: dict[int, Reviewed] = {}
+    with SearchPool() as pool:
+        job = replace(ReviewJob.of(sources, Options(backend="random"), 20, pool), positions=3)
+        make = partial(local_executor, pool=pool, workers=processes)
+        asyncio.run(review_games(job, make, print, lambda game: games.update({game.source.number: game})))
+    assert sorted(games) == [0, 1, 2, 3, 4]
+    assert "Ke3" in games.pop(2).reason
+    moves = {number: len(game.review.moves) for number, game in games.items() if game.review is not None}
+    assert moves == {0: 3, 1: 4, 3: 1, 4: 0}
+    assert all(game.searches > moves[number] for number, game in games.items())
+    mated = games[1].review
+    assert mated is not None and mated.wdl[-1] == (0.0, 0.0, 1.0)
