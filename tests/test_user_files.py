@@ -90,7 +90,6 @@ def test_a_file_of_the_user_stays_when_a_command_is_to_write_there(
 
 READ = [
     ("evaluator", "export", "net.pb.gz", "link.pb.gz"),
-    ("evaluator", "simulate", "--curve", "net.pb.gz", "--plot", "link.pb.gz"),
     ("evaluator", "bench", "--backend", "random", "--network", "net.pb.gz", "--plot", "link.pb.gz"),
     ("evaluator", "report", "--network", "net.pb.gz", "--out", "link.pb.gz"),
     ("training", "init", "link.pb.gz", "--from", "net.pb.gz"),
@@ -143,7 +142,7 @@ def test_a_match_replaces_its_own_files_and_keeps_others_when_restarted(folder: 
 def test_own_plots_and_reports_are_replaced(folder: Path) -> None:
     pytest.importorskip("matplotlib")
     for _ in range(2):
-        run(folder, "evaluator", "simulate", "--seconds", "0.1", "--plot", "p.png")
+        run(folder, "evaluator", "bench", "--backend", "random", "--batch", "1", "--plot", "p.png")
     run(folder, "evaluator", "random-network", "tiny-attention", "net.pb.gz", "--overwrite")
 
 

@@ -96,14 +96,13 @@ class ReviewJob:
         return ReviewExecutor(self, context, pool or context.search_pool(log, "analysis"))
 
 
-class ReviewExecutor(LocalExecutor[Reviewed]):
+class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
     """Reviews games in this process."""
 
     pool: SearchPool
 
     def __init__(self, job: ReviewJob, context: WorkerContext, pool: SearchPool) -> None:
-        super().__init__(pool)
-        self._job = job
+        super().__init__(job, pool)
         self._options = context.options(job.options)
         self._room = asyncio.Semaphore(ceil(job.positions / context.processes))
         self._idle: list[PoolPlayer] = []
@@ -111,10 +110,10 @@ class ReviewExecutor(LocalExecutor[Reviewed]):
     async def start(self) -> int:
         """Wait for the evaluator."""
         await asyncio.to_thread(self.pool.connections, self._options)
-        return self._job.games_at_once()
+        return self.job.games_at_once()
 
     async def play_game(self, number: int) -> Reviewed:
-        source = self._job.sources[number]
+        source = self.job.sources[number]
         faults: tuple[str, ...] = ()
         try:
             game = await asyncio.to_thread(source.read)
@@ -125,7 +124,7 @@ class ReviewExecutor(LocalExecutor[Reviewed]):
             async def search(turns: Sequence[int], nodes: int) -> list[Searched]:
                 return await play_together(self._search(start, moves, turn, nodes) for turn in turns)
 
-            searched, searches = await search_game(moves, self._job.nodes, search)
+            searched, searches = await search_game(moves, self.job.nodes, search)
         except (ValueError, PipelineError) as error:
             return Reviewed(source, reason=str(error), faults=faults)
         review = await asyncio.to_thread(finished, source, game, searched)
