@@ -88,23 +88,22 @@ class SearchJob:
         return SearchExecutor(job, pool or context.search_pool(log))
 
 
-class SearchExecutor(LocalExecutor[SearchedGame]):
+class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
     """Searches games in this process."""
 
     pool: SearchPool
     failures = (NoEvaluatorError, NetworkChangedError)
 
     def __init__(self, job: SearchJob, pool: SearchPool) -> None:
-        super().__init__(pool)
-        self._job = job
+        super().__init__(job, pool)
         self._idle: list[PoolPlayer] = []
 
     async def start(self) -> int:
         """Wait for the evaluator."""
-        return await asyncio.to_thread(self._job.games_at_once, self.pool)
+        return await asyncio.to_thread(self.job.games_at_once, self.pool)
 
     async def play_game(self, number: int) -> SearchedGame:
-        path, game = self._job.games[number]
+        path, game = self.job.games[number]
         try:
             replayed = dict(_games(path).rows(game))
         except (ValueError, OSError) as error:
@@ -130,14 +129,14 @@ class SearchExecutor(LocalExecutor[SearchedGame]):
         def look(tree: Tree) -> None:  # In the pool's thread.
             visits.update({child.move: child.visits for child in tree.children()})
 
-        player = self._idle.pop() if self._idle else self.pool.player(self._job.options)
+        player = self._idle.pop() if self._idle else self.pool.player(self.job.options)
         player.new_game()
-        search: Any = player.search(position, Limits(nodes=self._job.nodes), inspect=look)
+        search: Any = player.search(position, Limits(nodes=self.job.nodes), inspect=look)
         report: Report = await asyncio.wrap_future(search)
         self._idle.append(player)
         assert report.best_move is not None
         # A search that has proved its move ends early: the other visits would have gone to it.
-        left = max(0.0, self._job.nodes - 1 - sum(visits.values()))
+        left = max(0.0, self.job.nodes - 1 - sum(visits.values()))
         visits[report.best_move] = visits.get(report.best_move, 0.0) + left
         found = [visits.get(move, 0.0) + UNVISITED for move in position.legal_moves()]
         return np.log(np.array(found, np.float32)), report

@@ -70,12 +70,11 @@ class MatchJob:
         return MatchExecutor(replace(self, config=replace(self.config, players=players)), pool)
 
 
-class MatchExecutor(LocalExecutor[GameRecord]):
+class MatchExecutor(LocalExecutor[GameRecord, MatchJob]):
     """Plays games in this process, with engine players on one search pool, and programs."""
 
     def __init__(self, job: MatchJob, pool: SearchPool | None) -> None:
-        super().__init__(pool)
-        self._job = job
+        super().__init__(job, pool)
         self._resources = ExitStack()
         self._players: PlayerCache | None = None
         self._rules: GameRules | None = None
@@ -83,7 +82,7 @@ class MatchExecutor(LocalExecutor[GameRecord]):
 
     async def start(self) -> int:
         """Start one player of each kind. Raises PlayerError and TablebaseError."""
-        config = self._job.config
+        config = self.job.config
         tablebases = self._resources.enter_context(open_tablebases(config.adjudication.tablebase))
         self._rules = GameRules(
             config.adjudication,
@@ -93,7 +92,7 @@ class MatchExecutor(LocalExecutor[GameRecord]):
             config.stall_seconds,
             self._count_move,
         )
-        concurrency = await asyncio.to_thread(self._job.games_at_once, self.pool)
+        concurrency = await asyncio.to_thread(self.job.games_at_once, self.pool)
         self._players = PlayerCache(config, self.pool, concurrency)
         await self._players.check()
         return concurrency
@@ -113,14 +112,14 @@ class MatchExecutor(LocalExecutor[GameRecord]):
     async def play_game(self, number: int) -> GameRecord:
         """Raises PlayerError."""
         assert self._players is not None and self._rules is not None
-        players, scheduled = self._players, self._job.config.schedule[number]
+        players, scheduled = self._players, self.job.config.schedule[number]
         taken: list[tuple[int, Player]] = []
         try:
             for index in (scheduled.white, scheduled.black):
                 taken.append((index, await players.take(index)))
-                if self._job.prepare is not None:
-                    self._job.prepare(number, *taken[-1])
-            opening = self._job.openings[scheduled.round]
+                if self.job.prepare is not None:
+                    self.job.prepare(number, *taken[-1])
+            opening = self.job.openings[scheduled.round]
             return await play_game(scheduled, opening, taken[0][1], taken[1][1], self._rules)
         finally:
             for index, player in taken:

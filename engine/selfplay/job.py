@@ -35,19 +35,15 @@ class SelfPlayJob:
         return SelfPlayExecutor(replace(self, config=config), pool or context.search_pool(log))
 
 
-class SelfPlayExecutor(LocalExecutor[PlayedGame]):
+class SelfPlayExecutor(LocalExecutor[PlayedGame, SelfPlayJob]):
     """Plays games in this process."""
 
     pool: SearchPool
 
-    def __init__(self, job: SelfPlayJob, pool: SearchPool) -> None:
-        super().__init__(pool)
-        self._job = job
-
     async def start(self) -> int:
         """Wait for the evaluator."""
-        return await asyncio.to_thread(self.pool.recommended_games, self._job.config.options)
+        return await asyncio.to_thread(self.pool.recommended_games, self.job.config.options)
 
     async def play_game(self, number: int) -> PlayedGame:
-        openings = self._job.openings
-        return await play_game(number, openings[number % len(openings)], self._job.config, self.pool)
+        openings = self.job.openings
+        return await play_game(number, openings[number % len(openings)], self.job.config, self.pool)

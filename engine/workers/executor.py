@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from protocol.messages import Priority
 
 Game = TypeVar("Game")
+AnyJob = TypeVar("AnyJob")
 
 Log = Callable[[str], None]
 
@@ -134,7 +135,7 @@ async def play_together(games: Iterable[Coroutine[Any, Any, Game]]) -> list[Game
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class LocalExecutor(ABC, Generic[Game]):
+class LocalExecutor(ABC, Generic[Game, AnyJob]):
     """A GameExecutor in this process, with one search pool for all games.
 
     failures: of a game or at the start, which are raised as ExecutorError.
@@ -143,8 +144,9 @@ class LocalExecutor(ABC, Generic[Game]):
     games_per_task = 1
     failures: tuple[type[Exception], ...] = (NoEvaluatorError,)
 
-    def __init__(self, pool: SearchPool | None) -> None:
+    def __init__(self, job: AnyJob, pool: SearchPool | None) -> None:
         """pool: closed with the executor; None if the games need no evaluator."""
+        self.job = job
         self.pool = pool
 
     @abstractmethod

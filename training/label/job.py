@@ -67,15 +67,15 @@ class LabelJob:
         return LabelExecutor(self, options, log, pool)
 
 
-class LabelExecutor(LocalExecutor[LabelledGame]):
+class LabelExecutor(LocalExecutor[LabelledGame, LabelJob]):
     """Plays games in this process."""
 
     failures = (EngineError, NoEvaluatorError)
 
     def __init__(self, job: LabelJob, options: Options | None, log: Log, pool: SearchPool | None) -> None:
         """options: of a network, which requires a pool."""
-        super().__init__(pool)
-        self._job, self._options, self._log = job, options, log
+        super().__init__(job, pool)
+        self._options, self._log = options, log
         self._idle: list[Labeller] = []
         self._all: list[Labeller] = []
 
@@ -84,7 +84,7 @@ class LabelExecutor(LocalExecutor[LabelledGame]):
         labeller = self._labeller()
         await labeller.start()
         self._idle.append(labeller)
-        return self._job.workers
+        return self.job.workers
 
     def statistics(self) -> PoolStatistics:
         """Return statistics: of the evaluators, the engines' searches, and labelled positions as moves."""
@@ -99,7 +99,7 @@ class LabelExecutor(LocalExecutor[LabelledGame]):
         await super().close()
 
     def _labeller(self) -> Labeller:
-        labeller = Labeller(self._job.settings, self._log)
+        labeller = Labeller(self.job.settings, self._log)
         self._all.append(labeller)
         return labeller
 
@@ -109,8 +109,8 @@ class LabelExecutor(LocalExecutor[LabelledGame]):
         try:
             game = await play_game(
                 number,
-                self._job.settings,
-                self._job.openings,
+                self.job.settings,
+                self.job.openings,
                 labeller,
                 None if player is None else partial(_policy, player),
             )
