@@ -13,7 +13,7 @@ from tests.paths import REPOSITORY
 
 ENGINE, WIRE = REPOSITORY / "engine" / "core", REPOSITORY / "protocol" / "core"
 GROUPS = (
-    *(ENGINE / group for group in ("chess", "encoding", "syzygy", "tree", "exchange")),
+    *(ENGINE / group for group in ("chess", "encoding", "mate", "syzygy", "tree", "exchange")),
     *(WIRE / group for group in ("header", "zmtp")),
 )
 ROUNDS, SEED = 60, 1

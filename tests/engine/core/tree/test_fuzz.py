@@ -15,7 +15,7 @@ from tests.fuzzing import built, numbers_of
 from tests.paths import REPOSITORY
 
 CORE = REPOSITORY / "engine" / "core"
-GROUPS = ("chess", "encoding", "syzygy", "tree")
+GROUPS = ("chess", "encoding", "mate", "syzygy", "tree")
 ROUNDS = 60
 SEED = 1
 SHIPPED = {
