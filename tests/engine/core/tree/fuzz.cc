@@ -260,6 +260,7 @@ void set_shipped_defaults(SearchParams& params) {
   params.transposition_visits = 16;
   params.value_choice_share = 0.2f;
   params.value_choice_deviations = 2.0f;
+  params.solves_endings = true;
 }
 
 float one_of(Random& random, std::initializer_list<float> values) {

@@ -22,6 +22,7 @@ SHIPPED = {
     "transposition_visits": 16,
     "value_choice_share": 0.2,
     "value_choice_deviations": 2.0,
+    "solves_endings": True,
 }
 """The options' defaults where they are not the core's, as set_shipped_defaults of fuzz.cc has them."""
 
