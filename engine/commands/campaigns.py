@@ -74,7 +74,7 @@ def run_campaign(
         print(f"wavefront {command}: {failure}", file=sys.stderr)
         return 1
     if ending == "interrupted":
-        print(f"interrupted; the same command goes on with {games}", file=sys.stderr)
+        print(f"interrupted; the same command resumes {games}", file=sys.stderr)
         return INTERRUPTED
     return 0
 

@@ -9,7 +9,7 @@ import errno
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdin.reconfigure(errors="replace")
     with suppress(ImportError):
         import readline  # noqa: F401 - gives `input` line editing
-    with file, interrupted_by_signals():
+    with closing(file), interrupted_by_signals():
         return _play(arguments, options, board, file)
 
 

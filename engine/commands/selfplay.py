@@ -162,7 +162,7 @@ def _print_result(campaign: SelfPlayCampaign, ending: RunEnding, *, as_json: boo
     if campaign.throughput.games:
         lines.append(pace_line(campaign))
     if ending == "time":
-        lines.append("the time is over; the same command goes on with the games")
+        lines.append("the time is over; the same command resumes the games")
     if campaign.totals.games:
         lines.append(f"everything is in {campaign.config.output}")
     print_lines(lines)

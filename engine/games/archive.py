@@ -32,12 +32,12 @@ Kept = TypeVar("Kept", bound=Numbered)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameFiles:
-    """The files of a campaign. beside: those next to the journal and the PGN. header, kind, others: see
+    """The files of a campaign. companions: those next to the journal and the PGN. header, kind, others: see
     `campaign_journal`."""
 
     journal: Path
     pgn: Path
-    beside: tuple[Path, ...]
+    companions: tuple[Path, ...]
     header: Mapping[str, Any]
     kind: str
     others: str
@@ -67,7 +67,7 @@ class GameCampaign(Campaign[Game, Entry], Generic[Game, Entry, Kept]):
         """Also raises OutputError if the PGN file is not of a campaign, and the errors of `resume`."""
         files = self.files()
         try:
-            guard_run(files.journal, (files.pgn, *files.beside), overwrite=overwrite)
+            guard_run(files.journal, (files.pgn, *files.companions), overwrite=overwrite)
         except OutputError as error:
             raise JournalError(f"without a journal of games: {error}") from None
         if restart:

@@ -8,8 +8,6 @@ import os
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from protocol.host.files import lock, open_to_append, replace_end
 
@@ -44,14 +42,6 @@ class GameFile:
             with suppress(OSError):
                 self.path.unlink()
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _open(self) -> None:
         """Open the file for a game at its end. Raises OSError."""

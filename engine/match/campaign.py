@@ -44,7 +44,7 @@ class MatchCampaign(GameCampaign[GameRecord, GameRecord, GameOutcome]):
         return GameFiles(
             journal=files.journal,
             pgn=files.pgn,
-            beside=(files.summary,),
+            companions=(files.summary,),
             header={
                 "journal": f"wavefront {self.command}",
                 "event": self.config.event,

@@ -314,10 +314,6 @@ class PoolPlayer:
         self._running: PooledSearch | None = None
 
     @property
-    def random(self) -> Random:
-        return self._player.random
-
-    @property
     def options(self) -> Options:
         """The options of the next search; those of the evaluator must not change."""
         return self._player.options

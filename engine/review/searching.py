@@ -104,7 +104,7 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
     def __init__(self, job: ReviewJob, context: WorkerContext, pool: SearchPool) -> None:
         super().__init__(job, pool)
         self._options = context.options(job.options)
-        self._room = asyncio.Semaphore(ceil(job.positions / context.processes))
+        self._slots = asyncio.Semaphore(ceil(job.positions / context.processes))
         self._idle: list[PoolPlayer] = []
 
     async def start(self) -> int:
@@ -131,11 +131,11 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
         return Reviewed(source, review, faults=faults, searches=searches)
 
     async def _search(self, start: Game, moves: Sequence[chess.Move], turn: int, nodes: int) -> Searched:
-        """Search the position after `turn` moves when there is room.
+        """Search the position after `turn` moves when fewer than the limit are in flight.
 
         Raises ValueError, PipelineError and NoEvaluatorError.
         """
-        async with self._room:
+        async with self._slots:
             game = start.copy()
             for move in moves[:turn]:
                 game.push_uci(move.uci())

@@ -67,7 +67,7 @@ class SelfPlayCampaign(GameCampaign[PlayedGame, GameEntry, GameEntry]):
         return GameFiles(
             journal=self.folder.journal,
             pgn=self.folder.pgn,
-            beside=(self.folder.summary,),
+            companions=(self.folder.summary,),
             header={"journal": "wavefront selfplay", "identity": self.config.identity()},
             kind="self-play",
             others=f"{self.folder.root} holds games that were played otherwise; choose another --output, or "

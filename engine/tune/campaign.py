@@ -40,7 +40,7 @@ class TuneCampaign(MatchCampaign):
     def files(self) -> GameFiles:
         config, files = self.progress.config, super().files()
         header = {**files.header, "identity": config.identity()}
-        return replace(files, beside=(*files.beside, config.plot), header=header)
+        return replace(files, companions=(*files.companions, config.plot), header=header)
 
     async def prepare(self, note: Callable[[str], None]) -> None:
         self.job = await MatchJob.read(self.config, note, use_values)

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             else:
                 done = annotate(paths, options, *told)
         except KeyboardInterrupt:
-            print("interrupted; the same command goes on with the next shard", file=sys.stderr)
+            print("interrupted; the same command resumes at the next shard", file=sys.stderr)
             return INTERRUPTED
     print(json.dumps(done.data()) if arguments.json else done)
     return 1 if done.broken else 0

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         verdict = gate.play()
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on with the match", file=sys.stderr)
+        print("interrupted; the same command resumes the match", file=sys.stderr)
         return INTERRUPTED
     if verdict["accepted"] and arguments.promote:
         write_atomically(promoted, new.read_bytes())

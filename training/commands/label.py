@@ -73,10 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise TrainingError(str(error)) from None
     print(json.dumps(campaign.summary(), ensure_ascii=False) if arguments.json else summary_line(campaign))
     if ending == "interrupted":
-        print("interrupted; the same command goes on", file=sys.stderr)
+        print("interrupted; the same command resumes", file=sys.stderr)
         return INTERRUPTED
     if ending == "time":
-        print("the time is over; the same command goes on", file=sys.stderr)
+        print("the time is over; the same command resumes", file=sys.stderr)
     elif manifest is not None:
         _compare(manifest, folder, settings)
     return 0

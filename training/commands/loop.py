@@ -32,6 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         Loop(settings, lambda text: print(text, flush=True)).run()
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on with the loop", file=sys.stderr)
+        print("interrupted; the same command resumes the loop", file=sys.stderr)
         return INTERRUPTED
     return 0

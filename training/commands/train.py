@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         run_group(config.run, train, job)
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on with the run", file=sys.stderr)
+        print("interrupted; the same command resumes the run", file=sys.stderr)
         status = INTERRUPTED
     if arguments.json:
         metrics = folder / METRICS

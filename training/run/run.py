@@ -184,7 +184,7 @@ class _Run:
         if self.signalled:
             raise KeyboardInterrupt
         if leave:
-            self.note("the time is over; the same command goes on")
+            self.note("the time is over; the same command resumes")
         else:
             self._finish()
 

@@ -338,18 +338,10 @@ def compile_source(source: str, name: str, options: Sequence[str], target: Targe
 
 def compile_with_log(source: str, name: str, options: Sequence[str], target: Target) -> tuple[bytes, str]:
     """Return a cubin and the compiler's log."""
-    with _compiled(source, name, options, target, "sm") as (program, log):
+    with _compiled(source, name, options, target) as (program, log):
         code = bytearray(int(_check(nvrtc.nvrtcGetCUBINSize(program))))
         _check(nvrtc.nvrtcGetCUBIN(program, code))
     return bytes(code), log
-
-
-def compile_to_ptx(source: str, name: str, options: Sequence[str], target: Target) -> str:
-    """Return PTX, the portable assembly, for analysis."""
-    with _compiled(source, name, options, target, "compute") as (program, _):
-        text = bytearray(int(_check(nvrtc.nvrtcGetPTXSize(program))))
-        _check(nvrtc.nvrtcGetPTX(program, text))
-    return text.split(b"\0")[0].decode()
 
 
 def compiler_version() -> str:
@@ -364,12 +356,10 @@ def compiler_version() -> str:
 
 
 @contextmanager
-def _compiled(
-    source: str, name: str, options: Sequence[str], target: Target, kind: str
-) -> Iterator[tuple[Any, str]]:
-    """Yield a compiled program and the compiler's log. kind: "sm" for machine code, "compute" for PTX."""
+def _compiled(source: str, name: str, options: Sequence[str], target: Target) -> Iterator[tuple[Any, str]]:
+    """Yield a compiled program and the compiler's log."""
     # "a" adds architecture-specific instructions (wgmma); the code then runs on exactly this capability.
-    architecture = target.name.replace("sm", kind) + ("a" if target.name == "sm_90" else "")
+    architecture = target.name + ("a" if target.name == "sm_90" else "")
     flags = [f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", *options]
     compiler_version()
     program = _check(nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, None, None))

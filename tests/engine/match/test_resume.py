@@ -238,7 +238,7 @@ def test_an_interrupted_match_says_how_it_stands_and_how_to_go_on(tmp_path: Path
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "a vs b:" in output
-    assert "the same command goes on" in output
+    assert "the same command resumes" in output
     assert "Traceback" not in output
     summary = json.loads((tmp_path / "out.json").read_text("utf-8"))
     assert summary["games"] == len(journal_numbers(tmp_path)) >= 3

@@ -334,7 +334,7 @@ def test_a_run_that_is_told_to_end_ends_with_what_it_has(tmp_path: Path, told: s
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "the same command goes on" in errors
+    assert "the same command resumes" in errors
     assert "Traceback" not in errors
     assert "games at once" in output
     summary = json.loads(folder.summary.read_text())

@@ -84,7 +84,7 @@ def test_sigterm_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> No
     with start_training("train", config, "--plot") as process:
         read_until(process, "step ")
         process.send_signal(signal.SIGTERM)
-        read_until(process, "the same command goes on")
+        read_until(process, "the same command resumes")
     assert process.returncode == 130
     state = load_checkpoint(tmp_path / "run")
     assert state is not None
@@ -112,7 +112,7 @@ def test_dead_units_are_told_and_a_run_may_begin_them_anew(tmp_path: Path) -> No
 def test_a_run_leaves_when_its_time_is_over_and_the_mean_can_be_exported(tmp_path: Path) -> None:
     config = write_run(tmp_path, schedule={"positions": 10**9})
     left = run_training("train", config, "--stop-after", "0.1")
-    assert "the same command goes on" in left.stdout
+    assert "the same command resumes" in left.stdout
     exported = run_training(
         "export", tmp_path / "run", "--policy-temperature", "1.3", "--license", "CC0 1.0", "--json"
     )
@@ -243,6 +243,6 @@ def test_a_second_process_waits_for_the_first_and_goes_on_with_its_run(tmp_path:
             read_until(second, "waiting for its end")
             first.send_signal(signal.SIGTERM)
             read_until(second, "going on after")
-            read_until(second, "the same command goes on")
-        read_until(first, "the same command goes on")
+            read_until(second, "the same command resumes")
+        read_until(first, "the same command resumes")
     assert (first.returncode, second.returncode) == (130, 0)
