@@ -727,6 +727,7 @@ class Bursts:
         nodes_as_playouts: bool,
         look_at: int,
         depth: float,
+        interrupt: int,
     ) -> Literal["time", "look", "idle", "silence", "other"]:
         """Apply answers, collect and send until there is a reason to end, and return the reason. See
         engine/evaluation/bursts.py for the limits. Times are seconds from now.

@@ -268,7 +268,7 @@ class EvaluatorClient:
         or has something to `receive` already."""
         if self._connection is None or self._completed or self._compressor is not None or self.draining:
             return None
-        return self._connection.stream if self._interrupt is None else None
+        return self._connection.stream
 
     @property
     def next_id(self) -> int:
@@ -276,15 +276,19 @@ class EvaluatorClient:
         return self._next_id
 
     def exchanged(
-        self, answered: Iterable[int], in_flight: Mapping[int, tuple[int, int]], next_id: int, *, heard: bool
+        self,
+        answered: Iterable[int],
+        in_flight: Mapping[int, tuple[int, int, NetworkInfo]],
+        next_id: int,
+        *,
+        heard: bool,
     ) -> None:
         """Record an exchange through `stream`.
-        answered: ids that completed. in_flight: positions and moves of each id in flight. heard: True if any
-        message was received."""
+        answered: ids that completed. in_flight: positions, moves and network of each id in flight. heard:
+        True if any message was received."""
         for identity in answered:
             self._in_flight.pop(identity, None)
-        network = self.network  # The stream's user takes no notices.
-        self._in_flight.update((each, (*size, network)) for each, size in in_flight.items())
+        self._in_flight.update(in_flight)
         self._next_id = max(self._next_id, next_id)
         if heard:
             self.heard_at = time.monotonic()

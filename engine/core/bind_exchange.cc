@@ -81,7 +81,7 @@ BurstLimits::Time in_seconds(double seconds) {
 const char* run(Bursts& bursts, Tree& tree, Stream& stream, const BatchRule& rule, const std::string& network,
                 const std::string& content_hash, std::int64_t next_id, nb::dict sent, nb::list spare,
                 double until, double patience, std::optional<double> hard, std::optional<std::int64_t> nodes,
-                bool nodes_as_playouts, std::int64_t look_at, double depth) {
+                bool nodes_as_playouts, std::int64_t look_at, double depth, int interrupt) {
   std::vector<nb::object> objects;
   std::vector<Slot> slots;
   const auto add = [&](nb::handle batch, std::int64_t id) {
@@ -90,7 +90,8 @@ const char* run(Bursts& bursts, Tree& tree, Stream& stream, const BatchRule& rul
   };
   for (auto [id, batch] : sent) add(batch, nb::cast<std::int64_t>(id));
   for (nb::handle batch : spare) add(batch, 0);
-  BurstLimits limits{in_seconds(until), in_seconds(patience), {}, nodes, nodes_as_playouts, look_at, depth};
+  BurstLimits limits{in_seconds(until), in_seconds(patience), {}, nodes, nodes_as_playouts, look_at, depth,
+                     interrupt};
   if (hard) limits.hard = in_seconds(*hard);
   Burst burst(tree, stream, rule, bursts.priority, network, content_hash, next_id, std::move(slots),
               bursts.target_ms);
@@ -132,7 +133,7 @@ void bind_bursts(nb::module_& m) {
           "priority"_a, "target_ms"_a = nb::none())
       .def("run", &run, "tree"_a, "stream"_a, "rule"_a, nb::kw_only(), "network"_a, "content_hash"_a,
            "next_id"_a, "sent"_a, "spare"_a, "until"_a, "patience"_a, "hard"_a.none(), "nodes"_a.none(),
-           "nodes_as_playouts"_a, "look_at"_a, "depth"_a)
+           "nodes_as_playouts"_a, "look_at"_a, "depth"_a, "interrupt"_a)
       .def_ro("next_id", &Bursts::next_id)
       .def_ro("evaluations", &Bursts::evaluations)
       .def_ro("batches", &Bursts::batches)

@@ -45,6 +45,7 @@ class LimitWatch:
         self._control = control
         self._pace = Pace(task.keeper.playouts_per_second)
         self._gain = _Gain(task.options.minimum_kld_gain_per_node, task.options.kld_gain_average_interval)
+        self._unbounded = task.limits.unbounded
         self._only_move = len(task.root_moves) == 1
         self._first: float | None = None  # Deadline of the first evaluation.
         self._in_time = True  # An evaluation arrived before the hard limit.
@@ -57,6 +58,16 @@ class LimitWatch:
         """Earliest time at which time alone may end the search, in perf_counter seconds; None if it
         cannot."""
         return self.soft if self.soft is not None else self.hard
+
+    def next_deadline(self, now: float) -> float:
+        """Return when time alone requires a check, in perf_counter seconds; infinite if it does not."""
+        due = inf
+        for deadline in (self.soft, self.hard, self._first):
+            if deadline is not None and now < deadline < due:
+                due = deadline
+        if self.soft is not None and self.soft <= now:  # It ends as soon as the choice is settled.
+            due = min(due, now + CHECK_SECONDS)
+        return due
 
     def is_over(self, now: float, info: RootInfo, in_flight: int) -> bool:
         """Return True if the search ends now.
@@ -78,7 +89,7 @@ class LimitWatch:
             return True
         if limits.depth is not None and info.mean_depth >= limits.depth:
             return True
-        if limits.unbounded:
+        if self._unbounded:
             return False
         if limits.clock is not None and self._only_move:
             return True
@@ -106,7 +117,7 @@ class LimitWatch:
         limits = self._task.limits
         if info.visits == 0:
             return 1
-        if limits.unbounded or self._control.pondering:
+        if self._unbounded or self._control.pondering:
             return UNLIMITED_VISITS
         if limits.nodes is None and limits.depth is None:
             return UNLIMITED_VISITS  # Only time limits the search: a check after some milliseconds suffices.

@@ -33,7 +33,7 @@ class Upstream:
 
 
 def offer(upstream: Upstream, best: int = 64, most: int = 1024) -> Offer[Any]:
-    return Offer(cast(Any, upstream), NetworkInfo("net", "hash", 1, recommended_batch=best), most)
+    return Offer(cast(Any, upstream), NetworkInfo("net", "hash", 1, recommended_batch=best), "hash", most)
 
 
 def chosen(offers: list[Offer[Any]], waiting: int, first: int = 8) -> tuple[int, int]:

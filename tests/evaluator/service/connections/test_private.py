@@ -83,7 +83,7 @@ def test_batches_can_be_sent_and_received_by_the_clients_socket(harness: Harness
     done = [decode_reply(answer).id for answer in answers if answer is not None]
     (left,) = {first, second, third} - set(done)
     heard_at = client.heard_at
-    in_flight = {identity: (3, len(batch.moves)) for identity in {left} - {first}}
+    in_flight = {identity: (3, len(batch.moves), client.network) for identity in {left} - {first}}
     client.exchanged(done, in_flight, third + 1, heard=True)
     assert (client.in_flight, client.next_id) == (1, third + 1)
     assert client.heard_at > heard_at
