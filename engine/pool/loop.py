@@ -11,9 +11,11 @@ A search is advanced after an answer, or when the clock, a report or an evaluato
 
 from __future__ import annotations
 
+from math import inf
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
+from engine.evaluation.balancing.routing import WORTH_SENDING
 from engine.evaluation.connection.keepalive import QUIET_SECONDS
 from engine.search.control import LOOK_SECONDS
 
@@ -72,23 +74,21 @@ class SearchLoop:
             self._next_look = min([now + LOOK_SECONDS, *others])
         due |= self._received(now, 0.0) if due else self._awaited(now)
         for task in due & self.active:
-            self._advance(task)
+            if not task.advance(len(self.active) * self._processes, self._processes):
+                self.remove(task)
+                continue
+            if task.due_at == inf:
+                self._watched.discard(task)
+            else:
+                self._watched.add(task)
+                self._next_look = min(self._next_look, task.due_at)
+            if task.can_go_on:
+                self._due.add(task)
+            for evaluator in self.evaluators:
+                if evaluator.added >= WORTH_SENDING:  # It starts while the other searches continue.
+                    self._due |= evaluator.flush()
         for evaluator in self.evaluators:
             self._due |= evaluator.flush()
-
-    def _advance(self, task: Pooled) -> None:
-        if not task.advance(len(self.active) * self._processes, self._processes):
-            self.remove(task)
-        elif task.due_at == float("inf"):
-            self._watched.discard(task)
-        else:
-            self._watched.add(task)
-            self._next_look = min(self._next_look, task.due_at)
-        if task in self.active and task.can_go_on:
-            self._due.add(task)
-        for evaluator in self.evaluators:
-            if evaluator.has_request:  # The evaluator starts while the other searches continue.
-                self._due |= evaluator.flush()
 
     def _awaited(self, now: float) -> set[Pooled]:
         """Wait for an answer, for the time of the next check, or for the wake-up. Return the searches that

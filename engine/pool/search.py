@@ -181,7 +181,7 @@ class PooledSearch:
             return None
         if search.idle:
             return None
-        end = pipeline.burst(search.burst_limits(perf_counter(), until, interrupt))
+        end = pipeline.burst(search.burst_limits(perf_counter(), self.due_at, until, interrupt))
         unfilled = end is None and not self._fills
         self._fills = end is None or end == "idle"
         return "idle" if unfilled else end
@@ -223,7 +223,9 @@ class PooledSearch:
                 self._ponders = False
                 self._set_target(step.task)
             if failure is None and self._search.advance(fills=self._fills):
-                self._let_observe()
+                if self._observer is not None and perf_counter() >= self._next_look:
+                    assert self._prepared is not None
+                    self._next_look = self._observer.look(self._search, self._prepared)
                 return None
         except (PipelineError, NoEvaluatorError) as error:
             if self._search is None:
@@ -323,12 +325,6 @@ class PooledSearch:
     def _was_connected(self) -> bool:
         evaluator = self._evaluator
         return isinstance(evaluator, PooledEvaluator) and any(link.was_connected for link in evaluator.links)
-
-    def _let_observe(self) -> None:
-        """Call the observer, if it is time."""
-        if self._observer is not None and perf_counter() >= self._next_look:
-            assert self._search is not None and self._prepared is not None
-            self._next_look = self._observer.look(self._search, self._prepared)
 
 
 def offers_for(

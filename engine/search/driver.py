@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from time import perf_counter
 
 from engine._core import Line as TreeLine
@@ -80,8 +81,10 @@ class Search:
         now = perf_counter()
         self._info = info = self._tree.root_info()
         if not self._control.stopped:
-            self._watch.set_deadlines(info)
-            self._tell(now, info)
+            if not self._watch.has_deadlines:
+                self._watch.set_deadlines(info)
+            if now >= self._next_report or info.full:
+                self._tell(now, info)
         if self._watch.is_over(now, info, self._pipeline.in_flight):
             return False
         self.idle = False
@@ -242,21 +245,18 @@ class Search:
             return UNLIMITED_VISITS
         return self._rule.fitting((hard - now) * 1000 / (self._pipeline.in_flight + 1))
 
-    def burst_limits(self, now: float, patience: float, interrupt: int) -> BurstLimits:
-        """Return the limits up to which the search may run without `advance`. now, patience: perf_counter
-        seconds."""
-        watch = self._watch
-        until = min(now + BURST_SECONDS, watch.next_deadline(now))
-        if now < self._next_report < until:
-            until = self._next_report
+    def burst_limits(self, now: float, due_at: float, patience: float, interrupt: int) -> BurstLimits:
+        """Return the limits up to which the search may run without `advance`. now, due_at, patience:
+        perf_counter seconds."""
+        nodes, look_at, depth = self._watch.bounds(self._info)
         return BurstLimits(
             self._rule,
-            until,
+            min(now + BURST_SECONDS, due_at if due_at > now else inf),
             patience,
-            watch.hard,
-            watch.nodes,
+            self._watch.hard,
+            nodes,
             self._options.nodes_as_playouts,
-            watch.look_at(self._info),
-            watch.depth,
+            look_at,
+            depth,
             interrupt,
         )

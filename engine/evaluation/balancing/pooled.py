@@ -23,7 +23,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from engine._core import Batch, Tree
-from engine.evaluation.balancing.routing import WORTH_SENDING, Offer, best_offer, had_better_wait
+from engine.evaluation.balancing.routing import Offer, best_offer, had_better_wait
 from engine.evaluation.balancing.upstream import Agreement, Upstream
 from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
@@ -287,8 +287,8 @@ class PooledEvaluator(Generic[S]):
         self.searches = 0
         self.device_batches = 0.0
         self._unsent: dict[NetworkKey, list[_Part[S]]] = {}
-        self._added = 0
-        """Positions added since the last `flush`."""
+        self.added = 0
+        """Positions queued since the last `flush`."""
         self._agreement = agreement = Agreement()
         each = [settings]
         with suppress(SettingsError):  # The link reports the error.
@@ -392,14 +392,14 @@ class PooledEvaluator(Generic[S]):
     def add(self, pipeline: Sender[S], batch: Batch | PositionBatch) -> None:
         """Queue a batch for the next `flush`. The caller must not change it until it is answered."""
         self._unsent.setdefault(pipeline.network, []).append(_Part(pipeline, batch, len(batch)))
-        self._added += len(batch)
+        self.added += len(batch)
 
     def send(self, pipeline: PooledPipeline[S], batch: Batch) -> bool:
         """Send the batch of a lone search by itself; return False if it must be queued instead.
 
         The caller must not change it until it is answered. A refusal is the pipeline's `failure`.
         """
-        if len(self.upstreams) > 1 or self._added:
+        if len(self.upstreams) > 1 or self.added:
             return False
         upstream = self.upstreams[0]
         served = upstream.current(pipeline.network)
@@ -411,17 +411,12 @@ class PooledEvaluator(Generic[S]):
             pipeline.failure = error
             return True
 
-    @property
-    def has_request(self) -> bool:
-        """True if enough positions for a request were added since the last `flush`."""
-        return self._added >= WORTH_SENDING
-
     def flush(self, *, may_wait: bool = True) -> set[S]:
         """Send the queued batches, unless (`may_wait`) the evaluators are busy and more may join them.
 
         Returns the searches whose batches cannot be sent; their pipelines have a `failure`.
         """
-        self._added = 0
+        self.added = 0
         failed: set[S] = set()
         for key, unsent in self._unsent.items():
             if not unsent:
@@ -470,7 +465,7 @@ class PooledEvaluator(Generic[S]):
 
     def burst(self, pipeline: PooledPipeline[S], limits: BurstLimits) -> BurstEnd | None:
         """Run a burst of a lone search; see PooledPipeline."""
-        if len(self.upstreams) > 1 or self._added or sys.platform != "linux":
+        if len(self.upstreams) > 1 or self.added or sys.platform != "linux":
             return None
         requests = self.upstreams[0].requests
         client, served = requests.client, self.upstreams[0].current(pipeline.network)
