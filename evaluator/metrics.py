@@ -252,7 +252,7 @@ class Metrics:
     def batch(self, network: str, device: str, positions: int, seconds: float) -> None:
         """Count an evaluated batch and its time."""
         with self._lock:
-            counted = self._batches_of(network, device)
+            counted = self._batches.get((network, device)) or self._batches_of(network, device)
             counted.batches += 1
             counted.positions += positions
             counted.sizes.observe(positions)
@@ -287,7 +287,7 @@ class Metrics:
         """Count a request with a result. rank: index of its class in PRIORITIES. queue_seconds: from receipt
         to launch. seconds: from receipt to answer."""
         with self._lock:
-            counted = self._requests_of(network, rank)
+            counted = self._requests.get((PRIORITIES[rank], network)) or self._requests_of(network, rank)
             counted.requests += 1
             counted.positions += positions
             counted.queue_seconds.observe(queue_seconds)

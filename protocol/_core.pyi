@@ -93,6 +93,10 @@ class Hub:
     def take(self) -> tuple[int, list[Frame]] | None:
         """Return the next message and the number of its connection. Numbers are never reused."""
 
+    @property
+    def has_news(self) -> bool:
+        """True if `ended` or `news` returns something."""
+
     def ended(self) -> list[int]:
         """Return the connections that ended since the last call and whose messages have all been taken."""
 

@@ -79,7 +79,7 @@ class FastPath:
         self,
         service: Service,
         sockets: UnixSockets,
-        handle: Callable[[Arrived], None],
+        handle: Callable[[Arrived, float], None],
         replace: Callable[[], None],
     ) -> None:
         self._service = service
@@ -87,14 +87,15 @@ class FastPath:
         self._handle = handle
         self._replace = replace
         self._last: tuple[Session, ServedNetwork] | None = None
-        self._in_a_row = 0
+        self.in_a_row = 0
+        """Consecutive evaluations of one client. From IN_A_ROW on, `run` may serve the next."""
         self._not_before = 0.0
         self._loop: tuple[tuple[object, ...], DeviceLoop] | None = None
         self._guard = _Guard(self._taken_over)
 
     def saw(self, session: Session, network: ServedNetwork) -> None:
         """Note an evaluation that the dispatcher handles."""
-        self._in_a_row = self._in_a_row + 1 if self._last == (session, network) else 1
+        self.in_a_row = self.in_a_row + 1 if self._last == (session, network) else 1
         self._last = session, network
 
     def run(self) -> bool:
@@ -128,7 +129,7 @@ class FastPath:
 
     def _begin(self) -> _Run | None:
         """Start a turn if all its conditions hold, else return None."""
-        if self._in_a_row < IN_A_ROW or not self._sockets.has_message or time.monotonic() < self._not_before:
+        if self.in_a_row < IN_A_ROW or not self._sockets.has_message or time.monotonic() < self._not_before:
             return None
         assert self._last is not None
         session, network = self._last
@@ -207,7 +208,7 @@ class FastPath:
         self._loop = None
         self._not_before = time.monotonic() + PAUSE_S
         for request in requests:
-            self._handle(request)
+            self._handle(request, now_ms())
 
     # -- metrics ----------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ A service that drains accepts nothing new, finishes its requests, and ends.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,8 +68,8 @@ class LifeCycle:
         """True if the service accepts nothing new."""
         self.ending = False
         """True if the service is about to end. Set it to end the service as soon as possible."""
-        self.end_by_ms: float | None = None
-        """Latest end of a draining service, in milliseconds of `now_ms`; None for no limit."""
+        self.end_by_ms = math.inf
+        """Latest end of a draining service, in milliseconds of `now_ms`."""
 
     def load(self) -> None:
         """Note that the initial networks are loaded."""
@@ -98,8 +99,8 @@ class LifeCycle:
         """End a draining service if it has no work left or its time limit has passed."""
         if self.ending:
             return
-        if self._sessions.busy or self._replies.waiting:
-            if self.end_by_ms is not None and now_ms() >= self.end_by_ms:
+        if self._sessions.busy or self._replies.outbox:
+            if now_ms() >= self.end_by_ms:
                 log.warning("the time to finish is over: what is left is answered with an error")
                 self._dispatcher.hurry()
                 self.ending = True

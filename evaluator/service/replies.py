@@ -35,15 +35,10 @@ class Replies:
         self._metrics = metrics
         self._sessions = sessions
         self._sockets = sockets
-        # Filled by other threads, emptied by the I/O thread.
-        self._outbox: deque[tuple[bytes, int, list[Frame] | RemoteError]] = deque()
+        self.outbox: deque[tuple[bytes, int, list[Frame] | RemoteError]] = deque()
+        """Answers that wait for `send_waiting`."""
         self.wake_always = False
         """True if each `post` must wake the I/O thread: a draining service may have sent its last answer."""
-
-    @property
-    def waiting(self) -> bool:
-        """True if answers wait for `send_waiting`."""
-        return bool(self._outbox)
 
     def send(self, client: bytes, message: messages.Reply) -> None:
         """Send a reply."""
@@ -71,19 +66,19 @@ class Replies:
 
     def send_waiting(self) -> None:
         """Send the answers in the outbox."""
-        while self._outbox:
-            self._answer(*self._outbox.popleft())
+        while self.outbox:
+            self._answer(*self.outbox.popleft())
 
     def post(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
         """Accept finished requests from a worker thread: encode the answers, and send them if the I/O thread
         sleeps. Otherwise the I/O thread sends them. Does not raise: the client gets an answer in any case."""
         if not finished:
             return
-        answers = [
-            (request.client, request.id, error or self._encoded(request)) for request, error in finished
-        ]
+        answers = []
+        for request, error in finished:
+            answers.append((request.client, request.id, error or self._encoded(request)))
         if not self._sockets.borrow():
-            self._outbox += answers  # type: ignore[arg-type]  # clients are bytes
+            self.outbox += answers  # type: ignore[arg-type]  # clients are bytes
             self._sockets.wakeup.wake()
             return
         try:

@@ -21,7 +21,7 @@ from evaluator.devices.sensing import Sensing
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.devices.watchdog import Patience
 from evaluator.metrics import Metrics
-from evaluator.scheduling.admission import QueueLimits
+from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.connections import unix_sockets
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.gate import ConnectionLimits

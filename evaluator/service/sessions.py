@@ -34,8 +34,8 @@ class Session:
     epoch. name: what the client calls itself. greeted: True after its hello. hello: id of a hello that waits
     for the networks; 0 for none. network: name of the default network in its last welcome. follows: it has
     negotiated network names in results and notices of changed networks. requests: in flight, by id, each with
-    its network. answered, positions, errors: counts of results, their positions, and errors. rank: class of
-    the last answered request; -1 before.
+    its network. in_flight: positions of these. answered, positions, errors: counts of results, their
+    positions, and errors. rank: class of the last answered request; -1 before.
     """
 
     client: bytes
@@ -51,21 +51,30 @@ class Session:
     network: str = ""
     follows: bool = False
     requests: dict[int, tuple[Request, ServedNetwork]] = field(default_factory=dict)
+    in_flight: int = 0
     answered: int = 0
     positions: int = 0
     errors: int = 0
     rank: int = -1
 
-    def charge(self, request: Request) -> None:
-        """Count the bytes of a request and its answer. Raises Overloaded if there is no room for them."""
+    def charge(self, request: Request, most: int) -> None:
+        """Count a request in flight, and the bytes of it and its answer. most: positions in flight. Raises
+        Overloaded if there is no room for them."""
+        if self.in_flight + request.count > most:
+            raise Overloaded(
+                f"{self.in_flight} positions of this client are queued, of at most {most}; "
+                "keep fewer in flight"
+            )
         if self.link is not None and not self.link.charge(request.footprint):
             raise Overloaded(
                 f"{self.link.held} bytes of this client's requests and {self.link.unread} of answers that it "
                 "has not read are kept (see max_client_bytes): read answers first"
             )
+        self.in_flight += request.count
 
     def release(self, request: Request, *, answered: bool = False) -> None:
         """Stop counting a request. answered: keep counting its answer, which is about to be sent."""
+        self.in_flight -= request.count
         if self.link is not None:
             self.link.answer(request.footprint, request.answer_bytes if answered else 0)
 

@@ -145,6 +145,7 @@ void bind_hub(nb::module_& module) {
       .def("take", &take)
       .def_prop_ro("has_message", &Hub::has_message)
       .def("ended", &Hub::ended)
+      .def_prop_ro("has_news", &Hub::has_news)
       .def("address_of", &Hub::address_of, nb::arg("number"))
       .def(
           "send",

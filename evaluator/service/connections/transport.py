@@ -48,20 +48,21 @@ class Sockets(Protocol):
     A worker thread sends its answer itself while the owner sleeps. Waking the owner would take longer than
     sending, for both threads.
 
-    wakeup: ends a `wait`.
+    wakeup: ends a `wait`. has_message: `receive` may return a message.
     """
 
     wakeup: Wakeup
+    has_message: bool
 
     def bind(self, address: str) -> str:
         """Listen at an address and return it as clients must name it, with the key if one is required. Raises
         AddressError."""
 
-    def authenticate(self) -> None:
-        """Answer authentication requests; if there are many, some of them wait for the next rounds."""
+    def wait(self, timeout_ms: int) -> bool:
+        """Wait for a message or to be woken. Returns True if connections may have ended or need `attend`."""
 
-    def wait(self, timeout_ms: int) -> None:
-        """Wait for a message or to be woken."""
+    def attend(self) -> None:
+        """Answer authentication requests, of many only some, and log closed connections."""
 
     def borrow(self) -> bool:
         """Take the sockets from their sleeping owner. Returns False at once if it is awake. Any thread may
@@ -104,9 +105,6 @@ class Sockets(Protocol):
     @property
     def closed_connections(self) -> Mapping[str, int]:
         """Number of closed or refused connections by reason."""
-
-    def log_closed(self) -> None:
-        """Log closed connections with their reasons."""
 
     @property
     def closed(self) -> bool:

@@ -59,6 +59,7 @@ class UnixSockets:
         self._cut: Counter[str] = Counter()
         self._closed = False
         self.wakeup = Wakeup()
+        self.has_message = False
         self._hub.watch(self.wakeup.fileno())
         self._in_use = threading.Lock()
         """Held by the owner except while it sleeps, and by a thread that has borrowed the sockets."""
@@ -76,10 +77,7 @@ class UnixSockets:
         self._access.bound(bound)
         return bound
 
-    def authenticate(self) -> None:
-        """See `Sockets`. File permissions replace authentication."""
-
-    def wait(self, timeout_ms: int) -> None:
+    def wait(self, timeout_ms: int) -> bool:
         """See `Sockets`."""
         if timeout_ms and self.wakeup.falls_asleep():
             self._in_use.release()
@@ -93,6 +91,8 @@ class UnixSockets:
         else:
             self.wakeup.awake()
             self._hub.wait(0)
+        self.has_message = self._hub.has_message
+        return self._hub.has_news
 
     def borrow(self) -> bool:
         """See `Sockets`."""
@@ -113,17 +113,13 @@ class UnixSockets:
     def receive(self) -> Arrived | None:
         """See `Sockets`."""
         found = self._hub.take()
+        self.has_message = self._hub.has_message
         return None if found is None else self.arrived(*found)
 
     @property
     def hub(self) -> Hub:
         """The owner of the connections."""
         return self._hub
-
-    @property
-    def has_message(self) -> bool:
-        """True if a message or the end of a connection is waiting."""
-        return self._hub.has_message
 
     @staticmethod
     def connection(client: bytes) -> int:
@@ -169,8 +165,8 @@ class UnixSockets:
         """See `Sockets`."""
         return dict(self._cut)
 
-    def log_closed(self) -> None:
-        """See `Sockets`."""
+    def attend(self) -> None:
+        """See `Sockets`. File permissions replace authentication."""
         for address, reason in self._hub.news():
             self._cut[reason] += 1
             log.warning("closed a connection from %s: %s", address or "?", REASONS.get(reason, reason))

@@ -83,14 +83,15 @@ class ZeroMqSockets:
         self._monitor.connect("inproc://connections")
         self._addresses: list[str] = []
         self.wakeup = Wakeup()
+        self._woken = (self.wakeup.fileno(), READABLE)
+        self._message_only = [(int(self._router.getsockopt(zmq.FD)), READABLE)]
         self._watched: list[tuple[Any, int]] = [
-            (int(self._router.getsockopt(zmq.FD)), READABLE),
-            (self.wakeup.fileno(), READABLE),
+            *self._message_only,
+            self._woken,
             (int(self._monitor.getsockopt(zmq.FD)), READABLE),
             (self._authentication.fileno(), READABLE),
         ]
-        self._has_message = False
-        self._may_be_asked = False
+        self.has_message = False
         self._in_use = threading.Lock()
         """Held by the owner except while it sleeps, and by a thread that has borrowed the sockets."""
         self._in_use.acquire()
@@ -109,13 +110,16 @@ class ZeroMqSockets:
         self._access.bound(bound)
         return bound if key is None else f"{bound}#{show_key(key)}"
 
-    def authenticate(self) -> None:
+    def attend(self) -> None:
         """See `Sockets`."""
-        if self._may_be_asked and self._authentication.answer():
+        if self._authentication.answer():
             self.wakeup.wake()
+        if self._gate is not None:
+            self._gate.log_closed()
 
-    def wait(self, timeout_ms: int) -> None:
+    def wait(self, timeout_ms: int) -> bool:
         """See `Sockets`."""
+        news = True
         # The descriptor signals changes only, so ask the socket for messages that wait already.
         if self.wakeup.falls_asleep() and timeout_ms and not multipart.has_message(self._router):
             self._in_use.release()
@@ -124,14 +128,14 @@ class ZeroMqSockets:
             finally:
                 self._in_use.acquire()
             self.wakeup.awake()
-            found = [each for each, _ in ready]
-            self._may_be_asked = self._authentication.fileno() in found
-            if self.wakeup.fileno() in found:
+            # Without a message, a change of a connection may have woken the gate.
+            news = ready != self._message_only
+            if self._woken in ready:
                 self.wakeup.clear()
         else:
             self.wakeup.awake()
-            self._may_be_asked = True
-        self._has_message = multipart.has_message(self._router)
+        self.has_message = multipart.has_message(self._router)
+        return news
 
     def borrow(self) -> bool:
         """See `Sockets`."""
@@ -211,17 +215,12 @@ class ZeroMqSockets:
         """See `Sockets`. Counted by the gate."""
         return {} if self._gate is None else self._gate.closed
 
-    def log_closed(self) -> None:
-        """See `Sockets`."""
-        if self._gate is not None:
-            self._gate.log_closed()
-
     def receive(self) -> Arrived | None:
         """See `Sockets`."""
-        if not self._has_message:
+        if not self.has_message:
             return None
         frames = multipart.receive(self._router)
-        self._has_message = multipart.has_message(self._router)
+        self.has_message = multipart.has_message(self._router)
         if self._gate is not None:
             link = self._gate.link(frames[-1])
             if link is not None:

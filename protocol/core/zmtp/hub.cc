@@ -155,6 +155,11 @@ std::size_t Hub::size() const {
   return clients_.size();
 }
 
+bool Hub::has_news() const {
+  const std::lock_guard lock(mutex_);
+  return !ended_.empty() || !news_.empty();
+}
+
 std::vector<Ended> Hub::news() {
   const std::lock_guard lock(mutex_);
   std::vector<Ended> told(news_.begin(), news_.end());

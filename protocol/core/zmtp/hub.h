@@ -53,6 +53,9 @@ class Hub {
   std::optional<Arrived> take();
   bool has_message() const { return !arrived_.empty(); }
 
+  // True if `ended` or `news` returns something.
+  bool has_news() const;
+
   // Returns the message that `take` would return without removing it; null if there is none, or if the end of
   // a
   // connection comes first.

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.batching.simulation import CURVES, Load, Outcome, curve_model, patterns, queued, simulate
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
-from evaluator.scheduling.shares import GUARANTEED_SHARE
+from evaluator.scheduling.scheduler import GUARANTEED_SHARE
 
 PLAYER = Load(1, 0, 1, per_second=25.0)
 """Single positions at random, waiting for no answer: what is not answered is seen."""

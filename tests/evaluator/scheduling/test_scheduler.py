@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluator.scheduling.requests import Request, distribute, parts_of
-from evaluator.scheduling.scheduler import Scheduler
-from evaluator.scheduling.shares import GUARANTEED_SHARE, REMEMBERED_MS
+from evaluator.scheduling.scheduler import GUARANTEED_SHARE, REMEMBERED_MS, Scheduler
 from protocol.batch import PositionBatch
 from tests.evaluator.service.harness import expected, numbered_batch, same
 

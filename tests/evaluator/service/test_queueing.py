@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.scheduling.admission import QueueLimits
+from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.connections.gate import ConnectionLimits
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeadlineExceeded, Overloaded
