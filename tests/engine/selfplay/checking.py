@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import numpy as np
 
 from engine._core import Game, policy_move
 from engine.evaluation.encoding import encode_games
-from engine.selfplay.chunk import read_chunk
 from engine.selfplay.decode import black_to_move, fen_of, transform_of
 from engine.selfplay.training_record import (
     HISTORY_PLANES,
+    RECORD_DTYPE,
     VERSION,
     Info,
     Records,
@@ -41,7 +42,7 @@ def game_of(record: np.void) -> Game:
 
 
 def check_file(path: Path) -> CheckedGame:
-    return check_records(read_chunk(path))
+    return check_records(np.frombuffer(gzip.decompress(path.read_bytes()), RECORD_DTYPE))
 
 
 def check_records(records: Records) -> CheckedGame:

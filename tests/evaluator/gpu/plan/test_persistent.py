@@ -120,7 +120,7 @@ def test_what_is_wrong_is_not_used(
         broken = replace(persistent, steps=persistent.steps[:-1])
         backend.executor.alternatives[1] = (usual, broken)
         backend.self_check.choose_programs()
-        assert backend.executor.selected(1) is usual
+        assert backend.executor._programs[1] is usual
     assert "one launch for all encoders is wrong at batch 1" in caplog.text
 
 
