@@ -244,7 +244,7 @@ class EvaluatorClient:
         timeout_ms: 0 does not wait, None waits without limit. Return None if nothing completed in time or
         nothing is in flight. Also return None once the descriptor of `interrupt_by` is readable, or the
         evaluator announces that it drains or has other networks.
-        Raises EvaluatorLost if the connection breaks. Batches in flight are lost: see `reconnect`.
+        Raises EvaluatorLost if the connection breaks. Batches in flight are lost: open a new client.
         """
         if self._completed:
             return self._completed.pop(0)
@@ -403,14 +403,6 @@ class EvaluatorClient:
         """Process received messages without waiting, to update `networks`. Raises EvaluatorLost."""
         while self._pump(0.0):
             pass
-
-    def reconnect(self) -> None:
-        """Close the connection and open a new one to the same address, with a new handshake.
-
-        Batches in flight are lost; resubmit them. Raises as the constructor does.
-        """
-        self._disconnect()
-        self._connect()
 
     def close(self) -> None:
         """Close the connection without waiting for what is in flight. Idempotent."""

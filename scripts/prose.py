@@ -41,7 +41,7 @@ WRONG = (
 MOST_WORDS = 30
 """Maximum words in a sentence of a document."""
 
-SOURCES = ("*.py", "*.pyi", "*.cc", "*.h", "*.hip", "*.toml", "*.md", "*.js", "*.html", "*.yml", "*.json")
+SOURCES = ("*.py", "*.cc", "*.h", "*.hip", "*.toml", "*.md", "*.js", "*.html", "*.yml", "*.json")
 EXCLUDED = ("scripts/prose.py", "docs/lab/", "benchmarks/RESULTS.md", "tests/")
 """Lab notes keep the words of their time."""
 

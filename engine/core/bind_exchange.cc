@@ -124,7 +124,11 @@ const char* run(Bursts& bursts, Tree& tree, Stream& stream, const BatchRule& rul
 }
 
 void bind_bursts(nb::module_& m) {
-  nb::class_<Bursts>(m, "Bursts", "See engine/_core.pyi.")
+  nb::class_<Bursts>(
+      m, "Bursts", R"(Evaluator calls of a search without the interpreter (engine/core/exchange). Linux only.
+
+priority, target_ms: of its requests; None: no target. Counts of the last run: next_id (of the next
+request), evaluations and batches (sent), answers.)")
       .def(
           "__init__",
           [](Bursts* bursts, std::string priority, std::optional<double> target_ms) {
@@ -133,7 +137,18 @@ void bind_bursts(nb::module_& m) {
           "priority"_a, "target_ms"_a = nb::none())
       .def("run", &run, "tree"_a, "stream"_a, "rule"_a, nb::kw_only(), "network"_a, "content_hash"_a,
            "next_id"_a, "sent"_a, "spare"_a, "until"_a, "patience"_a, "hard"_a.none(), "nodes"_a.none(),
-           "nodes_as_playouts"_a, "look_at"_a, "depth"_a, "interrupt"_a)
+           "nodes_as_playouts"_a, "look_at"_a, "depth"_a, "interrupt"_a,
+           nb::sig("def run(self, tree: Tree, stream: protocol._core.Stream, rule: BatchRule, *, network: "
+                   "str, content_hash: str, next_id: int, sent: dict[int, Batch], spare: list[Batch], until: "
+                   "float, patience: float, hard: float | None, nodes: int | None, nodes_as_playouts: bool, "
+                   "look_at: int, depth: float, interrupt: int) -> typing.Literal['time', 'look', 'idle', "
+                   "'silence', "
+                   "'other']"),
+           R"(Apply answers, collect and send until there is a reason to end, and return the reason. See
+engine/evaluation/bursts.py for the limits. Times are seconds from now.
+
+sent: batches in flight by request number. `sent` and `spare` are changed in place. content_hash: of the network;
+results of another one remain in the stream.)")
       .def_ro("next_id", &Bursts::next_id)
       .def_ro("evaluations", &Bursts::evaluations)
       .def_ro("batches", &Bursts::batches)

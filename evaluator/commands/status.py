@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from evaluator.commands import connection
+from evaluator import remote
 
 if TYPE_CHECKING:
     from protocol.messages import StatusReply
@@ -18,7 +18,7 @@ HELP = "print state, networks and metrics of a running service; the exit status 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the evaluator's address."""
-    connection.add_arguments(parser)
+    remote.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,10 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     def status(client: EvaluatorClient) -> int:
         reply = client.status()
-        connection.show(arguments, {"address": client.address, **asdict(reply)}, _text(client.address, reply))
+        remote.show(arguments, {"address": client.address, **asdict(reply)}, _text(client.address, reply))
         return 0 if reply.ready else 1
 
-    return connection.ask(arguments, status)
+    return remote.ask(arguments, status)
 
 
 def _text(address: str, status: StatusReply) -> str:

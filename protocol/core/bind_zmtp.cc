@@ -103,29 +103,55 @@ void make(Make construct) {
 }
 
 void bind_stream(nb::module_& module) {
-  nb::class_<Stream>(module, "Stream", "See protocol/_core.pyi.")
+  nb::class_<Stream>(
+      module, "Stream",
+      R"(A client's connection to a UNIX socket. One thread uses it, which reads and writes itself.
+
+frame, message, parts: maximum bytes of a received frame, bytes of a received message, frames of a
+message.
+ConnectionError gives the reason of the end: "peer", "refused" (too many connections), "foreign" (not ZMTP
+3 with NULL), "malformed", "frame", "message", "parts", "memory".)")
       .def(
           "__init__",
           [](Stream* stream, nb::bytes path, std::size_t frame, std::size_t message, std::size_t parts) {
             make([&] { new (stream) Stream({path.c_str(), path.size()}, {frame, message, parts}); });
           },
-          nb::arg("path"), nb::kw_only(), nb::arg("frame"), nb::arg("message"), nb::arg("parts"))
-      .def("fileno", &Stream::descriptor)
+          nb::arg("path"), nb::kw_only(), nb::arg("frame"), nb::arg("message"), nb::arg("parts"),
+          "Connect to `path`; an abstract name starts with a zero byte. Raises OSError if nobody listens.")
+      .def("fileno", &Stream::descriptor,
+           "Return a descriptor that is readable when `receive` may return or raise, unless `has_message`.")
       .def(
           "send",
           [](Stream& stream, nb::sequence frames) {
             const Views views(frames);
             return stream.send(views.bytes());
           },
-          nb::arg("frames"))
-      .def("receive", &receive, nb::arg("timeout_ms"), nb::arg("interrupt") = -1)
-      .def_prop_ro("has_message", &Stream::has_message)
-      .def_prop_ro("was_ready", &Stream::was_ready)
-      .def("close", &Stream::close, nb::call_guard<nb::gil_scoped_release>());
+          nb::arg("frames"),
+          nb::sig("def send(self, frames: collections.abc.Sequence[_typeshed.ReadableBuffer]) -> bool"),
+          R"(Send a message of 1 to 16 frames without waiting, and return False if the connection has ended.
+Bytes that the kernel does not accept yet are copied.)")
+      .def("receive", &receive, nb::arg("timeout_ms"), nb::arg("interrupt") = -1,
+           nb::sig("def receive(self, timeout_ms: int, interrupt: int = -1) -> list[Frame] | None"),
+           R"(Return the next message, or None after `timeout_ms` (negative: no limit) or once `interrupt` is
+readable.
+
+Raises ConnectionError once the connection has ended and all earlier messages were received.)")
+      .def_prop_ro("has_message", &Stream::has_message,
+                   "True if another message was received together with the previous one.")
+      .def_prop_ro("was_ready", &Stream::was_ready, "True once the handshake has completed.")
+      .def("close", &Stream::close, nb::call_guard<nb::gil_scoped_release>(),
+           "End the connection. Idempotent.");
 }
 
 void bind_hub(nb::module_& module) {
-  nb::class_<Hub>(module, "Hub", "See protocol/_core.pyi.")
+  nb::class_<Hub>(
+      module, "Hub",
+      R"(All connections of a service's listening socket. Only one thread may use `wait`, `take` and `ended`.
+
+Any thread may call the other methods. frame, message, parts: limits as in Stream; a client that exceeds
+one is disconnected. kept: maximum bytes of unread answers per client before it is disconnected.
+connections: maximum number. A new connection replaces the oldest one that has sent no message, or is
+refused if all have sent one.)")
       .def(
           "__init__",
           [](Hub* hub, std::size_t frame, std::size_t message, std::size_t parts, std::size_t kept,
@@ -136,36 +162,52 @@ void bind_hub(nb::module_& module) {
           nb::arg("connections"))
       .def(
           "listen", [](Hub& hub, int listener) { make([&] { hub.listen(Descriptor(listener)); }); },
-          nb::arg("listener"))
-      .def("stop_listening", &Hub::stop_listening)
+          nb::arg("listener"), "Take ownership of a listening socket, given by its descriptor.")
+      .def("stop_listening", &Hub::stop_listening, "Accept no more connections; existing ones stay open.")
       .def(
           "watch", [](Hub& hub, int descriptor) { make([&] { hub.watch(descriptor); }); },
-          nb::arg("descriptor"))
-      .def("wait", &Hub::wait, nb::arg("timeout_ms"), nb::call_guard<nb::gil_scoped_release>())
-      .def("take", &take)
-      .def_prop_ro("has_message", &Hub::has_message)
-      .def("ended", &Hub::ended)
-      .def_prop_ro("has_news", &Hub::has_news)
-      .def("address_of", &Hub::address_of, nb::arg("number"))
+          nb::arg("descriptor"), "Make `wait` return when this descriptor is readable, too.")
+      .def("wait", &Hub::wait, nb::arg("timeout_ms"), nb::call_guard<nb::gil_scoped_release>(),
+           R"(Wait for messages, ended connections or a watched descriptor, and return True if the latter is
+readable.
+
+Returns at once if there are messages to take.)")
+      .def("take", &take, nb::sig("def take(self) -> tuple[int, list[Frame]] | None"),
+           "Return the next message and the number of its connection. Numbers are never reused.")
+      .def_prop_ro("has_message", &Hub::has_message,
+                   "True if there are messages for `take` or ended connections to record.")
+      .def("ended", &Hub::ended,
+           "Return the connections that ended since the last call and whose messages have all been taken.")
+      .def_prop_ro("has_news", &Hub::has_news, "True if `ended` or `news` returns something.")
+      .def("address_of", &Hub::address_of, nb::arg("number"),
+           "Return the peer as localhost:UID:GID:PID, empty if unknown; None for an ended connection.")
       .def(
           "send",
           [](Hub& hub, std::uint64_t number, nb::sequence frames) {
             const Views views(frames);
             return hub.send(number, views.bytes());
           },
-          nb::arg("number"), nb::arg("frames"))
-      .def("hang_up", &Hub::hang_up, nb::arg("number"))
-      .def("__len__", &Hub::size)
-      .def("news", &news_of)
+          nb::arg("number"), nb::arg("frames"),
+          nb::sig("def send(self, number: int, frames: collections.abc.Sequence[_typeshed.ReadableBuffer]) "
+                  "-> bool"),
+          R"(Send a message of 1 to 16 frames without waiting.
+Return False if the client has gone, or is disconnected because it left too much unread.)")
+      .def("hang_up", &Hub::hang_up, nb::arg("number"), "End a connection.")
+      .def("__len__", &Hub::size, "Return the number of connections.")
+      .def("news", &news_of, nb::sig("def news(self) -> list[tuple[str, str]]"),
+           R"(Return address and reason of some connections closed since the last call, also "unread".)")
       .def(
           "close", [](Hub& hub, int linger_ms) { hub.close(milliseconds(linger_ms)); }, nb::arg("linger_ms"),
-          nb::call_guard<nb::gil_scoped_release>());
+          nb::call_guard<nb::gil_scoped_release>(),
+          "End all connections once the kernel has all answers, or after `linger_ms`.");
 }
 
 }  // namespace
 
 void bind_zmtp(nb::module_& module) {
-  nb::class_<Frame>(module, "Frame", nb::type_slots(frame_slots), "See protocol/_core.pyi.")
+  nb::class_<Frame>(module, "Frame", nb::type_slots(frame_slots),
+                    nb::sig("class Frame(typing_extensions.Buffer)"),
+                    "One frame of a received message: a read-only buffer, aligned for any number type.")
       .def("__len__", [](const Frame& frame) { return frame.size; });
   bind_stream(module);
   bind_hub(module);

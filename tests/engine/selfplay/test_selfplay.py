@@ -22,12 +22,12 @@ from engine.games.openings import OpeningSettings
 from engine.games.record import Reason
 from engine.selfplay.archive import Folder, GameEntry
 from engine.selfplay.campaign import SelfPlayCampaign
-from engine.selfplay.check import CheckedGame, check_file
 from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig
 from engine.selfplay.game import Resigning
 from engine.selfplay.statistics import Totals
 from engine.workers.executor import ExecutorError
 from tests.engine.games.recorder import Recorder
+from tests.engine.selfplay.checking import CheckedGame, check_file
 from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.integration
@@ -347,29 +347,9 @@ def journal_lines(folder: Folder) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines[1:] if line.endswith("\n")]
 
 
-def test_the_checker_names_broken_files(tmp_path: Path) -> None:
-    play(config(tmp_path / "run", games=3))
-    folder = Folder(tmp_path / "run")
-    checked = subprocess.run(
-        command("--check", str(folder.root)), capture_output=True, text=True, timeout=60, check=True
-    )
-    assert "3 files, 0 broken; 3 games without a fault" in checked.stdout
-    data = folder.chunk(1).read_bytes()
-    folder.chunk(1).write_bytes(data[: len(data) // 2])
-    checked = subprocess.run(
-        command("--check", str(folder.root), "--json"), capture_output=True, text=True, timeout=60
-    )
-    assert checked.returncode == 1
-    summary = json.loads(checked.stdout)
-    assert (summary["files"], summary["games"]) == (3, 2)
-    assert summary["broken"][0]["file"] == str(folder.chunk(1))
-    assert "does not end" in summary["broken"][0]["reason"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--check", "no-such-folder"), "No such file"),
         (("--games", "some"), "games is a whole number"),
         (("--engine", "tempreature=1"), "did you mean 'temperature'"),
         (("--openings", "no-such-book.pgn"), "cannot read the openings"),

@@ -10,8 +10,6 @@ import pytest
 
 from engine._core import Batch, Game, SearchParams, Tree, policy_index
 from engine.evaluation.encoding import encode_games
-from engine.selfplay.check import check_records
-from engine.selfplay.decode import game_of
 from engine.selfplay.training_record import (
     RECORD_BYTES,
     RECORD_DTYPE,
@@ -23,6 +21,7 @@ from engine.selfplay.training_record import (
     make_record,
     reverse_ranks,
 )
+from tests.engine.selfplay.checking import check_records, game_of
 from tests.engine.selfplay.games import played_game, random_game
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)

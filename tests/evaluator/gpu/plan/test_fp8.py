@@ -16,7 +16,6 @@ from evaluator.backends.gpu_options import formats, fp8_network
 from evaluator.backends.probe import probe_batch
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.inspect.variants import target_named
 from evaluator.gpu.plan.fp8 import rounded_network
 from evaluator.gpu.plan.hopper import FUSED_POSITIONS
 from evaluator.gpu.plan.layers import PackedLayers
@@ -29,6 +28,7 @@ from evaluator.network.arithmetic import Array
 from evaluator.network.e4m3 import LARGEST, E4m3Inputs, decoded
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.spec import Activation, AttentionBody, Dense, EncoderLayer
+from scripts.spills import target_named
 
 SHAPE = NetworkShape(64, layers=2, ffn=96, dense_embedding=16, smolgen=(8, 32, 16), policy_width=48)
 

@@ -218,7 +218,7 @@ def open_tuned(device: Device, kernel_cache: Path, network: NetworkSpec) -> GpuB
 
 
 def libraries_in(backend: GpuBackend) -> set[str]:
-    programs = map(backend.executor.selected, backend.buckets)
+    programs = map(backend.executor._programs.__getitem__, backend.buckets)
     steps = [step for program in programs for step in program.steps]
     return {step.library for step in steps if isinstance(step, LibraryStep)}
 

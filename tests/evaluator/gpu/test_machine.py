@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.gpu.inspect.machine import impersonal, machine_facts
+from evaluator.gpu.machine import impersonal, machine_facts
 
 
 def test_names_and_folders_are_taken_out_of_every_string() -> None:

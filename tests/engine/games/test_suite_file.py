@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.commands.suite_file import Suite, SuiteError, read_suite
+from engine.games.suite_file import Suite, SuiteError, read_suite
 
 MATE = "6k1/5ppp/8/8/8/8/8/K2R4 w - -"
 

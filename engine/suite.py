@@ -18,7 +18,7 @@ from shutil import get_terminal_size
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from engine.commands.suite_file import Suite, SuiteError, SuitePosition, read_suite
+from engine.games.suite_file import Suite, SuiteError, SuitePosition, read_suite
 
 if TYPE_CHECKING:
     from engine.options import Options
