@@ -35,6 +35,7 @@ class PooledEvaluation:
     def __init__(self, evaluator: PooledEvaluator[Any], games: Sequence[Game], options: Options) -> None:
         self.future: Evaluated = Future()
         self.control = SearchControl()
+        self.due_at = 0.0
         self.failure: PipelineError | NoEvaluatorError | NetworkChangedError | None = None
         self.search = self
         self.network = EvaluatorSettings.of(options).network
@@ -43,11 +44,6 @@ class PooledEvaluation:
         self._games = games
         self._history_fill = cast("HistoryFill", options.history_fill)
         self._batch: PositionBatch | None = None
-
-    @property
-    def due_at(self) -> float:
-        """When to advance it without an answer: while it waits for an evaluator, soon."""
-        return inf if self._batch is not None else perf_counter() + LOOK_SECONDS
 
     def burst(self, _until: float, _interrupt: int) -> BurstEnd | None:
         """Return None: it has one batch."""
@@ -89,4 +85,5 @@ class PooledEvaluation:
                 self._evaluator.add(self, self._batch)
         except Exception as error:  # An error in this batch must not end the others.
             self.future.set_exception(error)
+        self.due_at = inf if self._batch is not None else perf_counter() + LOOK_SECONDS
         return not self.future.done()

@@ -117,7 +117,8 @@ class SearchLoop:
         """Wait for answers up to `seconds` (None: indefinitely). Return the searches that were answered."""
         clients = [client for evaluator in self.evaluators for client in evaluator.awaited_clients]
         if not clients:
-            self._sleep(seconds)
+            if seconds != 0.0:
+                self._sleep(seconds)
             return set()
         # Return at intervals, so that the keepalive of an evaluator that owes answers works.
         milliseconds = 1000 * (QUIET_SECONDS if seconds is None else seconds)
