@@ -436,8 +436,12 @@ class EvaluatorClient:
             self._compressor = Compressor() if {*offered()} & {*welcome.compression} else None
         if self._wanted is not None:
             self.use(self._wanted)
-        elif welcome.default or (welcome.networks and welcome.default is None):
-            self.network = welcome.networks[0] if welcome.default is None else self.following("")
+            return
+        found = self._find(self._default)
+        if welcome.default is None and welcome.networks:
+            found = welcome.networks[0]
+        if found is not None:
+            self.network = found
         else:
             known = ", ".join(network.name for network in welcome.networks) or "none"
             raise UnknownNetwork(

@@ -25,8 +25,8 @@ from evaluator.devices.workers import Choice, Workers
 from evaluator.metrics import Metrics
 from evaluator.scheduling.batching import LatencyTargets, Launch, Wait
 from evaluator.scheduling.placement import Station, free_at_ms, place, share_out
-from evaluator.scheduling.requests import Request, Segment
-from evaluator.scheduling.scheduler import QueueLimits
+from evaluator.scheduling.requests import Request
+from evaluator.scheduling.scheduler import Order, QueueLimits, Scheduler
 from protocol.errors import DeadlineExceeded, DeviceFailed, Overloaded
 from protocol.messages import PRIORITIES, NetworkInfo
 
@@ -58,10 +58,11 @@ class Dispatcher:
         """When `expire` next has something to do at the earliest, on the clock of now_ms."""
         self._lock = threading.RLock()
         self._networks: list[ServedNetwork] = []
+        self._order = Order()
         self._workers = Workers(
             self._lock,
             self._networks,
-            partial(next_job, self._networks),
+            partial(next_job, self._networks, self._order),
             post,
             metrics,
             patience,
@@ -78,6 +79,7 @@ class Dispatcher:
         with self._lock:
             if network in self._networks:
                 return
+            network.scheduler = Scheduler(self._order)
             self._networks.append(network)
             for runner in network.runners:
                 self._workers.start(runner)
@@ -143,7 +145,7 @@ class Dispatcher:
             if not network.in_use and network.hopeless:
                 raise DeviceFailed(f"network {network.info.name} has no device that works; try again later")
             if request.deadline_ms is not None:
-                wait_ms = expected_wait_ms(network, request, request.arrived_ms)
+                wait_ms = expected_wait_ms(self._networks, network, request, request.arrived_ms)
                 if request.arrived_ms + wait_ms > request.deadline_ms:
                     raise DeadlineExceeded(
                         f"it would wait {wait_ms:.0f} ms, which is longer than its deadline"
@@ -300,9 +302,9 @@ class Dispatcher:
             return network.current_info()
 
 
-def next_job(networks: Sequence[ServedNetwork], device: Device, now: float) -> Choice:
+def next_job(networks: Sequence[ServedNetwork], order: Order, device: Device, now: float) -> Choice:
     """Remove the next job for a device from its queue and return it with its runner; without a job, return
-    the time to check again."""
+    the time to check again. order: of the networks' queues."""
     waiting: list[tuple[ServedNetwork, Runner]] = []
     for network in networks:
         if network.scheduler.positions:
@@ -310,7 +312,7 @@ def next_job(networks: Sequence[ServedNetwork], device: Device, now: float) -> C
                 if runner.device is device and runner.running < runner.backend.max_in_flight:
                     waiting.append((network, runner))
     if len(waiting) > 1:
-        waiting.sort(key=lambda each: each[0].scheduler.urgency() or (0, 0.0))
+        waiting.sort(key=lambda each: each[0].scheduler.urgency() or (0, (0.0, 0)))
     again: float | None = None
     busy_until = max(device.expected_end_ms) if device.expected_end_ms else None
     for network, runner in waiting:
@@ -330,29 +332,14 @@ def next_job(networks: Sequence[ServedNetwork], device: Device, now: float) -> C
             alone = positions == policy.model.trial and runner.backend.computes_beside(positions)
             if not alone or busy_until is None:
                 segments = queue.take(positions, now, skip)
-                return _job(networks, network, runner, segments, alone=alone), runner, None
+                job = Job(network, segments, sum([stop - start for _, start, stop in segments]), alone=alone)
+                order.ran(runner.policy.model.milliseconds(job.positions), segments)
+                return job, runner, None
             decision = Wait(free_at_ms(busy_until, now))
         again = decision.until_ms if again is None else min(again, decision.until_ms)
+        if blocked_until is not None and len(network.in_use) == 1:
+            break  # A full batch of a network that is less urgent would go before it, again and again.
     return None, None, again
-
-
-def _job(
-    networks: Sequence[ServedNetwork],
-    network: ServedNetwork,
-    runner: Runner,
-    segments: list[Segment],
-    *,
-    alone: bool,
-) -> Job:
-    """Make a job of segments from a network's queue. The queues of all networks count its time."""
-    positions = 0
-    for _, start, stop in segments:
-        positions += stop - start
-    job = Job(network, segments, positions, alone=alone)
-    batch_ms = runner.policy.model.milliseconds(positions)
-    for each in networks:
-        each.scheduler.ran(batch_ms, segments if each is network else ())
-    return job
 
 
 def station(runner: Runner, now: float) -> Station:
@@ -377,14 +364,18 @@ def _wanted(network: ServedNetwork, queued: int, now: float) -> list[Runner]:
     return runners if any(runner.device.expected_end_ms for runner in wanted) else wanted
 
 
-def expected_wait_ms(network: ServedNetwork, request: Request, now: float) -> float:
-    """Return the minimum wait of a request if it were queued now. It ends with the work before the request,
-    less one batch per device, in which the request might fit."""
+def expected_wait_ms(
+    networks: Sequence[ServedNetwork], network: ServedNetwork, request: Request, now: float
+) -> float:
+    """Return the minimum wait of a request of one of the networks if it were queued now. It ends with the
+    work before the request on its devices, less one batch per device, in which the request might fit."""
     runners = network.in_use
+    devices = {runner.device for runner in runners}
+    queues = [each.scheduler for each in networks if any(runner.device in devices for runner in each.in_use)]
     together = sum([runner.policy.largest_batch for runner in runners])
-    if not runners or network.scheduler.positions <= together:
+    if sum([queue.positions for queue in queues]) <= together:
         return 0.0
-    ahead = network.scheduler.ahead_of(request) - together
+    ahead = sum([queue.ahead_of(request) for queue in queues]) - together
     return share_out([station(each, now) for each in runners], ahead)[0] - now if ahead > 0 else 0.0
 
 

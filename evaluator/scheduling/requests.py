@@ -26,11 +26,12 @@ OVERHEAD_BYTES = 2048
 class Request:
     """An evaluate request in the service.
 
-    client: its sender. id: the sender's id of the request. rank: 0 play, 1 analysis, 2 self-play. Times are
-    milliseconds on the service's monotonic clock; deadline_ms: None without a deadline. place: in the order
-    of its class (fair_queue.py). network: content hash to name in the answer; empty for none. target_ms:
-    wanted latency; None for that of its class. answer_bytes: of the answer's arrays. footprint: bytes of the
-    request's and the answer's arrays, plus overhead.
+    client: its sender. id: the sender's id of the request. payer: whose share of the device it uses (default:
+    the client's own). rank: 0 play, 1 analysis, 2 self-play. Times are milliseconds on the service's
+    monotonic clock; deadline_ms: None without a deadline. place: in the order of its class (fair_queue.py).
+    network: content hash to name in the answer; empty for none. target_ms: wanted latency; None for that of
+    its class. answer_bytes: of the answer's arrays. footprint: bytes of the request's and the answer's
+    arrays, plus overhead.
     """
 
     client: Hashable
@@ -52,9 +53,12 @@ class Request:
     target_ms: float | None = None
     answer_bytes: int = 0
     footprint: int = 0
+    payer: Hashable = None
 
     def __post_init__(self) -> None:
         batch = self.batch
+        if self.payer is None:
+            self.payer = self.client
         self.count = len(batch.positions)
         self.answer_bytes = ANSWER_BYTES * self.count + MOVE_ANSWER_BYTES * len(batch.moves)
         arrays = batch.positions.nbytes + batch.move_offsets.nbytes + batch.moves.nbytes

@@ -94,6 +94,7 @@ class Handlers:
             deadline,
             network=named,
             target_ms=message.target_ms,
+            payer=session.payer,
         )
         session.charge(request, service.dispatcher.limits.client)
         try:

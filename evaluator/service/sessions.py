@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,9 @@ from protocol.messages import PRIORITIES
 
 log = logging.getLogger("evaluator.service")
 
+LOOPBACK = ("127.", "::1", "::ffff:127.")
+"""Beginnings of the addresses of tcp clients on this machine, as ZeroMQ names them."""
+
 
 @dataclass(slots=True, eq=False)
 class Session:
@@ -35,7 +38,9 @@ class Session:
     for the networks; 0 for none. network: name of the default network in its last welcome. follows: it has
     negotiated network names in results and notices of changed networks. requests: in flight, by id, each with
     its network. in_flight: positions of these. answered, positions, errors: counts of results, their
-    positions, and errors. rank: class of the last answered request; -1 before.
+    positions, and errors. rank: class of the last answered request; -1 before. payer: whose share of a device
+    its requests use: its key's; without a key, its address's, which names a program at an ipc address; its
+    own at a loopback address, where a proxy may have the clients of many hosts.
     """
 
     client: bytes
@@ -56,6 +61,11 @@ class Session:
     positions: int = 0
     errors: int = 0
     rank: int = -1
+    payer: Hashable = None
+
+    def __post_init__(self) -> None:
+        has_address = self.address and not self.address.startswith(LOOPBACK)
+        self.payer = self.user if self.key else self.address if has_address else self.client
 
     def charge(self, request: Request, most: int) -> None:
         """Count a request in flight, and the bytes of it and its answer. most: positions in flight. Raises

@@ -106,8 +106,8 @@ def test_positions_ahead_are_those_with_an_earlier_place() -> None:
     queue = FairQueue(0)
     for identity in range(100):
         queue.add(request(1, identity, 2))
-    assert queue.ahead_of(queue.tag_of(1)) == 200
-    assert queue.ahead_of(queue.tag_of(2)) == 2  # the one that has the same tag, and came before
+    assert queue.ahead_of(1) == 200
+    assert queue.ahead_of(2) == 2  # the one that has the same tag, and came before
 
 
 def lines_run(work: Callable[[], Any]) -> int:

@@ -14,7 +14,7 @@ from zmq.utils import z85
 
 from protocol.keys.clients import AllowedClient, allow, read_clients, revoke
 from protocol.keys.credentials import credentials_for
-from protocol.keys.files import CLIENT_PAIR, SERVICES, keys_folder
+from protocol.keys.files import CLIENT_PAIR, MOST_BYTES, SERVICES, keys_folder
 from protocol.keys.notation import KeysError, read_key, show_key, split_address
 from protocol.keys.pairs import make_pair, new_pair, pair_at, read_pair
 from protocol.keys.services import forget, read_services, service_key, trust
@@ -216,3 +216,46 @@ def test_keys_are_in_the_users_configuration_folder(tmp_path: Path, monkeypatch:
     assert keys_folder() == tmp_path / "config"
     assert keys_folder(tmp_path) == tmp_path
     assert keys_folder("~/keys") == Path.home() / "keys"
+
+
+@needs_modes
+def test_private_file_is_refused_when_others_can_replace_it(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    path = folder / "client.key"
+    make_pair(path)
+    for mode, refused in ((0o770, True), (0o777, True), (0o1777, False), (0o755, False)):
+        folder.chmod(mode)
+        if refused:
+            with pytest.raises(KeysError, match=f"chmod go-w {folder}"):
+                read_pair(path)
+        else:
+            read_pair(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_file_is_refused_when_another_user_owns_it_or_its_folder(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "keys" / "clients"
+    allow(path, AllowedClient("laptop", "play", bytes(range(32))))
+    owned = path if what == "file" else path.parent
+    os.chown(owned, 65534, -1)
+    with pytest.raises(KeysError, match=f"{owned}: user 65534"):
+        read_clients(path)
+
+
+def test_long_list_of_clients_is_kept_whole(tmp_path: Path) -> None:
+    path = tmp_path / "clients"
+    count = 20_001
+    path.write_text("".join(f"client{n} play {n:064x}\n" for n in range(1, count + 1)), "utf-8")
+    path.chmod(0o600)
+    allow(path, AllowedClient("laptop", "play", bytes(range(32))))
+    assert len(read_clients(path)) == count + 1
+
+
+def test_list_is_refused_when_it_is_too_long_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "clients"
+    path.write_bytes(b"#" * (MOST_BYTES + 1))
+    path.chmod(0o600)
+    with pytest.raises(KeysError, match=str(path)):
+        allow(path, AllowedClient("laptop", "play", bytes(range(32))))
+    assert path.stat().st_size == MOST_BYTES + 1

@@ -106,3 +106,14 @@ def test_sweeping_spares_the_living(tmp_path: Path) -> None:
     assert living.exists()
     assert other.exists()
     assert not dead.exists()
+
+
+@pytest.mark.skipif(not zmq.has("ipc"), reason="this platform has no ipc")
+def test_socket_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made, _ = listening_socket(f"ipc://{tmp_path}/a")
+    finally:
+        os.umask(before)
+    with made:
+        assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
