@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.games.journal import Journal, JournalError
-from engine.selfplay.shard import SUFFIX, Shard, ShardError, write_shard
+from engine.selfplay.shard import SUFFIX, Shard, write_shard
 from training.config import DataSettings, TargetSettings
 from training.data import labelled_games
 from training.data.chunks import CHUNK_SUFFIXES, ChunkGames
@@ -120,7 +120,7 @@ def _shards(
                 shard = labelled_games.read_labelled_games(file)
                 table_of(shard, DataSettings(), TargetSettings(), input_format=1)  # replays all games
                 yield [source], shard
-            except (ShardError, OSError) as error:
+            except Exception as error:  # Files of unknown origin: none ends the import.
                 broken(file, error)
             continue
         chunks.add(file)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluator.network import NetworkError, load_network
-from evaluator.network.container import Limits
+from evaluator.network.container import MAX_BYTES, Limits
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.schema import Message, PolicyFormat, WeightsEncoding
 from evaluator.network.tensors import encode_layer
@@ -115,7 +115,7 @@ def test_a_bomb_in_many_small_members(tmp_path: Path) -> None:
 
 def test_default_limits_leave_room_for_real_networks() -> None:
     assert Limits().of(8 << 20) >= 4 * (8 << 20)
-    assert Limits().of(1 << 40) == 2**31 - 1
+    assert Limits().of(1 << 40) == MAX_BYTES
 
 
 def test_oversized_files_are_not_read(tmp_path: Path) -> None:
