@@ -29,6 +29,7 @@ def same_bits(one: EvaluationBatch, other: EvaluationBatch) -> bool:
     return all(getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in names)
 
 
+@pytest.mark.integration
 def test_a_position_does_not_depend_on_its_batch(subject: Subject) -> None:
     """Neither on how many there are beside it, nor on which, nor on its place: what pads a batch is not
     seen."""

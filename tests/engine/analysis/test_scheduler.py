@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from engine.analysis.query import NAMES
 from engine.analysis.scheduler import Scheduler
 from tests.engine.analysis.recording import RANDOM, Conversation, RecordingClient, scheduler
+from tests.rounds import rounds
 
 pytestmark = pytest.mark.integration
 
@@ -262,7 +263,9 @@ def test_a_bad_message_is_answered_and_disturbs_nobody(
     assert talk.ask(id="good", nodes=10)["root"]["visits"] == 10
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=rounds(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(MESSAGES)
 def test_no_message_whatever_causes_a_fault(shared_scheduler: Scheduler, message: dict[str, Any]) -> None:
     talk = Conversation(shared_scheduler)

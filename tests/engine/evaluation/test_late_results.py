@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import psutil
+import pytest
 
 from engine._core import Batch, Game, evaluate_randomly
 from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
@@ -84,6 +85,7 @@ def test_what_is_still_queued_when_the_next_search_begins_is_left_out() -> None:
     assert tree.collect(Batch(8), 8).cache_hits == 0
 
 
+@pytest.mark.integration
 def test_what_a_lost_evaluator_owed_is_not_awaited(link: EvaluatorLink) -> None:
     late, tree = LateResults(), new_tree(Game())
     first = link.client

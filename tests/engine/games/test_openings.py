@@ -117,6 +117,7 @@ def test_polyglot_lines_are_walked_by_weight_and_not_repeated_needlessly(tmp_pat
     assert read_openings(OpeningSettings(path, plies=1), 10, seed=3) == many[:10]
 
 
+@pytest.mark.integration
 def test_the_shipped_book_has_2000_different_balanced_openings() -> None:
     openings = sequential("", 2000)
     assert len({opening.board(chess960=False).epd() for opening in openings}) == 2000

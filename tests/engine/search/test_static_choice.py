@@ -14,6 +14,7 @@ from engine.search.limits import Limits
 from engine.search.report import Line
 from engine.search.static_choice import continued, static_lines
 from engine.session import Session
+from tests.rounds import rounds
 
 
 def choice(fen: str | None = None, *, chess960: bool = False) -> str:
@@ -42,7 +43,7 @@ def test_material_is_won_and_not_given_away(fen: str | None, moves: set[str] | N
 
 def test_any_position_has_a_static_move() -> None:
     chance = random.Random(5)
-    for seed in range(12):
+    for seed in range(rounds(12, 2)):
         board = chess.Board.from_chess960_pos(chance.randrange(960)) if seed % 2 else chess.Board()
         for _ply in range(60):
             if board.is_game_over():

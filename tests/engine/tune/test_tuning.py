@@ -25,6 +25,7 @@ from tests.engine.tune.tunings import OPTIMUM, SPSA_TOML, tune, tuning
 VISITS = "[parameters.transposition_visits]\nmin = 1\nmax = 60\nc_end = 3\nr_end = 0.05\n"
 
 
+@pytest.mark.integration
 def test_the_optimum_is_found(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 300\npairs_per_iteration = 2", SPSA_TOML.replace("0.02", "0.05"))
     ending, campaign, _ = tune(config)
@@ -37,6 +38,7 @@ def test_the_optimum_is_found(tmp_path: Path) -> None:
         assert abs(value.slope.value) < 3 * value.slope.error
 
 
+@pytest.mark.integration
 def test_the_optimum_is_found_against_an_opponent(tmp_path: Path) -> None:
     text = "iterations = 150\npairs_per_iteration = 1"
     config = tuning(tmp_path, text, "[opponent]\nnodes = 3\n" + SPSA_TOML.replace("0.02", "0.1"))

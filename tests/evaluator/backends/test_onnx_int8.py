@@ -233,6 +233,7 @@ def test_damaged_roundings_count_as_missing(
     assert known_roundings(from_a_file) is not None
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", SHIPPED_NETWORKS)
 def test_the_included_networks_have_the_roundings_of_their_weights(name: str) -> None:
     network = load_network(SHIPPED_NETWORKS[name])

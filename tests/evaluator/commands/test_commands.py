@@ -76,6 +76,7 @@ def test_bench_gives_a_curve_as_json(service: bool, capsys: pytest.CaptureFixtur
     assert report["knee"] in (1, 64)
 
 
+@pytest.mark.integration
 def test_bench_marks_the_knee_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     plot = tmp_path / "bench.png"

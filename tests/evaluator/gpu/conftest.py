@@ -19,6 +19,14 @@ from tests.hip_runtime.blas_standin import Control
 from tests.hip_runtime.command import AMD_NODES
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Building the stand-in takes six seconds of a processor."""
+    for item in items:
+        if {"rocm", "blas_folder"} & set(item.fixturenames):
+            item.add_marker(pytest.mark.kernels)
+
+
 def _shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     base = tmp_path_factory.getbasetemp()
     return base if worker_id == "master" else base.parent

@@ -58,6 +58,7 @@ def assert_same(loaded: NetworkSpec, original: NetworkSpec, tolerance: float = 0
             assert np.abs(a - b).max() <= tolerance * max(1.0, float(np.abs(b).max()))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "shape",
     [

@@ -87,6 +87,7 @@ def test_damage_is_named_as_zlib_names_it(
     assert str(caught.value) == str(of_zlib.value)
 
 
+@pytest.mark.integration
 def test_a_file_that_unpacks_to_more_than_it_says(path: Path) -> None:
     content = gzip.compress(CONTENTS + CONTENTS, 1)[:-4] + struct.pack("<I", len(WHOLE))
     assert on_all_cores(content, path) is None

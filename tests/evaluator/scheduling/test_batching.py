@@ -160,6 +160,7 @@ def shares(outcomes: dict[tuple[str, bool, str], dict[str, Outcome]], name: str)
     ]
 
 
+@pytest.mark.integration
 def test_no_other_policy_is_much_faster_anywhere(
     outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
 ) -> None:

@@ -11,9 +11,10 @@ import pytest
 from engine._core import Game, SearchParams, Tree, tree_file_header
 from engine.search.tree_file import PARAMETERS, tree_settings
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, params, search
+from tests.rounds import rounds
 
 SETTINGS = [("network", "one"), ("PolicyTemperature", "1.359")]
-FUZZED_FILES = 400
+FUZZED_FILES = rounds(400)
 
 
 def searched(position: Game, visits: int, **settings: object) -> Tree:

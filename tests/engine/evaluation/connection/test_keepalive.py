@@ -55,6 +55,7 @@ def test_one_that_was_idle_is_given_its_time() -> None:
     assert not looked.has_stopped(1000.0 + PATIENCE_SECONDS - 0.1)
 
 
+@pytest.mark.integration
 def test_an_evaluator_that_hangs_is_replaced(link: EvaluatorLink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keepalive, "QUIET_SECONDS", 0.1)
     monkeypatch.setattr(keepalive, "PATIENCE_SECONDS", 0.5)

@@ -89,6 +89,7 @@ def test_devices_command() -> None:
     assert "CPU: " in done.stdout
 
 
+@pytest.mark.integration
 def test_verify_command_passes_a_right_backend_and_fails_for_an_unknown_one() -> None:
     command = [sys.executable, "-m", "evaluator", "verify", "--network", "random:tiny-resnet"]
     done = subprocess.run(

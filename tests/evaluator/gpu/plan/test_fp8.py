@@ -102,6 +102,7 @@ def test_scales_hold_what_comes_and_leave_its_digits(
         assert np.sqrt(np.square(scaled).mean()) >= 2.0**-6
 
 
+@pytest.mark.integration
 def test_large_shapes_keep_the_digits_of_their_norms() -> None:
     """A norm of 1024 elements may make 32; what is usual is 1."""
     shape = replace(SHAPES["bt4"], layers=1)
