@@ -44,7 +44,7 @@ def rocm(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     reason = standin.unavailable()
     if reason is not None:
         pytest.skip(reason)
-    return standin.build(_shared_folder(tmp_path_factory, worker_id) / "rocm")
+    return standin.build(standin.kept(_shared_folder(tmp_path_factory, worker_id) / "rocm"))
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def hopper_device() -> Iterator[Any]:
 def blas_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """A ROCM_PATH with stand-ins for hipBLAS and hipBLASLt, one for all workers of a test run."""
     require()
-    return blas_standin.build(_shared_folder(tmp_path_factory, worker_id) / "blas")
+    return blas_standin.build(standin.kept(_shared_folder(tmp_path_factory, worker_id) / "blas"))
 
 
 @pytest.fixture
