@@ -221,16 +221,15 @@ class OpenNetwork:
         """Open by guesses; if that fails, by measurements. Raises OpeningError and SelfCheckError."""
         info, wanted = self.device.info, self.wanted
         quick = QuickChooser(info, wanted.formats.stored, self._libraries, tuner.known)
-        then = "what is fastest is measured while nobody waits for it"
-        announce(
-            f"{info.name}: it begins by guesses; {then if wanted.tuning is Tuning.BEHIND else 'tuning=off'}"
-        )
+        behind = wanted.tuning is Tuning.BEHIND
+        then = "the fastest are measured in the background" if behind else "tuning=off"
+        announce(f"{info.name}: it starts with estimated kernels; {then}")
         # One program per batch size, sharing the packed weights.
         guessed = replace(self._plan, choose=quick.choose, measurements=None, blocks=0, weights={})
         try:
             opened = self._open(guessed, None)
         except (OpeningError, SelfCheckError, DeviceError) as error:
-            log.warning("%s; measuring how it is to be computed", error)
+            log.warning("%s; measuring the kernels again", error)
             if crashes.records():
                 self._measure(tuner)
             else:
@@ -276,7 +275,7 @@ class OpenNetwork:
         if found.provisional or found.executor.buckets != buckets:
             found.close()
             why = "not all could be measured" if found.provisional else "there is no memory to open it twice"
-            raise BackendError(f"{info.name}: {why}; the next start has what was measured")
+            raise BackendError(f"{info.name}: {why}; the next start uses the measurements")
         return found
 
     def close(self) -> None:

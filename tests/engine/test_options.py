@@ -165,7 +165,7 @@ def test_empty_texts_follow_the_uci_convention() -> None:
         ("fpu_strategy", "FpuStrategy type combo default reduction var reduction var absolute"),
     ],
 )
-def test_uci_is_told_what_an_option_takes(name: str, line: str) -> None:
+def test_uci_is_reported_what_an_option_takes(name: str, line: str) -> None:
     assert option_line(Options.setting(name)) == f"option name {line}"
 
 

@@ -175,7 +175,7 @@ def test_our_own_messages_are_plain() -> None:
         encode_evaluate(1, BATCH, "play", None, "x" * 256),
     ],
 )
-def test_what_is_rare_is_left_to_the_codec(frames: list[Any]) -> None:
+def test_core_leaves_unusual_headers_to_the_codec(frames: list[Any]) -> None:
     assert plain_evaluate(frames) is None
 
 

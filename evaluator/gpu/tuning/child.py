@@ -168,7 +168,7 @@ class _Limit(AbstractContextManager[None]):
     def _watch(self) -> None:
         while not self._over.wait(_SLICE_S / 4):
             if time.monotonic() > self._until:
-                log.warning("what measures on a device has not given it back within %g s", _SLICE_S)
+                log.warning("the tuning process held the device for more than %g s", _SLICE_S)
                 self._child.kill()
                 return
 

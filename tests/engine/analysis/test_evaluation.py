@@ -92,7 +92,7 @@ def test_queries_that_wait_are_limited() -> None:
         assert "too many" in answer["error"]
 
 
-def test_a_client_is_told_when_all_is_answered(talk: Conversation) -> None:
+def test_a_client_is_reported_when_all_is_answered(talk: Conversation) -> None:
     talk.say(id="game", moves=GAME, analyze_turns=[0, 1, 2, 3, 4], nodes=0)
     talk.scheduler.end(talk.client)
     assert talk.client.is_done.wait(60)

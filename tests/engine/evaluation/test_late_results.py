@@ -33,7 +33,7 @@ def begun(link: EvaluatorLink, late: LateResults, tree: Any) -> RemotePipeline:
     return pipeline
 
 
-def test_what_an_ended_search_had_asked_for_is_found_by_the_next(link: EvaluatorLink) -> None:
+def test_late_results_are_found_by_the_next_search(link: EvaluatorLink) -> None:
     late, tree = LateResults(), new_tree(Game())
     pipeline = begun(link, late, tree)
     pipeline.abandon()
@@ -63,7 +63,7 @@ def test_the_next_search_takes_what_has_come_before_it_asks(link: EvaluatorLink)
     assert tree.collect(following.take(), 8).cache_hits == 1
 
 
-def test_what_is_still_queued_when_the_next_search_begins_is_left_out() -> None:
+def test_queued_requests_are_withdrawn_when_the_next_search_begins() -> None:
     class Client:
         def __init__(self) -> None:
             self.cancelled: list[int] = []
@@ -86,7 +86,7 @@ def test_what_is_still_queued_when_the_next_search_begins_is_left_out() -> None:
 
 
 @pytest.mark.integration
-def test_what_a_lost_evaluator_owed_is_not_awaited(link: EvaluatorLink) -> None:
+def test_late_results_are_not_awaited_when_the_evaluator_is_lost(link: EvaluatorLink) -> None:
     late, tree = LateResults(), new_tree(Game())
     first = link.client
     assert first is not None and link.pid is not None

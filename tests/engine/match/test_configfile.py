@@ -171,7 +171,7 @@ def test_players_without_a_name_get_different_ones() -> None:
     assert [player.name for player in config.players] == ["wavefront cpuct=1", "wavefront cpuct=2"]
 
 
-def test_the_files_are_named_after_the_match_if_nothing_else_is_said() -> None:
+def test_the_files_are_named_after_the_match_if_nothing_else_is_reported() -> None:
     one, same, other = from_toml(TWO), from_toml("games = 8\n" + TWO), from_toml("seed = 2\n" + TWO)
     assert one.files == same.files
     assert one.files.pgn != other.files.pgn
@@ -181,7 +181,7 @@ def test_the_files_are_named_after_the_match_if_nothing_else_is_said() -> None:
     assert from_toml('output = "a.pgn"\n' + TWO).files == from_toml('output = "a"\n' + TWO).files
 
 
-def test_what_changes_results_is_part_of_the_identity_and_is_named(tmp_path: Path) -> None:
+def test_identity_has_the_settings_that_change_results(tmp_path: Path) -> None:
     one = from_toml(TWO)
     assert differences(one.identity(), from_toml("games = 8\nconcurrency = 3\n" + TWO).identity()) == []
     (line,) = differences(one.identity(), from_toml("[openings]\nplies = 2\n" + TWO).identity())

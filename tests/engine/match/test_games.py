@@ -91,7 +91,7 @@ def test_all_kinds_of_players_meet_in_a_round_robin(tmp_path: Path) -> None:
         ("hang", Reason.STALL, ""),
     ],
 )
-def test_what_a_player_does_wrong_loses_the_game_and_the_match_goes_on(
+def test_match_continues_when_a_player_loses_by_a_fault(
     tmp_path: Path, fault: str, reason: Reason, detail: str
 ) -> None:
     # A limit of its own keeps a stalled machine from being taken for the good player's fault.

@@ -154,7 +154,7 @@ def test_pondering_becomes_a_search_by_the_clock(evaluator: str) -> None:
 
 
 @pytest.mark.integration
-def test_the_search_goes_on_when_the_evaluator_dies(counted: list[int]) -> None:
+def test_the_search_continues_when_the_evaluator_dies(counted: list[int]) -> None:
     """What was under way is sent again to the next one: not a visit is lost or made twice."""
     killed: list[int] = []
 

@@ -105,7 +105,7 @@ def test_stronger_players_draw_more() -> None:
     assert shifts[0] == 0.0 < shifts[1] < shifts[2]
 
 
-def test_what_is_shown_is_what_the_network_said_at_full_objectivity() -> None:
+def test_shown_wdl_is_the_networks_at_full_objectivity() -> None:
     chance = Random(3)
     for _position in range(200):
         win, loss = chance.uniform(0.05, 0.3), chance.uniform(0.05, 0.3)  # no scale that is cut off

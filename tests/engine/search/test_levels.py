@@ -222,7 +222,7 @@ def test_the_queen_is_not_left_to_be_taken() -> None:
     assert drawn(Level(1, 1.0, elo=900), task_of(Game(HANGING)), children)["d2d4"] > 0.8
 
 
-def test_where_every_move_leaves_the_queen_one_is_played() -> None:
+def test_a_move_is_played_when_every_move_loses_the_queen() -> None:
     assert drawn(Level(1, 1.0, elo=1500), task_of(Game(HANGING)), (Child("d2d4", 1.0),)) == {"d2d4": 1.0}
 
 

@@ -71,7 +71,7 @@ def test_as_many_lines_as_asked_for_are_there_without_a_search(expected: Line | 
     assert {line.moves[0] for line in static_lines(game, moves, 50, expected)} == set(moves)
 
 
-def test_a_line_goes_on_as_long_as_the_game_follows_it() -> None:
+def test_a_line_continues_as_long_as_the_game_follows_it() -> None:
     line = Line(("e2e4", "e7e5", "g1f3"), 10, 0.1, (0.3, 0.5, 0.2), 90.0, 0.4)
     after_one = continued(line, ["a2a3"], ["a2a3", "e2e4"])
     assert after_one is not None

@@ -50,7 +50,7 @@ def test_parameters_are_written_as_lc0_writes_them() -> None:
         ("legacy(slowmover=1,slowmover=2)", "slowmover is given twice"),
     ],
 )
-def test_mistakes_are_told_with_what_there_is(text: str, message: str) -> None:
+def test_mistakes_are_reported_with_what_there_is(text: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         parse_time_manager(text)
 

@@ -57,6 +57,6 @@ def test_games_that_always_fail_are_given_up_with_the_reason(tmp_path: Path) -> 
         play(ScriptedJob(str(tmp_path), refuses_to_play="the board is gone"), 1)
 
 
-def test_what_keeps_workers_from_starting_is_told_at_once(tmp_path: Path) -> None:
+def test_supervisor_reports_at_once_why_workers_do_not_start(tmp_path: Path) -> None:
     with pytest.raises(ExecutorError, match=r"^no board here$"):
         play(ScriptedJob(str(tmp_path), refuses_to_open="no board here"), 1)

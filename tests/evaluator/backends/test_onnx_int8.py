@@ -173,7 +173,7 @@ def test_every_product_of_the_encoders_is_observed_and_rounded() -> None:
 
 
 @pytest.mark.skipif(not exact_sums, reason="this processor adds products in 16 bits, always")
-def test_where_sums_are_held_to_16_bits_weights_have_7(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_have_7_bits_when_sums_have_16(monkeypatch: pytest.MonkeyPatch) -> None:
     network = random_network(EVERY_PRODUCT, seed=5)
     batch = sample_batch(network.input_format).slice(330, 350)
     with OnnxBackend(network, threads=1, int8=True) as backend:

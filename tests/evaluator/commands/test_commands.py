@@ -133,7 +133,7 @@ def test_status_says_that_nobody_is_there(capsys: pytest.CaptureFixture[str]) ->
     assert "no evaluator listens" in capsys.readouterr().err
 
 
-def test_where_nobody_is_at_the_well_known_addresses_it_says_what_to_do(
+def test_status_names_the_remedy_when_no_default_address_answers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
@@ -155,7 +155,9 @@ def test_without_a_gpu_verify_says_what_else_can_be_compared(
     )
 
 
-def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_that_cannot_be_written_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "missing" / "bench.png"
     assert cli.main(["bench", "--backend", "uniform", "--time-limit", "0.2", "--plot", str(path)]) == 1

@@ -121,7 +121,7 @@ def test_backends_are_written_with_their_options() -> None:
         (["onnx", "gpu"], True, SHIPPED_GPU_NETWORK),
     ],
 )
-def test_who_names_no_network_gets_the_one_for_the_devices(
+def test_default_network_depends_on_the_devices(
     monkeypatch: pytest.MonkeyPatch, backends: list[str], gpu: bool, shipped: Path
 ) -> None:
     monkeypatch.setattr("evaluator.backends.unavailable", lambda name: None if gpu else "no GPU")

@@ -58,7 +58,7 @@ def test_a_whole_file(path: Path) -> None:
     ],
     ids=["two members", "padded with zeros"],
 )
-def test_what_is_left_to_zlib(content: bytes, path: Path) -> None:
+def test_unpack_uses_zlib_for_other_streams(content: bytes, path: Path) -> None:
     assert on_all_cores(content, path) is None
     assert unpacked(content, path) == CONTENTS
 

@@ -43,7 +43,7 @@ def test_addresses_are_taken_one_by_one(text: str, addresses: tuple[str, ...]) -
         ("tcp://a:5577, tcp://a:5577", "'tcp://a:5577' is named twice"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, complaint: str) -> None:
+def test_address_list_error_names_the_entry(text: str, complaint: str) -> None:
     with pytest.raises(SettingsError, match=complaint):
         parse_addresses(text)
 

@@ -33,7 +33,7 @@ def test_a_key_is_read_as_it_is_shown_and_as_zeromq_writes_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ab" * 31, "ab" * 33, "xy" * 32, "~" * 40, "#" * 40])
-def test_what_is_no_key_is_refused_and_not_repeated(text: str) -> None:
+def test_invalid_key_is_rejected_without_being_shown(text: str) -> None:
     with pytest.raises(KeysError, match="64 hexadecimal digits") as refused:
         read_key(text)
     assert not text or text not in str(refused.value)

@@ -80,7 +80,7 @@ def test_a_text_stands_for_a_value(name: str, given: object, value: object) -> N
         ("xyz", 1, "no such knob: 'xyz' .known are cook, helpers, .*burners, grams."),
     ],
 )
-def test_what_is_wrong_is_said_with_what_is_right(name: str, given: object, message: str) -> None:
+def test_setting_error_names_the_accepted_range(name: str, given: object, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         Kitchen().parsed({name: given})
 

@@ -67,7 +67,7 @@ def test_a_share_of_the_positions_can_be_taken(tmp_path: Path) -> None:
     assert counts[5] == np.diff(whole.move_start)[row]
 
 
-def test_damaged_shards_are_named_and_left_out(tmp_path: Path) -> None:
+def test_damaged_shards_are_named_and_omitted(tmp_path: Path) -> None:
     write_shard(tmp_path / "a.shard", labelled_shard(2, 20))
     (tmp_path / "b.shard").write_bytes((tmp_path / "a.shard").read_bytes()[:-9])
     notes: list[str] = []

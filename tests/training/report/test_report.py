@@ -53,7 +53,7 @@ def wdl_of(score: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.stack([score, 0 * score, 1 - score], axis=1)
 
 
-def test_who_says_what_the_labels_say_has_no_error(positions: DeepPositions) -> None:
+def test_report_has_no_error_when_outputs_equal_labels(positions: DeepPositions) -> None:
     rows = positions.encoded(1)
     assert len(rows) == len(positions)
     report = network_report(

@@ -71,7 +71,7 @@ def test_a_loaded_tree_has_the_visits_and_the_game(
     [{}, {"known_draws": "proven", "transposition_visits": 16, "value_choice_deviations": 2.0},
      {"known_draws": "repetition", "value_choice_deviations": 0.5}],
 )  # fmt: skip
-def test_a_search_goes_on_after_loading_as_without_it(tmp_path: Path, settings: dict[str, object]) -> None:
+def test_a_search_continues_after_loading_as_without_it(tmp_path: Path, settings: dict[str, object]) -> None:
     position = game("8/8/4k3/8/8/4p3/4K3/8 w - - 40 60")
     tree = searched(position, 1500, **settings)
     tree.save(tmp_path / "tree", SETTINGS)

@@ -105,7 +105,7 @@ def test_batches_in_flight_survive_pruning(new_tree: NewTree) -> None:
     assert all(child.in_flight == 0 for child in tree.children())
 
 
-def test_a_game_goes_on_where_the_tree_was_pruned(new_tree: NewTree) -> None:
+def test_a_game_continues_where_the_tree_was_pruned(new_tree: NewTree) -> None:
     """Every position of the tree can become the root, whatever is left of it."""
     tree = new_tree(game(MIDDLEGAME), tree_bytes=2 * MIB, cache_bytes=0)
     moves: list[str] = []

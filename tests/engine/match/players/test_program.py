@@ -38,7 +38,7 @@ def test_a_preferred_option_is_set_where_the_program_has_it() -> None:
         started({"threads": 9})
 
 
-def test_what_was_given_goes_before_what_is_preferred() -> None:
+def test_given_options_override_preferred_ones() -> None:
     started({"Threads": 9}, threads=2)
 
 

@@ -196,7 +196,7 @@ def test_a_driver_that_may_not_be_used_is_named(monkeypatch: pytest.MonkeyPatch,
     assert f"no permission for {node}" in discover().problems["amd"]
 
 
-def test_whatever_is_wrong_with_a_gpu_the_cpu_is_used(machine: Runtime, network: Any) -> None:
+def test_cpu_is_used_when_a_gpu_has_a_problem(machine: Runtime, network: Any) -> None:
     machine.fail("hipSetDevice", 999, times=1000)
     with open_backend("auto", network) as backend:
         assert backend.name == "onnx"

@@ -63,7 +63,7 @@ def test_a_damaged_entry_is_compiled_again(device: Device, tmp_path: Path, damag
 
 
 @pytest.mark.integration
-def test_a_cache_that_cannot_be_written_is_said_once(
+def test_a_cache_that_cannot_be_written_is_reported_once(
     device: Device, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "kernels"

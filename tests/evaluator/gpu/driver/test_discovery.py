@@ -61,7 +61,7 @@ def test_several_devices_must_exist_and_differ(wanted: str, message: str) -> Non
         select_all(DEVICES, wanted)
 
 
-def test_a_device_that_is_left_out_does_not_renumber_the_others() -> None:
+def test_a_device_that_is_omitted_does_not_renumber_the_others() -> None:
     assert select(DEVICES[2:], "nvidia:1") is DEVICES[2]
 
 

@@ -148,7 +148,7 @@ def test_no_place_of_a_batch_is_like_another(size: int) -> None:
     assert all(order[shift:] != order[:-shift] for shift in range(1, size - size // 4))
 
 
-def test_what_is_right_for_a_batch_is_what_the_reference_says_of_each_of_its_positions() -> None:
+def test_self_check_compares_each_position_with_the_reference() -> None:
     expected = Expected(PROBE, evaluate)
     batch, wanted = expected.batch(21), expected.answers(21)
     found = evaluate(batch)

@@ -49,7 +49,7 @@ def quick(
     return QuickChooser(info, Precision.FP16, libraries, known or {})
 
 
-def test_what_was_measured_is_no_guess() -> None:
+def test_measured_choice_replaces_a_guess() -> None:
     best = Choice(None, 1, b"measured", "cuBLASLt")
     chooser = quick(GuessingLibrary(), known={PLAIN: [Measured(best, 3.0)]})
     assert chooser.choose(PLAIN) == best
