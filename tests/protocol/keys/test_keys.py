@@ -45,7 +45,7 @@ def test_a_key_follows_its_address() -> None:
     for path in ("ipc:///run/a", "ipc:///run/a#1", f"ipc:///run/a#{show_key(key)}"):
         assert split_address(path) == (path, None)
     assert split_address(f"tcp://[::1]:5577#{show_key(key)}") == ("tcp://[::1]:5577", key)
-    with pytest.raises(KeysError, match=r"tcp://gpu:5577#…: a key is"):
+    with pytest.raises(KeysError, match=r"tcp://gpu:5577#…"):
         split_address("tcp://gpu:5577#nonsense")
 
 
@@ -137,7 +137,7 @@ def test_clients_are_allowed_changed_and_revoked(tmp_path: Path) -> None:
     revoke(path, "laptop")
     assert list(read_clients(path).values()) == [desk]
     assert "# a remark" in path.read_text()
-    with pytest.raises(KeysError, match=r"no client 'laptop'; it has: desk@home\.example"):
+    with pytest.raises(KeysError, match=r"'laptop'"):
         revoke(path, "laptop")
     for name in ("", "two words", "#comment", "-flag", "x" * 65, "line\nfeed"):
         with pytest.raises(KeysError, match="name of a client"):

@@ -128,5 +128,5 @@ def test_network_keeps_its_program_when_background_tuning_fails(
 
 
 def test_another_value_is_refused() -> None:
-    with pytest.raises(BackendError, match="tuning 'later' is not one of before, behind, off"):
+    with pytest.raises(BackendError, match="'later'"):
         gpu.open(NETWORK, tuning="later")
