@@ -18,7 +18,7 @@ from evaluator.gpu.blas.library import Library
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.compiler import Compiler
-from evaluator.gpu.driver.crashes import Attempt, Phase
+from evaluator.gpu.driver.crashes import OpeningAttempt, Phase
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import open_device, subject_of
 from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
@@ -38,7 +38,7 @@ from evaluator.gpu.run.self_check import (
     SelfCheckError,
     limits,
 )
-from evaluator.gpu.tuning.child import Job, measure_in_child
+from evaluator.gpu.tuning.child import TuningJob, measure_in_child
 from evaluator.gpu.tuning.quick import QuickChooser
 from evaluator.gpu.tuning.tune import NotMeasured, Tuner
 from evaluator.gpu.tuning.when import Tuning
@@ -75,7 +75,7 @@ def open_on(
     known: Mapping[Product, Sequence[Measured]] | None = None,
 ) -> OpenNetwork:
     """Open a device and the network on it. lease, known: as in OpenNetwork. Raises BackendError."""
-    attempt = Attempt(subject_of(info), Phase.OPENING)
+    attempt = OpeningAttempt(subject_of(info), Phase.OPENING)
     try:
         device = open_device(info)
     except DeviceError as error:
@@ -119,7 +119,7 @@ class OpenNetwork:
         tuner: MeasuringChooser | None = None,
         lease: DeviceLease = exclusive_lease,
         known: Mapping[Product, Sequence[Measured]] | None = None,
-        attempt: Attempt | None = None,
+        attempt: OpeningAttempt | None = None,
     ) -> None:
         """lease: of the device, for the self-check. known: measurements in addition to the cache. attempt:
         ends with `close`. Raises BackendError and DeviceError."""
@@ -251,10 +251,10 @@ class OpenNetwork:
         except DeviceError as error:
             raise OpeningError(f"{info.name}: {error}") from error
 
-    def _job(self, buckets: tuple[int, ...]) -> Job:
+    def _job(self, buckets: tuple[int, ...]) -> TuningJob:
         info = self.device.info
         needs = needs_of(self._plan, buckets, info.multiprocessors)
-        return Job(info, self.wanted.formats.stored, needs, libraries=bool(self._libraries))
+        return TuningJob(info, self.wanted.formats.stored, needs, libraries=bool(self._libraries))
 
     def measured_anew(self, lease: DeviceLease, progress: Callable[[str], None]) -> OpenNetwork | None:
         """Measure the candidates and open the network again with the fastest, while this one stays open.

@@ -62,7 +62,7 @@ def test_the_advantage_is_that_over_this_opponent(options: Options, elo: float) 
 
 @pytest.mark.parametrize("text", ["much", "Name=", "=", "a=b", "nan", "Name=1e999"])
 def test_a_contempt_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(OptionError, match="Elo.*NAME=Elo"):
+    with pytest.raises(OptionError, match=r"Elo.*NAME=Elo"):
         Options().with_uci("Contempt", text)
 
 

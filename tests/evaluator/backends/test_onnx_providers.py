@@ -24,7 +24,13 @@ from evaluator.backends.onnx import model, provider_backend, providers
 from evaluator.backends.onnx.backend import OnnxBackend, runs_on_gpu
 from evaluator.backends.onnx.graph import Graph
 from evaluator.backends.onnx.provider_backend import ProviderBackend
-from evaluator.backends.onnx.providers import PROVIDERS, Found, Provider, ProviderDevice, found_providers
+from evaluator.backends.onnx.providers import (
+    PROVIDERS,
+    FoundProvider,
+    Provider,
+    ProviderDevice,
+    found_providers,
+)
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.onnx.sessions import CPU, open_session
 from evaluator.backends.probe import probe_batch, uneven_batch
@@ -56,7 +62,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setattr(provider_backend, "BUCKETS", (1, 8, 32))
 
     def found(*devices: ProviderDevice, **problems: str) -> None:
-        monkeypatch.setattr(providers, "found_providers", lambda: Found(devices, problems))
+        monkeypatch.setattr(providers, "found_providers", lambda: FoundProvider(devices, problems))
 
     return found
 
@@ -308,7 +314,7 @@ def test_a_plug_in_that_does_not_load_is_reported(
 
 
 def test_the_devices_command_lists_each_device_with_its_number(install: Callable[..., None]) -> None:
-    found = Found((stand_in(), stand_in(), stand_in("webgpu")), {})
+    found = FoundProvider((stand_in(), stand_in(), stand_in("webgpu")), {})
     listed = [(each["provider"], each["device"]) for each in provider_facts(found)]
     assert listed == [("directml", 0), ("directml", 1), ("webgpu", 0)]
 

@@ -83,7 +83,7 @@ def test_a_label_that_is_no_legal_move_is_named_with_its_game() -> None:
     best = shard.columns["best"].copy()
     best[12] = 1 | 2 << 6
     wrong = type(shard)("labels", dict(shard.columns) | {"best": best})
-    with pytest.raises(ShardError, match="1:.*2:.*b1c1"):
+    with pytest.raises(ShardError, match=r"1:.*2:.*b1c1"):
         table_of(wrong, DataSettings(), TARGETS, input_format=1)
 
 

@@ -164,7 +164,7 @@ def test_another_version_is_refused(saved: Path) -> None:
     contents = bytearray(saved.read_bytes())
     contents[8] = 2
     saved.write_bytes(contents)
-    with pytest.raises(ValueError, match="2,.*1"):
+    with pytest.raises(ValueError, match=r"2,.*1"):
         new_tree().load(saved, SETTINGS)
 
 

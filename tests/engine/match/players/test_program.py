@@ -34,7 +34,7 @@ def started(preferred: dict[str, UciValue], **options: UciValue) -> None:
 
 def test_a_preferred_option_is_set_where_the_program_has_it() -> None:
     started({"SmartPruningFactor": 0})
-    with pytest.raises(PlayerError, match="1.*4,.*9"):
+    with pytest.raises(PlayerError, match=r"1.*4,.*9"):
         started({"threads": 9})
 
 
