@@ -181,7 +181,7 @@ def test_a_client_without_keys_is_not_let_in_where_they_are_demanded(tmp_path: P
     pair = pair_at(tmp_path / SERVICE_PAIR)
     evaluator = ScriptedEvaluator("tcp://127.0.0.1:0", faults.append, (), pair)
     try:
-        with pytest.raises(EvaluatorLost, match="lets in clients with keys only"):
+        with pytest.raises(EvaluatorLost, match="keys only"):
             EvaluatorClient(evaluator.address, timeout=PATIENCE_S)
     finally:
         evaluator.close(linger_ms=0)

@@ -70,7 +70,7 @@ def test_nobody_plays_in_an_analysis() -> None:
 )
 def test_files_evaluators_and_memory_are_not_a_querys_to_choose(name: str) -> None:
     assert name not in QUERY_OPTIONS
-    with pytest.raises(QueryError, match="not for a query to set"):
+    with pytest.raises(QueryError, match="to set"):
         read(options={name: getattr(Options(), name)})
 
 

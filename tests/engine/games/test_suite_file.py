@@ -65,5 +65,5 @@ def test_lines_that_are_no_positions_are_omitted_with_the_reason(
     suite = suite_of(tmp_path, f"{MATE} bm Rd8;\n{line}\n{MATE} am Rd8;\n")
     assert [position.name for position in suite.positions] == ["1", "3"]
     assert list(suite.left_out) == [2] and reason in suite.left_out[2]
-    with pytest.raises(SuiteError, match="no position in it; line 1: "):
+    with pytest.raises(SuiteError, match="line 1: "):
         suite_of(tmp_path, line)

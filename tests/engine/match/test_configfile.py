@@ -318,7 +318,7 @@ def test_mistakes_are_named(text: str, message: str) -> None:
 def test_a_flag_s_first_key_may_have_no_value() -> None:
     config = from_flags("--player", "name=a", "--player", "name=b", "--resign", "two_sided,moves=3")
     assert config.adjudication.resign == ResignRule(moves=3, two_sided=True)
-    with pytest.raises(SettingsError, match=r"\[sprt\]: no such key: 'elo'; did you mean 'elo[01]'"):
+    with pytest.raises(SettingsError, match=r"\[sprt\]: .*'elo'; .*'elo[01]'"):
         from_flags("--player", "name=a", "--player", "name=b", "--sprt", "elo")
 
 
@@ -327,6 +327,6 @@ def test_the_number_of_processes_is_a_number_or_auto() -> None:
     flags = ("--player", "nodes=1", "--player", "nodes=2", "--workers")
     assert from_flags(*flags, "auto").workers == 0
     assert from_flags(*flags, "3").workers == 3
-    with pytest.raises(SettingsError, match=r"workers is auto or a whole number.*'many'"):
+    with pytest.raises(SettingsError, match=r"workers .*'many'"):
         from_flags(*flags, "many")
     assert differences(from_flags(*flags, "3").identity(), from_flags(*flags, "auto").identity()) == []

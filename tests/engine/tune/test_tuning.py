@@ -96,7 +96,7 @@ def test_values_follow_from_the_journal_when_many_games_run_concurrently(tmp_pat
 
 def test_games_of_another_tuning_are_refused(tmp_path: Path) -> None:
     tune(tuning(tmp_path, "iterations = 2\npairs_per_iteration = 1"))
-    with pytest.raises(JournalError, match=r"another tuning; [^$]*iterations: 2 then, 3 now"):
+    with pytest.raises(JournalError, match=r"iterations: 2 .*3"):
         tune(tuning(tmp_path, "iterations = 3\npairs_per_iteration = 1"))
     _, campaign, _ = tune(tuning(tmp_path, "iterations = 3\npairs_per_iteration = 1"), restart=True)
     assert campaign.resumed == 0

@@ -48,12 +48,12 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
 
 
 def test_workers_that_only_die_are_given_up_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(ExecutorError, match=r"no worker process is left .*exit code 3"):
+    with pytest.raises(ExecutorError, match=r"exit code 3"):
         play(ScriptedJob(str(tmp_path), deaths=1000), 1)
 
 
 def test_games_that_always_fail_are_given_up_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(ExecutorError, match=r"no worker process is left .*the board is gone"):
+    with pytest.raises(ExecutorError, match=r"the board is gone"):
         play(ScriptedJob(str(tmp_path), refuses_to_play="the board is gone"), 1)
 
 

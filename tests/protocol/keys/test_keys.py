@@ -75,7 +75,7 @@ def test_files_with_secrets_are_for_their_owner_from_the_first_moment(tmp_path: 
     assert path.parent.stat().st_mode & 0o777 == 0o700
     for mode in (0o640, 0o604, 0o620):
         path.chmod(mode)
-        with pytest.raises(KeysError, match=f"others may read it: chmod 600 {path}"):
+        with pytest.raises(KeysError, match=f"chmod 600 {path}"):
             read_pair(path)
         with pytest.raises(KeysError, match="chmod 600"):
             pair_at(path)
@@ -169,7 +169,7 @@ def test_lists_that_others_may_change_are_not_believed(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
     for mode in (0o664, 0o646):
         path.chmod(mode)
-        with pytest.raises(KeysError, match=f"others may change it: chmod go-w {path}"):
+        with pytest.raises(KeysError, match=f"chmod go-w {path}"):
             read_clients(path)
 
 
@@ -183,15 +183,13 @@ def test_services_are_known_by_their_addresses(tmp_path: Path) -> None:
     trust(path, "tcp://gpu.example:5577", second)
     assert list(read_services(path).values()) == [first, second]
     forget(path, "tcp://gpu.EXAMPLE:5577")
-    with pytest.raises(
-        KeysError, match=r"no key of tcp://gpu.example:5577; it has those of: tcp://\[fe80::1\]"
-    ):
+    with pytest.raises(KeysError, match=r"tcp://gpu.example:5577; .*tcp://\[fe80::1\]"):
         forget(path, "tcp://gpu.example:5577")
     for address in ("gpu:5577", "tcp://gpu", "ipc:///a:5"):
         with pytest.raises(KeysError, match="tcp://HOST:PORT"):
             trust(path, address, first)
     path.write_text("tcp://gpu:5577\n")
-    with pytest.raises(KeysError, match="evaluators, line 1: an evaluator is"):
+    with pytest.raises(KeysError, match="evaluators, line 1: "):
         read_services(path)
 
 

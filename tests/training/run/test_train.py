@@ -177,7 +177,7 @@ def test_a_run_that_diverges_stops_without_a_checkpoint(
         return loss * float("inf"), figures
 
     monkeypatch.setattr(TrainedHeads, "forward", diverging)
-    with pytest.raises(TrainingError, match=r"all targets are finite: lower \[optimiser\].*no checkpoint"):
+    with pytest.raises(TrainingError, match=r"\[optimiser\].*no checkpoint"):
         train(Group(0, 1, torch.device("cpu")), Job(config, monotonic()))
     assert not (tmp_path / "run" / NAME).exists()
 

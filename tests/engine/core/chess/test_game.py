@@ -88,7 +88,7 @@ def test_copies_are_independent() -> None:
 
 
 def test_nothing_to_take_back() -> None:
-    with pytest.raises(ValueError, match="no move to take back"):
+    with pytest.raises(ValueError, match="take back"):
         Game().pop()
 
 

@@ -148,7 +148,7 @@ def test_a_tree_larger_than_the_memory_is_refused_before_it_is_loaded(tmp_path: 
     searched(game(MIDDLEGAME), 20_000).save(tmp_path / "tree", SETTINGS)
     tree = searched(game(), 50, tree_bytes=1 << 20)
     before = state(tree), tree.root_info().memory_bytes
-    with pytest.raises(ValueError, match=r"needs \d+ MB, and RamLimitMb allows 1"):
+    with pytest.raises(ValueError, match=r"RamLimitMb .*1"):
         tree.load(tmp_path / "tree", SETTINGS)
     assert (state(tree), tree.root_info().memory_bytes) == before
 
