@@ -96,7 +96,9 @@ def _run(arguments: Sequence[str], out: Path) -> str:
 def _clang(target: str, compiler: str) -> tuple[str, ...] | None:
     """Return the first clang that knows a target."""
     zig = [] if (path := _file("ziglang", "zig")) is None else [(str(path), "clang")]
-    named = {"": [*_CLANGS, *zig], "clang-19": _CLANGS[:1]}.get(compiler, [*zig, _CLANGS[-1]])
+    named = (
+        [*_CLANGS, *zig] if not compiler else _CLANGS[:1] if compiler == "clang-19" else [*zig, _CLANGS[-1]]
+    )
     query = ("-nogpulib", "--print-supported-cpus", "--target=amdgcn-amd-amdhsa")
     return next((each for each in named if target in _output(each, *query).split()), None)
 

@@ -234,7 +234,7 @@ class Search:
     def _note_full(self) -> None:
         if not self._full_noted:
             self._full_noted = True
-            self._log("the tree is full: what matters least is forgotten; RamLimitMb bounds it")
+            self._log("the tree is full: the least important nodes are pruned; RamLimitMb limits it")
 
     # -- the size of batches -----------------------------------------------------------------------------
 

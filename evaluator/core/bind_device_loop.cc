@@ -100,8 +100,8 @@ after the batch and `busy` before.)")
           nb::arg("steps"), nb::arg("done"), nb::arg("busy"),
           nb::sig("def __init__(self, *, input: int, offsets_at: int, moves_at: int, positions: int, "
                   "output: int, moves_left_at: int, logits_at: int, most_moves: int, steps: "
-                  "collections.abc.Sequence[tuple[evaluator.gpu.driver.device.Call, int, int, int]], "
-                  "done: evaluator.gpu.driver.device.Call, busy: int) -> None"));
+                  "collections.abc.Sequence[tuple[typing.Any, int, int, int]], "
+                  "done: typing.Any, busy: int) -> None"));
   nb::class_<DeviceLoop>(
       module, "DeviceLoop",
       R"(Serves one connection of a hub without the GIL. Each plain `evaluate` goes to the device at once, even
@@ -125,7 +125,7 @@ hub.)")
           nb::arg("network"), nb::arg("slots"), nb::arg("activate"), nb::keep_alive<1, 2>(),
           nb::sig("def __init__(self, hub: protocol._core.Hub, *, names: collections.abc.Sequence[str], "
                   "classes: collections.abc.Sequence[str], instance: str, network: str, slots: int, "
-                  "activate: evaluator.gpu.driver.device.Call) -> None"))
+                  "activate: typing.Any) -> None"))
       .def("prepare", &DeviceLoop::prepare, nb::arg("slot"), nb::arg("positions"), nb::arg("program"),
            "Set the program of a slot for a batch size, if the moves fit. Not while `run` runs.")
       .def(

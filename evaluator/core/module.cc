@@ -136,9 +136,9 @@ more move offset than positions.)");
              nb::arg("before"), nb::arg("in_turn"), nb::arg("after"), nb::arg("outputs"),
              nb::sig("def run_batch(parts: collections.abc.Sequence[protocol.batch.PositionBatch], input: "
                      "numpy.typing.NDArray[numpy.uint8], *, offsets_at: int, moves_at: int, capacity: int, "
-                     "turn: Turn, before: collections.abc.Sequence[evaluator.gpu.driver.device.Call], "
-                     "in_turn: collections.abc.Sequence[evaluator.gpu.driver.device.Call], after: "
-                     "collections.abc.Sequence[evaluator.gpu.driver.device.Call], outputs: "
+                     "turn: Turn, before: collections.abc.Sequence[typing.Any], "
+                     "in_turn: collections.abc.Sequence[typing.Any], after: "
+                     "collections.abc.Sequence[typing.Any], outputs: "
                      "collections.abc.Sequence[tuple[numpy.typing.NDArray[numpy.uint8], "
                      "numpy.typing.NDArray[numpy.float32]]]) -> tuple[int, int, bool]"),
              R"(Run one batch on a device with the GIL released.

@@ -48,7 +48,7 @@ def test_the_last_warnings_are_kept_the_newest_first() -> None:
     assert kept.last()[0] == {"time": 1767225600.25, "level": "warning", "message": messages[0]}
 
 
-def test_what_a_kept_warning_takes_is_bounded_and_it_names_its_exception() -> None:
+def test_kept_warning_is_bounded_and_names_its_exception() -> None:
     kept = Warnings()
     kept.handle(record("x" * 10 * LONGEST_WARNING))
     assert len(kept.last()[0]["message"]) == LONGEST_WARNING

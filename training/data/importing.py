@@ -68,7 +68,7 @@ def import_sources(
         raise TrainingError(str(error)) from None
     with journal:
         if journal.header.get("journal") != "wavefront training import":
-            raise TrainingError(f"{folder / JOURNAL} is no journal of an import: choose another --output")
+            raise TrainingError(f"{folder / JOURNAL} is not an import's journal: choose another --output")
         known = KnownSources(journal.entries)
         new = [file for file in files if not known.has_file(file)]
         done.passed_over = len(files) - len(new)

@@ -41,7 +41,7 @@ def test_a_request_is_answered_once(link: EvaluatorLink) -> None:
     assert requests.receive(0) is None
 
 
-def test_what_a_killed_evaluator_owed_is_sent_again_to_the_next(link: EvaluatorLink) -> None:
+def test_requests_are_sent_again_when_the_evaluator_is_killed(link: EvaluatorLink) -> None:
     unsent: list[str] = []
     requests: Requests[str] = Requests(link, "play", unsent.append)
     first = requests.connect()

@@ -59,11 +59,11 @@ def test_files_of_other_systems_are_read(tmp_path: Path) -> None:
         ("k6R/8/8/8/8/8/8/K7 w - - bm Rh1;", "Black is in check but it is White's move"),
     ],
 )
-def test_lines_that_are_no_positions_are_left_out_with_the_reason(
+def test_lines_that_are_no_positions_are_omitted_with_the_reason(
     tmp_path: Path, line: str, reason: str
 ) -> None:
     suite = suite_of(tmp_path, f"{MATE} bm Rd8;\n{line}\n{MATE} am Rd8;\n")
     assert [position.name for position in suite.positions] == ["1", "3"]
     assert list(suite.left_out) == [2] and reason in suite.left_out[2]
-    with pytest.raises(SuiteError, match="no position in it; line 1: "):
+    with pytest.raises(SuiteError, match="line 1: "):
         suite_of(tmp_path, line)

@@ -157,7 +157,7 @@ def test_visits_that_need_no_evaluation_count_towards_the_limit(pool: SearchPool
     assert [future.result(60).nodes for future in futures] == [50, 51, 52, 53]
 
 
-def test_a_search_that_the_cache_answers_goes_on(pool: SearchPool) -> None:
+def test_a_search_that_the_cache_answers_continues(pool: SearchPool) -> None:
     player = pool.player(RANDOM.changed(minibatch_size=1, batches_in_flight=1))
     first = player.search(Game(), Limits(nodes=100)).result(60)
     player.new_game()  # Its tree is forgotten, the evaluations are not.
@@ -207,7 +207,7 @@ def test_a_fault_in_one_search_does_not_end_the_others(pool: SearchPool) -> None
     assert good.result(60).nodes == 50
 
 
-def test_a_killed_evaluator_is_replaced_and_every_search_goes_on(pool: SearchPool) -> None:
+def test_a_killed_evaluator_is_replaced_and_every_search_continues(pool: SearchPool) -> None:
     players = [pool.player(RANDOM) for _ in range(8)]
     for player in players:
         player.search(Game(), Limits(nodes=20)).result(60)
@@ -241,7 +241,7 @@ def test_closing_ends_searches_and_evaluators() -> None:
         pool.player(RANDOM)
 
 
-def test_an_observer_sees_a_search_as_it_goes_on(pool: SearchPool) -> None:
+def test_an_observer_sees_a_search_as_it_continues(pool: SearchPool) -> None:
     seen: list[tuple[int, int]] = []
     enough = Event()
 

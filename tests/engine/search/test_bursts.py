@@ -156,7 +156,8 @@ def test_pondering_becomes_a_search_by_the_clock(evaluator: str) -> None:
     assert report.nodes > 0
 
 
-def test_the_search_goes_on_when_the_evaluator_dies(counted: list[int]) -> None:
+@pytest.mark.integration
+def test_the_search_continues_when_the_evaluator_dies(counted: list[int]) -> None:
     """What was under way is sent again to the next one: not a visit is lost or made twice."""
     killed: list[int] = []
 
@@ -192,6 +193,7 @@ def test_a_report_comes_in_time(evaluator: str) -> None:
     assert len(reports) == 3
 
 
+@pytest.mark.integration
 def test_limits_of_any_size_are_kept(evaluator: str) -> None:
     """A clock of millions of years, and more visits than 32 bits count."""
     control = SearchControl()

@@ -99,7 +99,7 @@ def test_games_are_played_and_written(tmp_path: Path) -> None:
         assert (game.records["best_idx"] != game.records["played_idx"]).any()
 
 
-def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_run_continues_where_it_was(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "run")
     play(config(folder.root, games=3))
     before = {path.name: path.read_bytes() for path in folder.training.iterdir()}
@@ -116,7 +116,7 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_other_games_are_not_mixed_in(tmp_path: Path) -> None:
     play(config(tmp_path / "run", games=2))
-    with pytest.raises(JournalError, match="nodes: 8 then, 9 now"):
+    with pytest.raises(JournalError, match=r"nodes: 8 .*9"):
         play(config(tmp_path / "run", games=2, nodes=9))
     _, _, view = play(config(tmp_path / "run", games=1, nodes=9), restart=True)
     assert len(view.records) == 1
@@ -239,7 +239,7 @@ def test_the_time_limit_ends_a_run_that_has_no_other_end(tmp_path: Path) -> None
     check_folder(Folder(tmp_path / "run"), campaign.totals.games, cut_short=True)
 
 
-def test_a_killed_evaluator_is_replaced_and_the_games_go_on(tmp_path: Path) -> None:
+def test_a_killed_evaluator_is_replaced_and_the_games_continue(tmp_path: Path) -> None:
     def kill() -> None:
         for child in psutil.Process().children():
             if "evaluator" in child.cmdline():
@@ -317,7 +317,7 @@ def test_a_killed_run_loses_nothing_but_the_games_in_flight(tmp_path: Path) -> N
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_end_ends_with_what_it_has(tmp_path: Path, told: signal.Signals) -> None:
+def test_a_run_that_is_reported_to_end_ends_with_what_it_has(tmp_path: Path, told: signal.Signals) -> None:
     folder = Folder(tmp_path / "run")
     file = tmp_path / "fast.toml"
     file.write_text(FAST)

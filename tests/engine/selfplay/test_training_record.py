@@ -175,7 +175,7 @@ def test_values_are_those_of_root_best_played_and_the_network() -> None:
     assert record["q_st"][0] == pytest.approx(root.q_deviation)
 
 
-def test_what_the_network_said_is_nan_where_it_is_forgotten() -> None:
+def test_own_evaluation_is_nan_when_not_cached() -> None:
     game = Game()
     tree = searched(game, 20)
     tree.clear_cache()

@@ -12,6 +12,7 @@ from evaluator.scheduling.requests import Request, distribute, parts_of
 from evaluator.scheduling.scheduler import GUARANTEED_SHARE, REMEMBERED_MS, Scheduler
 from protocol.batch import PositionBatch
 from tests.evaluator.service.harness import expected, numbered_batch, same
+from tests.rounds import rounds
 
 
 def request(
@@ -146,7 +147,7 @@ def test_a_single_whole_request_is_passed_on_without_copying() -> None:
     assert PositionBatch.concatenate(parts_of(scheduler.take(5, 0.0))) is whole.batch
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(100), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.integers(0, 2)), min_size=1, max_size=12

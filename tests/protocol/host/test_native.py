@@ -73,7 +73,7 @@ def test_the_package_path_is_extended_to_the_installed_core(
 def test_a_core_of_other_sources_is_refused(checkout: Path, installed: Path) -> None:
     check_core(installed, checkout / "core")
     (checkout / "core" / "b.cc").write_text("int a() { return 2; }\n")
-    with pytest.raises(ImportError, match=r"built from other sources .* run 'pip install \.' again"):
+    with pytest.raises(ImportError, match=r"'pip install \.'"):
         check_core(installed, checkout / "core")
 
 

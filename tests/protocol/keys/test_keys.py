@@ -33,7 +33,7 @@ def test_a_key_is_read_as_it_is_shown_and_as_zeromq_writes_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ab" * 31, "ab" * 33, "xy" * 32, "~" * 40, "#" * 40])
-def test_what_is_no_key_is_refused_and_not_repeated(text: str) -> None:
+def test_invalid_key_is_rejected_without_being_shown(text: str) -> None:
     with pytest.raises(KeysError, match="64 hexadecimal digits") as refused:
         read_key(text)
     assert not text or text not in str(refused.value)
@@ -45,7 +45,7 @@ def test_a_key_follows_its_address() -> None:
     for path in ("ipc:///run/a", "ipc:///run/a#1", f"ipc:///run/a#{show_key(key)}"):
         assert split_address(path) == (path, None)
     assert split_address(f"tcp://[::1]:5577#{show_key(key)}") == ("tcp://[::1]:5577", key)
-    with pytest.raises(KeysError, match=r"tcp://gpu:5577#…: a key is"):
+    with pytest.raises(KeysError, match=r"tcp://gpu:5577#…"):
         split_address("tcp://gpu:5577#nonsense")
 
 
@@ -75,7 +75,7 @@ def test_files_with_secrets_are_for_their_owner_from_the_first_moment(tmp_path: 
     assert path.parent.stat().st_mode & 0o777 == 0o700
     for mode in (0o640, 0o604, 0o620):
         path.chmod(mode)
-        with pytest.raises(KeysError, match=f"others may read it: chmod 600 {path}"):
+        with pytest.raises(KeysError, match=f"chmod 600 {path}"):
             read_pair(path)
         with pytest.raises(KeysError, match="chmod 600"):
             pair_at(path)
@@ -137,7 +137,7 @@ def test_clients_are_allowed_changed_and_revoked(tmp_path: Path) -> None:
     revoke(path, "laptop")
     assert list(read_clients(path).values()) == [desk]
     assert "# a remark" in path.read_text()
-    with pytest.raises(KeysError, match=r"no client 'laptop'; it has: desk@home\.example"):
+    with pytest.raises(KeysError, match=r"'laptop'"):
         revoke(path, "laptop")
     for name in ("", "two words", "#comment", "-flag", "x" * 65, "line\nfeed"):
         with pytest.raises(KeysError, match="name of a client"):
@@ -169,7 +169,7 @@ def test_lists_that_others_may_change_are_not_believed(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
     for mode in (0o664, 0o646):
         path.chmod(mode)
-        with pytest.raises(KeysError, match=f"others may change it: chmod go-w {path}"):
+        with pytest.raises(KeysError, match=f"chmod go-w {path}"):
             read_clients(path)
 
 
@@ -183,15 +183,13 @@ def test_services_are_known_by_their_addresses(tmp_path: Path) -> None:
     trust(path, "tcp://gpu.example:5577", second)
     assert list(read_services(path).values()) == [first, second]
     forget(path, "tcp://gpu.EXAMPLE:5577")
-    with pytest.raises(
-        KeysError, match=r"no key of tcp://gpu.example:5577; it has those of: tcp://\[fe80::1\]"
-    ):
+    with pytest.raises(KeysError, match=r"tcp://gpu.example:5577; .*tcp://\[fe80::1\]"):
         forget(path, "tcp://gpu.example:5577")
     for address in ("gpu:5577", "tcp://gpu", "ipc:///a:5"):
         with pytest.raises(KeysError, match="tcp://HOST:PORT"):
             trust(path, address, first)
     path.write_text("tcp://gpu:5577\n")
-    with pytest.raises(KeysError, match="evaluators, line 1: an evaluator is"):
+    with pytest.raises(KeysError, match="evaluators, line 1: "):
         read_services(path)
 
 

@@ -227,6 +227,7 @@ def compiled(launch: Launch, folder: Path) -> Callable[..., None]:
     return run
 
 
+@pytest.mark.integration
 @needs_clang
 @pytest.mark.parametrize(
     ("tile", "name"),

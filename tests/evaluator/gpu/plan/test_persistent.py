@@ -109,7 +109,7 @@ def test_logits_in_attention_agree_with_the_reference(
             assert np.abs(result.wdl - expected.wdl).max() <= 5e-3
 
 
-def test_what_is_wrong_is_not_used(
+def test_persistent_program_is_not_used_when_its_results_are_wrong(
     runtime: Runtime, kernel_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     network = random_network(SHAPES["tiny-attention"], seed=1)
@@ -143,7 +143,7 @@ def test_deterministic_networks_do_without(runtime: Runtime, kernel_cache: Path)
         ("maia", nvidia_target(9, 0), Precision.FP16, 1, False),
     ],
 )
-def test_which_networks_have_it(
+def test_persistent_programs_exist_for_suitable_networks(
     shape: str, target: Target, precision: Precision, positions: int, expected: bool
 ) -> None:
     small = replace(SHAPES[shape], layers=min(SHAPES[shape].layers, 1), blocks=min(SHAPES[shape].blocks, 1))

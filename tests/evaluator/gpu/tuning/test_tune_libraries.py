@@ -106,7 +106,7 @@ def test_a_slow_library_is_not_chosen(tuner: Tuner, times: dict[str, float]) -> 
 
 
 @pytest.mark.parametrize("failure", ["wrong", "one element", "nan", "nothing", "multiply"])
-def test_what_a_library_gets_wrong_is_dropped_and_named(
+def test_wrong_library_result_is_dropped_and_logged(
     failure: str, tuner: Tuner, controls: dict[str, Control], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

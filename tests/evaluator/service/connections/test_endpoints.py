@@ -51,6 +51,7 @@ def test_nobody_there_is_said_at_once() -> None:
         EvaluatorClient("nonsense")
 
 
+@pytest.mark.integration
 @needs_ipc
 def test_a_live_address_is_not_stolen_and_a_stale_one_replaced(
     environment: dict[str, str], tmp_path: Path
@@ -84,6 +85,7 @@ def test_a_service_whose_folder_is_removed_takes_clients_as_before(environment: 
         assert process.wait(WAIT_S) == 0
 
 
+@pytest.mark.integration
 @needs_posix
 @needs_ipc
 def test_the_next_evaluator_sweeps_up_after_a_killed_one(environment: dict[str, str]) -> None:

@@ -184,6 +184,7 @@ def test_a_message_that_is_no_request_is_answered_with_an_error(harness: Harness
             assert isinstance(reply, Error) and reply.code == "bad_request"
 
 
+@pytest.mark.integration
 def test_who_leaves_answers_unread_is_cut_off_and_nobody_else(harness: Harness) -> None:
     status = message([msgpack.packb({"type": "status", "id": 1})]) * 1000
     client = harness.client()
