@@ -46,7 +46,7 @@ def test_messages_are_counted_at_any_depth(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20, 60])
-def test_file_is_refused_when_it_is_cut_off(tmp_path: Path, cut: int) -> None:
+def test_truncated_file_is_refused(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "net.pb"
     path.write_bytes(serialised()[:-cut])
     with pytest.raises(NetworkError):
