@@ -9,8 +9,10 @@ import json
 import math
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from protocol.host.printing import printable
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
@@ -63,7 +65,7 @@ def ask(arguments: argparse.Namespace, question: Callable[[EvaluatorClient], int
                 problem += _about(arguments.address)
             else:
                 problem += "; `python -m evaluator serve` starts one, --address names one elsewhere"
-    print(f"error: {problem}", file=sys.stderr)
+    print(f"error: {printable(problem)}", file=sys.stderr)
     return 1
 
 
@@ -88,7 +90,7 @@ def _about(address: str) -> str:
     return "; is it the --address that `serve` was given there, and not the port of its metrics?"
 
 
-def show(arguments: argparse.Namespace, value: Any, text: str) -> int:
+def show(arguments: argparse.Namespace, value: Any, lines: Sequence[str]) -> int:
     """Print an answer, as JSON with --json. Returns 0."""
-    print(json.dumps(value, default=str) if arguments.json else text)
+    print(json.dumps(value, default=str) if arguments.json else "\n".join(map(printable, lines)))
     return 0

@@ -32,6 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
     def alias(client: EvaluatorClient) -> int:
         name = client.alias(arguments.alias, arguments.network)
         text = f"{arguments.alias} means {name}" if name else f"{arguments.alias} means nothing any more"
-        return remote.show(arguments, {"alias": arguments.alias, "network": name}, text)
+        return remote.show(arguments, {"alias": arguments.alias, "network": name}, [text])
 
     return remote.ask(arguments, alias)

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     def clients(client: EvaluatorClient) -> int:
         found = client.clients()
-        return remote.show(arguments, list(found), "\n".join(map(_line, found)))
+        return remote.show(arguments, list(found), [*map(_line, found)])
 
     return remote.ask(arguments, clients)
 

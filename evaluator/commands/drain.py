@@ -21,6 +21,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     def drain(client: EvaluatorClient) -> int:
         client.drain()
-        return remote.show(arguments, {"drained": client.address}, "drained")
+        return remote.show(arguments, {"drained": client.address}, ["drained"])
 
     return remote.ask(arguments, drain)

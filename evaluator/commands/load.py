@@ -46,6 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
         if arguments.alias:
             client.alias(arguments.alias, network.name)
-        return remote.show(arguments, asdict(network), f"{network.name} on {network.device}")
+        return remote.show(arguments, asdict(network), [f"{network.name} on {network.device}"])
 
     return remote.ask(arguments, load)

@@ -33,6 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
             f"{network.name}: {network.content_hash if network.name in reply.changed else 'unchanged'}"
             for network in reply.networks
         ]
-        return remote.show(arguments, asdict(reply), "\n".join(lines))
+        return remote.show(arguments, asdict(reply), lines)
 
     return remote.ask(arguments, reload)

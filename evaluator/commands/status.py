@@ -27,13 +27,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     def status(client: EvaluatorClient) -> int:
         reply = client.status()
-        remote.show(arguments, {"address": client.address, **asdict(reply)}, _text(client.address, reply))
+        remote.show(arguments, {"address": client.address, **asdict(reply)}, _lines(client.address, reply))
         return 0 if reply.ready else 1
 
     return remote.ask(arguments, status)
 
 
-def _text(address: str, status: StatusReply) -> str:
+def _lines(address: str, status: StatusReply) -> list[str]:
     state = status.state or ("draining" if status.draining else "ready" if status.ready else "loading")
     since = f" since {datetime.fromtimestamp(status.since):%Y-%m-%d %H:%M:%S}" if status.since else ""
     lines = [f"{address}: {state}{since}{f': {status.reason}' if status.reason else ''}"]
@@ -52,7 +52,7 @@ def _text(address: str, status: StatusReply) -> str:
         if name == "curves":
             continue
         lines.append(f"{name}: {_listed(value) if isinstance(value, dict) else value}")
-    return "\n".join(lines)
+    return lines
 
 
 def _listed(values: dict[str, Any]) -> str:

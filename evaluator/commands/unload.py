@@ -22,6 +22,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     def unload(client: EvaluatorClient) -> int:
         client.unload(arguments.network)
-        return remote.show(arguments, {"unloaded": arguments.network}, f"unloaded {arguments.network}")
+        return remote.show(arguments, {"unloaded": arguments.network}, [f"unloaded {arguments.network}"])
 
     return remote.ask(arguments, unload)

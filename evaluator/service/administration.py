@@ -12,6 +12,7 @@ from evaluator.service.networks import NetworkToLoad, ReloadedNetwork
 from evaluator.service.record import Service
 from protocol import messages
 from protocol.errors import BadRequest, Draining, LoadFailed, NotAllowed
+from protocol.host.printing import printable
 from protocol.keys.notation import KeysError
 
 log = logging.getLogger("evaluator.service")
@@ -33,7 +34,24 @@ class Administration:
         if not access.may_administer(user):
             name = type(message).__name__.lower()
             raise NotAllowed(f"{name} is not allowed here: {access.advice(user)}")
+        if not isinstance(message, messages.Clients):
+            self._note(client, message)
         _HANDLERS[type(message)](self, client, message)
+
+    def _note(self, client: bytes, message: Request) -> None:
+        """Log who changes the service, and how."""
+        session = self._service.sessions.of(client)
+        who = "a client that has left" if session is None else session.who
+        what = {"load": "path", "unload": "network", "alias": "alias", "reload": "network"}
+        kind = type(message).__name__.lower()
+        about = getattr(message, what[kind]) if kind in what else ""
+        log.info(
+            "%s asks for %s%s",
+            who,
+            kind,
+            f" {about}" if about else "",
+            extra={"client": who, "request": message.id, "network": getattr(message, "network", "")},
+        )
 
     def _load(self, client: bytes, message: messages.Load) -> None:
         if self._service.life.draining:
@@ -66,7 +84,7 @@ class Administration:
             self._service.replies.send(client, messages.Reloaded(message.id, infos, changed))
 
         def failed(error: Exception) -> None:
-            log.warning("not all could be loaded again, what was served before is served on: %s", error)
+            log.warning("a file was not loaded again, so its former network is still served: %s", error)
             self._service.replies.send_error(client, message.id, LoadFailed(str(error)))
 
         self._service.networks.reload(message.network, reloaded, failed)
@@ -81,6 +99,8 @@ class Administration:
     def _alias(self, client: bytes, message: messages.Alias) -> None:
         if not message.alias:
             raise BadRequest("alias: must not be empty")
+        if not message.alias.isprintable():
+            raise BadRequest(f"alias: {printable(message.alias)} has characters that cannot be printed")
         name = self._service.networks.alias(message.alias, message.network)
         log.info("alias %s %s", message.alias, f"means {name}" if name else "is gone")
         self._service.replies.send(client, messages.Aliased(message.id, name))

@@ -67,6 +67,17 @@ class Session:
         has_address = self.address and not self.address.startswith(LOOPBACK)
         self.payer = self.user if self.key else self.address if has_address else self.client
 
+    @property
+    def who(self) -> str:
+        """The client as the log names it: its key, or its process and user at an ipc address, or its
+        address."""
+        if self.key:
+            return f"the key {self.key}"
+        if self.address.startswith("localhost:"):
+            user, _, process = self.address.split(":")[1:4]
+            return f"process {process} of user {user}"
+        return self.address or "a client without an address"
+
     def charge(self, request: Request, most: int) -> None:
         """Count a request in flight, and the bytes of it and its answer. most: positions in flight. Raises
         Overloaded if there is no room for them."""
