@@ -1,6 +1,6 @@
 """The native parts of the evaluator, which release the GIL (evaluator/core)."""
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import numpy as np
@@ -135,98 +135,3 @@ class DeviceLoop:
 
     def settle(self) -> bool:
         """Wait until the device has finished the given-up batches. Returns False if it has failed."""
-
-class ByteAccount:
-    """The account of one client's connection to the gate, in bytes. Any thread may use it, even after the
-    connection has ended; it counts nothing then."""
-
-    address: str
-    """Address of the client as ZeroMQ would name it: a number, localhost:UID:GID:PID, or empty if unknown."""
-
-    @property
-    def arriving(self) -> int:
-        """Bytes sent by the client and not taken by the service."""
-    @property
-    def held(self) -> int:
-        """Bytes charged by the service."""
-    @property
-    def unread(self) -> int:
-        """Bytes of answers that the client has not read."""
-
-    def establish(self, *, administrator: bool) -> bool:
-        """Admit the client, which has sent its first message. Returns False if there are too many.
-        Administrators have reserved places. Before that, the gate may displace the connection."""
-
-    def charge(self, size: int) -> bool:
-        """Charge bytes that the service keeps for the client. Returns False, without charging, if there is no
-        room."""
-
-    def release(self, size: int) -> None:
-        """Release charged bytes."""
-
-    def answer(self, charged: int, size: int) -> None:
-        """Convert a request's charge into the bytes of its answer, just before sending; negative bytes if
-        sending failed."""
-
-    def took(self, frames: Sequence[Sized], first: int = 0) -> None:
-        """Note that the service has a whole message with these frames, from the index `first` on."""
-
-    def cut(self) -> None:
-        """End the connection."""
-
-class Gate:
-    """The gate between clients and a ROUTER socket, on its own thread. Linux only: elsewhere the module has
-    no such name. Sizes are in bytes, times in milliseconds.
-
-    frame, message: maximum size from a client; a message includes all its frames. parts: maximum frames per
-    message. arriving: limit of data in transit from one client to the service; beyond it, reading pauses.
-    promised: limit of `ByteAccount.charge` including unread answers. kept: limit of the same sum beyond which
-    a client that does not read is disconnected. buffered: arriving and unread bytes of all clients.
-    connections: concurrent admitted clients at local addresses, and as many at the others. per_source:
-    maximum unauthenticated connections of one address. greeting_ms: time limit for ZeroMQ's greeting.
-    """
-
-    def __init__(
-        self,
-        *,
-        frame: int,
-        message: int,
-        parts: int,
-        arriving: int,
-        kept: int,
-        promised: int,
-        buffered: int,
-        connections: int,
-        per_source: int,
-        greeting_ms: int,
-    ) -> None:
-        """Raises RuntimeError on a system error."""
-
-    def listen(self, listener: int, path: str, *, local: bool, keys: bool) -> None:
-        """Take over a listening socket by its descriptor. Its clients are connected to the ipc socket at
-        `path`. local: only the service's user can connect to it. keys: the service requires CURVE there."""
-
-    def stop_listening(self) -> None:
-        """Accept no more connections."""
-
-    def link_of(self, descriptor: int) -> ByteAccount | None:
-        """Return the connection behind one that the ROUTER has accepted; None if it has ended or is not the
-        gate's."""
-
-    def __len__(self) -> int:
-        """Return the number of open connections."""
-
-    @property
-    def buffered(self) -> int:
-        """Arriving and unread bytes of all connections."""
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of ended connections by reason; "peer" if the client or the service has ended
-        it."""
-
-    def news(self) -> list[tuple[str, str]]:
-        """Return address and reason of recently closed or refused connections, since the last call."""
-
-    def close(self, linger_ms: int) -> None:
-        """End all connections once their peers have and all answers have been read, or after the time
-        limit."""

@@ -61,18 +61,56 @@ class Stream:
     def close(self) -> None:
         """End the connection. Idempotent."""
 
+def source_of_peer(descriptor: int) -> bytes:
+    """Return what counts as one source of connections: an IPv4 address, the first 64 bits of an IPv6 address,
+    or a local user. Empty if unknown."""
+
+def sending_too_much(descriptors: list[int]) -> list[int]:
+    """Return the tcp connections whose peers send more than CURVE's handshake before a key is accepted."""
+
+class Strangers:
+    """Connections that have not been admitted yet, by number. per_source: maximum of one source."""
+
+    def __init__(self, per_source: int) -> None: ...
+    def __len__(self) -> int: ...
+    def add(self, number: int, source: bytes) -> None:
+        """Add a connection."""
+
+    def remove(self, number: int) -> bool:
+        """Remove a connection; False if it is not here."""
+
+    def displaced_by(self, source: bytes) -> int | None:
+        """Return the oldest connection of a source that may have no more."""
+
+    def victim(self) -> int | None:
+        """Return the oldest connection of the source with the most."""
+
 class Hub:
-    """All connections of a service's listening socket. Only one thread may use `wait`, `take` and `ended`.
+    """All connections of a service's listening sockets. Only one thread may use `wait`, `take` and `ended`.
 
     Any thread may call the other methods. frame, message, parts: limits as in Stream; a client that exceeds
     one is disconnected. kept: maximum bytes of unread answers per client before it is disconnected.
-    connections: maximum number. A new connection replaces the oldest one that has sent no message, or is
-    refused if all have sent one.
+    connections: maximum number at local addresses, and at the others. A new connection replaces the oldest
+    one that has sent no message, of the source with the most, or is refused if all have sent one. per_source:
+    maximum connections without a message of one source, not for local addresses. buffered: maximum bytes of
+    all clients; beyond it the client with the most is disconnected. handshake_ms: time limit.
     """
 
-    def __init__(self, *, frame: int, message: int, parts: int, kept: int, connections: int) -> None: ...
-    def listen(self, listener: int) -> None:
-        """Take ownership of a listening socket, given by its descriptor."""
+    def __init__(
+        self,
+        *,
+        frame: int,
+        message: int,
+        parts: int,
+        kept: int,
+        connections: int,
+        per_source: int = ...,
+        buffered: int = ...,
+        handshake_ms: int = 10_000,
+    ) -> None: ...
+    def listen(self, listener: int, *, local: bool = True) -> None:
+        """Take ownership of a listening socket, given by its descriptor. local: only the service's user can
+        connect."""
 
     def stop_listening(self) -> None:
         """Accept no more connections; existing ones stay open."""
@@ -101,7 +139,21 @@ class Hub:
         """Return the connections that ended since the last call and whose messages have all been taken."""
 
     def address_of(self, number: int) -> str | None:
-        """Return the peer as localhost:UID:GID:PID, empty if unknown; None for an ended connection."""
+        """Return the peer as a number or localhost:UID:GID:PID, empty if unknown; None for an ended
+        connection."""
+
+    def is_local(self, number: int) -> bool:
+        """Return True if a connection was accepted at a local address."""
+
+    def unread(self, number: int) -> int:
+        """Return the bytes of answers that a client has not read."""
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that all connections keep."""
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of closed and refused connections by reason."""
 
     def send(self, number: int, frames: Sequence[ReadableBuffer]) -> bool:
         """Send a message of 1 to 16 frames without waiting.

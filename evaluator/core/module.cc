@@ -10,7 +10,6 @@
 
 #include "bind_call.h"
 #include "bind_device_loop.h"
-#include "bind_gate.h"
 #include "device_batch.h"
 #include "heap.h"
 #include "request.h"
@@ -132,6 +131,5 @@ NB_MODULE(_core, module) {
              nb::arg("before"), nb::arg("in_turn"), nb::arg("after"), nb::arg("outputs"),
              "See evaluator/_core.pyi.");
   module.def("keep_heap_small", &wavefront::device::keep_heap_small, "See evaluator/_core.pyi.");
-  wavefront::evaluator::bind_gate(module);
   wavefront::evaluator::bind_device_loop(module);
 }

@@ -95,7 +95,7 @@ class Handlers:
             network=named,
             target_ms=message.target_ms,
         )
-        session.charge(request, service.dispatcher.limits.client)
+        session.charge(request, service.dispatcher.limits.client, service.sockets)
         try:
             service.dispatcher.submit(network, request)
         except BaseException:

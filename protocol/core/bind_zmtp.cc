@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "bind_zmtp.h"
 
+#include <nanobind/stl/optional.h>
+
+#include <cstdint>
+
+#include "zmtp/strangers.h"
+
 #ifdef __linux__
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -19,6 +26,7 @@
 
 #include "views.h"
 #include "zmtp/hub.h"
+#include "zmtp/peer.h"
 #include "zmtp/stream.h"
 
 #endif
@@ -28,6 +36,30 @@ namespace nb = nanobind;
 namespace wavefront::protocol {
 
 using namespace wire;
+
+namespace {
+
+void bind_strangers(nb::module_& module) {
+  nb::class_<Strangers>(module, "Strangers", "See protocol/_core.pyi.")
+      .def(nb::init<std::size_t>(), nb::arg("per_source"))
+      .def(
+          "add",
+          [](Strangers& strangers, std::uint64_t number, nb::bytes source) {
+            strangers.add(number, {source.c_str(), source.size()});
+          },
+          nb::arg("number"), nb::arg("source"))
+      .def("remove", &Strangers::remove, nb::arg("number"))
+      .def(
+          "displaced_by",
+          [](const Strangers& strangers, nb::bytes source) {
+            return strangers.displaced_by({source.c_str(), source.size()});
+          },
+          nb::arg("source"))
+      .def("victim", &Strangers::victim)
+      .def("__len__", &Strangers::size);
+}
+
+}  // namespace
 
 #ifdef __linux__
 
@@ -91,6 +123,13 @@ nb::list news_of(Hub& hub) {
   return news;
 }
 
+nb::dict counts_of(Hub& hub) {
+  nb::dict counts;
+  const auto found = hub.counts();
+  for (std::size_t i = 0; i < kEndings; ++i) counts[kEndingNames[i]] = found[i];
+  return counts;
+}
+
 template <typename Make>
 void make(Make construct) {
   try {
@@ -129,14 +168,23 @@ void bind_hub(nb::module_& module) {
       .def(
           "__init__",
           [](Hub* hub, std::size_t frame, std::size_t message, std::size_t parts, std::size_t kept,
-             std::size_t connections) {
-            make([&] { new (hub) Hub({frame, message, parts}, kept, connections); });
+             std::size_t connections, std::size_t per_source, std::size_t buffered, int handshake_ms) {
+            make([&] {
+              new (hub) Hub({{frame, message, parts},
+                             kept,
+                             connections,
+                             per_source,
+                             buffered,
+                             milliseconds(handshake_ms)});
+            });
           },
           nb::kw_only(), nb::arg("frame"), nb::arg("message"), nb::arg("parts"), nb::arg("kept"),
-          nb::arg("connections"))
+          nb::arg("connections"), nb::arg("per_source") = HubLimits{}.per_source,
+          nb::arg("buffered") = HubLimits{}.buffered, nb::arg("handshake_ms") = HubLimits{}.handshake.count())
       .def(
-          "listen", [](Hub& hub, int listener) { make([&] { hub.listen(Descriptor(listener)); }); },
-          nb::arg("listener"))
+          "listen",
+          [](Hub& hub, int listener, bool local) { make([&] { hub.listen(Descriptor(listener), local); }); },
+          nb::arg("listener"), nb::kw_only(), nb::arg("local") = true)
       .def("stop_listening", &Hub::stop_listening)
       .def(
           "watch", [](Hub& hub, int descriptor) { make([&] { hub.watch(descriptor); }); },
@@ -147,6 +195,10 @@ void bind_hub(nb::module_& module) {
       .def("ended", &Hub::ended)
       .def_prop_ro("has_news", &Hub::has_news)
       .def("address_of", &Hub::address_of, nb::arg("number"))
+      .def("is_local", &Hub::is_local, nb::arg("number"))
+      .def("unread", &Hub::unread, nb::arg("number"))
+      .def_prop_ro("buffered", &Hub::buffered)
+      .def("counts", &counts_of)
       .def(
           "send",
           [](Hub& hub, std::uint64_t number, nb::sequence frames) {
@@ -165,6 +217,22 @@ void bind_hub(nb::module_& module) {
 }  // namespace
 
 void bind_zmtp(nb::module_& module) {
+  module.def(
+      "source_of_peer",
+      [](int descriptor) {
+        const std::string source = source_of_peer(descriptor, false);
+        return nb::bytes(source.data(), source.size());
+      },
+      nb::arg("descriptor"), "See protocol/_core.pyi.");
+  module.def(
+      "sending_too_much",
+      [](const std::vector<int>& descriptors) {
+        std::vector<int> found;
+        std::copy_if(descriptors.begin(), descriptors.end(), std::back_inserter(found), sends_too_much);
+        return found;
+      },
+      nb::arg("descriptors"), "See protocol/_core.pyi.");
+  bind_strangers(module);
   nb::class_<Frame>(module, "Frame", nb::type_slots(frame_slots), "See protocol/_core.pyi.")
       .def("__len__", [](const Frame& frame) { return frame.size; });
   bind_stream(module);
@@ -173,7 +241,9 @@ void bind_zmtp(nb::module_& module) {
 
 #else
 
-void bind_zmtp(nb::module_&) {}
+void bind_zmtp(nb::module_& module) {
+  bind_strangers(module);
+}
 
 #endif
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import zmq
 
-from evaluator.service.connections import gate
+from evaluator.backends.probe import probe_batch
+from evaluator.service.connections import hub_sockets
 from protocol import EvaluatorClient
 from protocol.errors import Overloaded
 from protocol.keys.clients import AllowedClient, allow
@@ -23,10 +24,10 @@ from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
 from protocol.keys.notation import show_key
 from protocol.keys.pairs import pair_at
 from tests.evaluator.service.process import free_port, serving, wait_for_line
-from tests.evaluator.zmtp import GREETING, exactly
+from tests.evaluator.zmtp import GREETING, exactly, is_closed
 
 pytestmark = [
-    pytest.mark.skipif(not gate.AVAILABLE, reason="this system has no gate"),
+    pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="this system has no hub"),
     pytest.mark.integration,
 ]
 
@@ -140,7 +141,34 @@ def test_a_client_with_a_key_connects_whatever_strangers_keep_open(
                 assert client.ping() >= 0
         with EvaluatorClient(guarded.ipc, timeout=WAIT_S) as operator:
             closed = operator.status().metrics["closed_connections"]
-    assert closed["silent"] > 0
+    assert closed["silent" if addresses == 1 else "late"] > 0
+
+
+def test_a_stranger_that_does_not_finish_its_handshake_is_closed(guarded: Guarded) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.port), WAIT_S) as silent:
+        silent.sendall(CURVE_GREETING)
+        assert is_closed(silent)
+    with EvaluatorClient(guarded.ipc, timeout=WAIT_S) as operator:
+        assert operator.status().metrics["closed_connections"]["late"] == 1
+
+
+@pytest.mark.parametrize("head", [b"\x04", b"\x06"], ids=["short frames", "a large frame"])
+def test_a_stranger_may_send_a_handshake_and_nothing_more(guarded: Guarded, head: bytes) -> None:
+    size = bytes([255]) if head == b"\x04" else (3_000_000).to_bytes(8, "big")
+    with socket.create_connection(("127.0.0.1", guarded.port), WAIT_S) as stranger:
+        with contextlib.suppress(OSError):
+            stranger.sendall(CURVE_GREETING + head + size + bytes(2_000_000))
+        assert is_closed(stranger)
+    with guarded.client() as client:
+        assert client.ping() >= 0
+
+
+def test_a_client_with_a_key_may_send_large_requests_at_once(guarded: Guarded) -> None:
+    with guarded.client() as client:
+        for count in (1, 1000, 4096):
+            assert len(client.evaluate(probe_batch(count))) == count
+    with EvaluatorClient(guarded.ipc, timeout=WAIT_S) as operator:
+        assert operator.status().metrics["closed_connections"]["frame"] == 0
 
 
 def test_a_client_too_many_is_told_so_by_the_service_and_an_operator_is_not(guarded: Guarded) -> None:
