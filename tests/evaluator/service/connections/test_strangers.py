@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 import zmq
 
@@ -36,6 +37,9 @@ LIMIT = 40
 
 WAIT_S = 60.0
 
+MOST_BYTES = 64 * 1000 * 1000
+"""Bytes by which the process may grow for strangers; 30 times most of a frame would be 87 MB."""
+
 CURVE_GREETING = GREETING.replace(b"NULL\0", b"CURVE")
 
 
@@ -47,6 +51,7 @@ class Guarded:
     ipc: str
     address: str
     keys: str
+    process: psutil.Process
 
     def client(self) -> EvaluatorClient:
         """A client with a key that is let in."""
@@ -66,7 +71,7 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
     flags += ["--address", address, "--address", ipc, "--max-connections", str(LIMIT)]
     with serving(environment, *flags) as process:
         wait_for_line(process, "ready")
-        yield Guarded(port, ipc, f"{address}#{show_key(public)}", str(own))
+        yield Guarded(port, ipc, f"{address}#{show_key(public)}", str(own), psutil.Process(process.pid))
 
 
 def hello(guarded: Guarded) -> bytes:
@@ -161,6 +166,20 @@ def test_a_stranger_may_send_a_handshake_and_nothing_more(guarded: Guarded, head
         assert is_closed(stranger)
     with guarded.client() as client:
         assert client.ping() >= 0
+
+
+def test_strangers_that_send_most_of_a_large_frame_keep_little_memory(guarded: Guarded) -> None:
+    before = peak = guarded.process.memory_info().rss
+    part = CURVE_GREETING + b"\x06" + (3_000_000).to_bytes(8, "big") + bytes(2_900_000)
+    with contextlib.ExitStack() as stack:
+        for number in range(30):
+            source = (f"127.0.0.{2 + number}", 0)
+            stranger = socket.create_connection(("127.0.0.1", guarded.port), WAIT_S, source)
+            stack.enter_context(stranger)
+            with contextlib.suppress(OSError):
+                stranger.sendall(part)
+            peak = max(peak, guarded.process.memory_info().rss)
+    assert peak - before < MOST_BYTES
 
 
 def test_a_client_with_a_key_may_send_large_requests_at_once(guarded: Guarded) -> None:
