@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cost of one evaluator call: wall time, and CPU time of both processes, by thread.
 
-    python -m benchmarks.latency.call_latency [--device-ms 0.25] [--json] [--address ADDRESS
-        [--no-gate]]
+    python -m benchmarks.latency.call_latency [--device-ms 0.25] [--json] [--address ADDRESS]
 
 The evaluator is a process whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a bare client
 with N positions each, K in flight. "nodes" are searches of 2,000 nodes in each of 12 positions, "time" of 70
 ms, with a new tree each and batches filled as on a GPU.
---address makes the evaluator listen behind the gate, unlike an engine's private one: tcp://127.0.0.1:0.
+--address makes the evaluator a shared one without the fast path, unlike an engine's: tcp://127.0.0.1:0.
 """
 
 from __future__ import annotations
@@ -196,12 +195,10 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=4, help="searches of all positions (default 4)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--address", help="where the evaluator listens, behind the gate; private without")
+    parser.add_argument("--address", help="where the evaluator listens; private without")
     parser.add_argument("--interpreted", action="store_true", help="an evaluator without its fast path")
-    parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
     arguments = parser.parse_args()
     flags = ["--address", arguments.address] if arguments.address else []
-    flags += ["--no-gate"] if arguments.no_gate else []
     flags += ["--interpreted"] if arguments.interpreted else []
     costs = measure(arguments.device_ms, arguments.calls, arguments.rounds, flags)
     if arguments.json:

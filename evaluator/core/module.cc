@@ -10,7 +10,6 @@
 
 #include "bind_call.h"
 #include "bind_device_loop.h"
-#include "bind_gate.h"
 #include "device_batch.h"
 #include "heap.h"
 #include "request.h"
@@ -151,6 +150,5 @@ Returns (index of the failed call or -1, its status, whether all outputs are fin
 the parts do not fit into `input`.)");
   module.def("keep_heap_small", &wavefront::device::keep_heap_small,
              "Make this process return large free memory blocks to the system.");
-  wavefront::evaluator::bind_gate(module);
   wavefront::evaluator::bind_device_loop(module);
 }

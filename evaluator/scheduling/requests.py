@@ -75,12 +75,11 @@ class Segment(NamedTuple):
 
 def parts_of(segments: list[Segment]) -> list[PositionBatch]:
     """Return the positions of each segment, without a copy."""
-    return [
-        segment.request.batch
-        if segment.stop - segment.start == segment.request.count
-        else segment.request.batch.slice(segment.start, segment.stop)
-        for segment in segments
-    ]
+    parts = []
+    for request, start, stop in segments:
+        whole = stop - start == request.count
+        parts.append(request.batch if whole else request.batch.slice(start, stop))
+    return parts
 
 
 def distribute(segments: list[Segment], evaluation: EvaluationBatch) -> Iterator[Request]:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from evaluator.backends.buffer_lease import BufferLease
 from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
+from evaluator.service.connections.hub_sockets import HubSockets
 from evaluator.service.connections.transport import Arrived
-from evaluator.service.connections.unix_sockets import UnixSockets
 from evaluator.service.record import Service
 from evaluator.service.sessions import Session
 from protocol.messages import PRIORITIES
@@ -78,7 +78,7 @@ class FastPath:
     def __init__(
         self,
         service: Service,
-        sockets: UnixSockets,
+        sockets: HubSockets,
         handle: Callable[[Arrived, float], None],
         replace: Callable[[], None],
     ) -> None:
@@ -157,7 +157,8 @@ class FastPath:
         return _Run(session, network, runner, lease, self._loop[1])
 
     def _serve(self, run: _Run) -> str:
-        connection = self._sockets.connection(run.session.client)
+        connection = run.session.client
+        assert isinstance(connection, int)
         until_ms = now_ms() + RUN_MS
         self._guard.watch(run)
         try:
@@ -296,7 +297,7 @@ def _prepare(run: _Run) -> bool:
 
 
 def _arrived(requests: Sequence[tuple[int, Sequence[object]]]) -> list[Arrived]:
-    return [UnixSockets.arrived(number, frames) for number, frames in requests]
+    return [Arrived(number, frames, number) for number, frames in requests]
 
 
 def times_of_their_own(

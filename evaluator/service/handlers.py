@@ -96,7 +96,7 @@ class Handlers:
             target_ms=message.target_ms,
             payer=session.payer,
         )
-        session.charge(request, service.dispatcher.limits.client)
+        session.charge(request, service.dispatcher.limits.client, service.sockets)
         try:
             service.dispatcher.submit(network, request)
         except BaseException:

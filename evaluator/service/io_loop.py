@@ -8,8 +8,8 @@ import math
 import time
 
 from evaluator.devices.runners import now_ms
+from evaluator.service.connections.hub_sockets import HubSockets
 from evaluator.service.connections.transport import Arrived
-from evaluator.service.connections.unix_sockets import UnixSockets
 from evaluator.service.fast_path import IN_A_ROW, FastPath
 from evaluator.service.handlers import Handlers
 from evaluator.service.loop_threads import LoopThreads
@@ -33,11 +33,12 @@ are notified after the round. ZeroMQ takes messages from its clients in turn."""
 class IoLoop:
     """Runs rounds until the service ends."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, *, private: bool) -> None:
+        """private: only one program connects, so that the fast path may serve it."""
         self._service = service
         self._threads = LoopThreads(self._step)
         self._fast_path: FastPath | None = None
-        if isinstance(service.sockets, UnixSockets):
+        if private and isinstance(service.sockets, HubSockets):
             self._fast_path = FastPath(service, service.sockets, self._take, self._threads.replace)
         self.handlers = Handlers(service, self._fast_path)
 

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.failover import Trouble
 from evaluator.devices.runners import now_ms
+from evaluator.service.connections.transport import Client
 from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
 from evaluator.service.systemd import ServiceManager
@@ -61,7 +62,7 @@ class LifeCycle:
         self._began = time.time()
         self._loaded_at = 0.0
         self._drained = 0.0, ""
-        self._drain_requests: list[tuple[bytes, int]] = []
+        self._drain_requests: list[tuple[Client, int]] = []
         self.loaded = False
         """True once the initial networks are loaded."""
         self.draining = False
@@ -90,7 +91,7 @@ class LifeCycle:
             if session.greeted:
                 self._replies.announce(session.client, Draining(ELSEWHERE))
 
-    def drain_for(self, client: bytes, identity: int) -> None:
+    def drain_for(self, client: Client, identity: int) -> None:
         """Drain at a client's request. The client gets its reply once everything is finished."""
         self._drain_requests.append((client, identity))
         self.drain("a client asked for it")

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "bind_zmtp.h"
 
+#include <nanobind/stl/optional.h>
+
+#include <cstdint>
+
+#include "zmtp/strangers.h"
+
 #ifdef __linux__
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -19,6 +26,7 @@
 
 #include "views.h"
 #include "zmtp/hub.h"
+#include "zmtp/peer.h"
 #include "zmtp/stream.h"
 
 #endif
@@ -28,6 +36,32 @@ namespace nb = nanobind;
 namespace wavefront::protocol {
 
 using namespace wire;
+
+namespace {
+
+void bind_strangers(nb::module_& module) {
+  nb::class_<Strangers>(
+      module, "Strangers",
+      "Connections that have not been admitted yet, by number. per_source: maximum of one source.")
+      .def(nb::init<std::size_t>(), nb::arg("per_source"))
+      .def(
+          "add",
+          [](Strangers& strangers, std::uint64_t number, nb::bytes source) {
+            strangers.add(number, {source.c_str(), source.size()});
+          },
+          nb::arg("number"), nb::arg("source"), "Add a connection.")
+      .def("remove", &Strangers::remove, nb::arg("number"), "Remove a connection; False if it is not here.")
+      .def(
+          "displaced_by",
+          [](const Strangers& strangers, nb::bytes source) {
+            return strangers.displaced_by({source.c_str(), source.size()});
+          },
+          nb::arg("source"), "Return the oldest connection of a source that may have no more.")
+      .def("victim", &Strangers::victim, "Return the oldest connection of the source with the most.")
+      .def("__len__", &Strangers::size);
+}
+
+}  // namespace
 
 #ifdef __linux__
 
@@ -91,6 +125,13 @@ nb::list news_of(Hub& hub) {
   return news;
 }
 
+nb::dict counts_of(Hub& hub) {
+  nb::dict counts;
+  const auto found = hub.counts();
+  for (std::size_t i = 0; i < kEndings; ++i) counts[kEndingNames[i]] = found[i];
+  return counts;
+}
+
 template <typename Make>
 void make(Make construct) {
   try {
@@ -146,23 +187,36 @@ Raises ConnectionError once the connection has ended and all earlier messages we
 void bind_hub(nb::module_& module) {
   nb::class_<Hub>(
       module, "Hub",
-      R"(All connections of a service's listening socket. Only one thread may use `wait`, `take` and `ended`.
+      R"(All connections of a service's listening sockets. Only one thread may use `wait`, `take` and `ended`.
 
 Any thread may call the other methods. frame, message, parts: limits as in Stream; a client that exceeds
 one is disconnected. kept: maximum bytes of unread answers per client before it is disconnected.
-connections: maximum number. A new connection replaces the oldest one that has sent no message, or is
-refused if all have sent one.)")
+connections: maximum number at local addresses, and at the others. A new connection replaces the oldest one
+that has sent no message, of the source with the most, or is refused if all have sent one. per_source:
+maximum connections without a message of one source, not for local addresses. buffered: maximum bytes of all
+clients; beyond it the client with the most is disconnected. handshake_ms: time limit.)")
       .def(
           "__init__",
           [](Hub* hub, std::size_t frame, std::size_t message, std::size_t parts, std::size_t kept,
-             std::size_t connections) {
-            make([&] { new (hub) Hub({frame, message, parts}, kept, connections); });
+             std::size_t connections, std::size_t per_source, std::size_t buffered, int handshake_ms) {
+            make([&] {
+              new (hub) Hub({{frame, message, parts},
+                             kept,
+                             connections,
+                             per_source,
+                             buffered,
+                             milliseconds(handshake_ms)});
+            });
           },
           nb::kw_only(), nb::arg("frame"), nb::arg("message"), nb::arg("parts"), nb::arg("kept"),
-          nb::arg("connections"))
+          nb::arg("connections"), nb::arg("per_source") = HubLimits{}.per_source,
+          nb::arg("buffered") = HubLimits{}.buffered, nb::arg("handshake_ms") = HubLimits{}.handshake.count())
       .def(
-          "listen", [](Hub& hub, int listener) { make([&] { hub.listen(Descriptor(listener)); }); },
-          nb::arg("listener"), "Take ownership of a listening socket, given by its descriptor.")
+          "listen",
+          [](Hub& hub, int listener, bool local) { make([&] { hub.listen(Descriptor(listener), local); }); },
+          nb::arg("listener"), nb::kw_only(), nb::arg("local") = true,
+          "Take ownership of a listening socket, given by its descriptor. local: only the service's user can "
+          "connect.")
       .def("stop_listening", &Hub::stop_listening, "Accept no more connections; existing ones stay open.")
       .def(
           "watch", [](Hub& hub, int descriptor) { make([&] { hub.watch(descriptor); }); },
@@ -180,7 +234,14 @@ Returns at once if there are messages to take.)")
            "Return the connections that ended since the last call and whose messages have all been taken.")
       .def_prop_ro("has_news", &Hub::has_news, "True if `ended` or `news` returns something.")
       .def("address_of", &Hub::address_of, nb::arg("number"),
-           "Return the peer as localhost:UID:GID:PID, empty if unknown; None for an ended connection.")
+           "Return the peer as a number or localhost:UID:GID:PID, empty if unknown; None for an ended "
+           "connection.")
+      .def("is_local", &Hub::is_local, nb::arg("number"),
+           "Return True if a connection was accepted at a local address.")
+      .def("unread", &Hub::unread, nb::arg("number"),
+           "Return the bytes of answers that a client has not read.")
+      .def_prop_ro("buffered", &Hub::buffered, "Bytes that all connections keep.")
+      .def("counts", &counts_of, "Return the number of closed and refused connections by reason.")
       .def(
           "send",
           [](Hub& hub, std::uint64_t number, nb::sequence frames) {
@@ -205,6 +266,26 @@ Return False if the client has gone, or is disconnected because it left too much
 }  // namespace
 
 void bind_zmtp(nb::module_& module) {
+  module.def(
+      "source_of_peer",
+      [](int descriptor) {
+        const std::string source = source_of_peer(descriptor, false);
+        return nb::bytes(source.data(), source.size());
+      },
+      nb::arg("descriptor"),
+      "Return what counts as one source of connections: an IPv4 address, the first 64 bits of an IPv6 "
+      "address, "
+      "or a local user. Empty if unknown.");
+  module.def(
+      "sending_too_much",
+      [](const std::vector<int>& descriptors) {
+        std::vector<int> found;
+        std::copy_if(descriptors.begin(), descriptors.end(), std::back_inserter(found), sends_too_much);
+        return found;
+      },
+      nb::arg("descriptors"),
+      "Return the tcp connections whose peers send more than CURVE's handshake before a key is accepted.");
+  bind_strangers(module);
   nb::class_<Frame>(module, "Frame", nb::type_slots(frame_slots),
                     nb::sig("class Frame(typing_extensions.Buffer)"),
                     "One frame of a received message: a read-only buffer, aligned for any number type.")
@@ -215,7 +296,9 @@ void bind_zmtp(nb::module_& module) {
 
 #else
 
-void bind_zmtp(nb::module_&) {}
+void bind_zmtp(nb::module_& module) {
+  bind_strangers(module);
+}
 
 #endif
 

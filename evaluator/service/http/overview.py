@@ -145,7 +145,7 @@ class StatusDocument:
         busiest = sorted(rates, key=lambda pair: -round(math.log2(1 + pair[0])))
         return [
             {
-                **session.description(),
+                **session.description(self._service.sockets),
                 "class": PRIORITIES[session.rank] if session.rank >= 0 else "",
                 "positions_per_second": positions,
             }

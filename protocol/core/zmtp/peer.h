@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace wavefront::gate {
+namespace wavefront::wire {
 
 // The address of a peer as ZeroMQ names it: the number of a tcp peer, localhost:UID:GID:PID of a local one;
 // empty if unknown.
@@ -16,9 +16,9 @@ std::string address_of_peer(int descriptor);
 // user. For a peer at the local door it is the process.
 std::string source_of_peer(int descriptor, bool local);
 
-// The name of a local peer's socket, an abstract one with a leading zero byte; empty if there is none.
-std::string name_of_peer(int descriptor);
+// True if a tcp peer has sent more than CURVE's handshake, to a ROUTER that has not accepted its key.
+bool sends_too_much(int descriptor);
 
-}  // namespace wavefront::gate
+}  // namespace wavefront::wire
 
 #endif

@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-#include "gate/peer.h"
+#include "zmtp/peer.h"
 
 #ifdef __linux__
 
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
-#include <cstddef>
+#include <cstdint>
 
-namespace wavefront::gate {
+namespace wavefront::wire {
+
+namespace {
+
+// Bytes of a client's greeting, HELLO and INITIATE.
+constexpr std::uint64_t kMostReceived = 8192;
+
+// Bytes that the ROUTER sends before it accepts a key: a greeting of 64, WELCOME of 170, and one for SYN.
+// READY, which follows, is longer than the rest.
+constexpr std::uint64_t kMostSent = 240;
+
+}  // namespace
 
 std::string address_of_peer(int descriptor) {
   sockaddr_storage address{};
@@ -51,14 +62,13 @@ std::string source_of_peer(int descriptor, bool local) {
   return local ? "process " + std::to_string(peer.pid) : "user " + std::to_string(peer.uid);
 }
 
-std::string name_of_peer(int descriptor) {
-  sockaddr_un address{};
-  socklen_t size = sizeof address;
-  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "";
-  if (address.sun_family != AF_UNIX || size <= offsetof(sockaddr_un, sun_path)) return "";
-  return {address.sun_path, size - offsetof(sockaddr_un, sun_path)};
+bool sends_too_much(int descriptor) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  return info.tcpi_bytes_acked <= kMostSent && info.tcpi_bytes_received > kMostReceived;
 }
 
-}  // namespace wavefront::gate
+}  // namespace wavefront::wire
 
 #endif
