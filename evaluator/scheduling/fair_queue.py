@@ -62,11 +62,12 @@ class _Block:
 
 
 class Turns:
-    """The tags of one class. positions: queued on all networks."""
+    """The tags of one class. positions: queued on all networks. virtual: tag of the last request that was
+    taken in order."""
 
     def __init__(self) -> None:
         self.positions = 0
-        self._virtual = 0.0
+        self.virtual = 0.0
         self._finish_tags: dict[Hashable, float] = {}
         self._queued: dict[Hashable, Counter[Hashable]] = {}
         """Requests queued, by payer and client."""
@@ -75,7 +76,7 @@ class Turns:
 
     def tag_of(self, client: Hashable) -> float:
         """Return the start tag of the client's next request, if it is its payer's only one."""
-        return max(self._virtual, self._finish_tags.get(client, 0.0))
+        return max(self.virtual, self._finish_tags.get(client, 0.0))
 
     def last_place(self, tag: float) -> tuple[float, int]:
         """Return the place of a request with this tag that arrives now."""
@@ -85,10 +86,11 @@ class Turns:
         """Set the place of an arrived request."""
         queued = self._queued.setdefault(request.payer, Counter())
         queued[request.client] += 1
+        self.positions += request.count
         cost = request.count * len(queued)
         self._serial += 1
         spread = (cost - request.count) * (self._serial * GOLDEN % 1.0)
-        tag = max(self._virtual + spread, self._finish_tags.get(request.client, 0.0))
+        tag = max(self.virtual + spread, self._finish_tags.get(request.client, 0.0))
         self._largest = max(self._largest, request.count)
         if request.target_ms is None:
             self._finish_tags[request.client] = tag + cost
@@ -100,10 +102,6 @@ class Turns:
             highest = sorted(self._finish_tags.items(), key=itemgetter(1))[MOST_TAGS // 2 :]
             self._finish_tags = dict(highest)
 
-    def took(self, request: Request) -> None:
-        """Advance the virtual time to a request that was taken in order."""
-        self._virtual = max(self._virtual, request.place[0])
-
     def left(self, request: Request) -> None:
         """Note that a request has left its queue."""
         queued = self._queued[request.payer]
@@ -113,12 +111,12 @@ class Turns:
             if not queued:
                 del self._queued[request.payer]
 
-    def count(self, positions: int) -> None:
-        """Count positions queued; negative if they have left. Without any, no client is owed anything."""
-        self.positions += positions
+    def took(self, positions: int) -> None:
+        """Count positions that have left a queue. Without any, no client is owed anything."""
+        self.positions -= positions
         if not self.positions:
             self._finish_tags.clear()
-            self._virtual = 0.0
+            self.virtual = 0.0
             self._largest = 0
 
 
@@ -144,7 +142,7 @@ class FairQueue:
     def add(self, request: Request) -> None:
         """Insert a request at its place."""
         self.turns.give_place(request)
-        self._count(request.count)
+        self.positions += request.count
         index = bisect.bisect_left(self._last_places, request.place)
         if index == len(self._blocks):
             if not index or len(self._blocks[-1].requests) >= BLOCK:
@@ -172,7 +170,8 @@ class FairQueue:
         block.requests.remove(request)
         self.turns.left(request)
         self._tidy(index)
-        self._count(request.taken - request.count)
+        self.positions -= request.count - request.taken
+        self.turns.took(request.count - request.taken)
 
     def describe(self, most: int, skip: int, before: int) -> list[Pending]:
         """Describe the queue in order, skipping `skip` positions, until `most` positions are reached.
@@ -247,12 +246,13 @@ class FairQueue:
             for request in whole:
                 self.turns.left(request)
             if whole and in_order:
-                self.turns.took(whole[-1])
+                self.turns.virtual = max(self.turns.virtual, whole[-1].place[0])
             blocks = len(self._blocks)
             _drop(block.requests, whole)
             self._tidy(index)
             index += len(self._blocks) == blocks
-        self._count(positions - wanted)
+        self.positions -= wanted - positions
+        self.turns.took(wanted - positions)
         return segments
 
     def ahead_of(self, client: Hashable) -> int:
@@ -280,10 +280,6 @@ class FairQueue:
         else:
             del self._blocks[index]
             del self._last_places[index]
-
-    def _count(self, positions: int) -> None:
-        self.positions += positions
-        self.turns.count(positions)
 
 
 def _drop(requests: list[Request], gone: list[Request]) -> None:

@@ -103,7 +103,6 @@ def test_a_class_is_owed_time_for_what_other_networks_use() -> None:
 
 def test_tags_of_endless_payers_are_bounded() -> None:
     turns = Turns()
-    turns.count(1)
     for client in range(3 * MOST_TAGS):
         turns.give_place(request(str(client), client, count=1))
     assert len(turns._finish_tags) <= MOST_TAGS
