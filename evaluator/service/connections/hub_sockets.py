@@ -124,10 +124,11 @@ class HubSockets:
             self.wakeup.awake()
             woken = self._hub.wait(0)
         self.has_message = self._hub.has_message
-        if router is None:
-            return self._hub.has_news
-        self.has_message |= router.look()
-        return True
+        news = self._hub.has_news or bool(self._log.waiting)
+        if router is not None:
+            self.has_message |= router.look()
+            news = news or router.has_news()
+        return news
 
     def attend(self) -> None:
         """See `Sockets`."""

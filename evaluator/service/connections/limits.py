@@ -63,18 +63,19 @@ class ClosedLog:
     def __init__(self) -> None:
         self._log_at = 0.0
         self._logged: Mapping[str, int] = {}
-        self._news: list[tuple[str, str]] = []
+        self.waiting: list[tuple[str, str]] = []
+        """Address and reason of connections that `log` will log next."""
 
     def log(self, news: Iterable[tuple[str, str]], closed: Mapping[str, int]) -> None:
         """Log connections, now or later. news: some of them, by address and reason. closed: their number by
         reason, since the start."""
-        self._news += news
+        self.waiting += news
         now = time.monotonic()
-        if now < self._log_at or not self._news:
+        if now < self._log_at or not self.waiting:
             return
         self._log_at = now + LOG_EVERY_S
-        for reason in dict.fromkeys(reason for _, reason in self._news):
-            addresses = list(dict.fromkeys(address or "?" for address, why in self._news if why == reason))
+        for reason in dict.fromkeys(reason for _, reason in self.waiting):
+            addresses = list(dict.fromkeys(address or "?" for address, why in self.waiting if why == reason))
             count = closed[reason] - self._logged.get(reason, 0)
             log.warning(
                 "closed %s from %s: %s",
@@ -83,4 +84,4 @@ class ClosedLog:
                 REASONS.get(reason, reason),
             )
         self._logged = dict(closed)
-        self._news.clear()
+        self.waiting.clear()

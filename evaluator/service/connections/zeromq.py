@@ -135,6 +135,11 @@ class ZeroMqSockets:
         self.has_message = multipart.has_message(self._router)
         return self.has_message
 
+    def has_news(self) -> bool:
+        """Return True if connections may have ended or need `attend`."""
+        waiting = self._since or self._log.waiting
+        return bool(waiting) or multipart.has_message(self._monitor) or self._authentication.is_asked()
+
     def wait(self, timeout_ms: int) -> bool:
         """See `Sockets`."""
         # The descriptor signals changes only, so ask the socket for messages that wait already.
@@ -150,7 +155,7 @@ class ZeroMqSockets:
         else:
             self.wakeup.awake()
         self.look()
-        return True
+        return self.has_news()
 
     def attend(self) -> None:
         """See `Sockets`."""
