@@ -147,7 +147,8 @@ class State:
     service, by reason. tuning: what is being measured, in words, by device. curves: the largest "measured"
     batch, the "largest" batch of the device, and whether the knee is "known", by network and device.
     busy_seconds: time with a batch in flight, by device. target_ms: latency target by class. max_connections:
-    limit of connected clients.
+    limit of connected clients. keys: "requests" and "positions" answered, requests "refused" and "in_flight",
+    by the name of the client's key.
     """
 
     ready: bool
@@ -168,6 +169,7 @@ class State:
     busy_seconds: Mapping[str, float] = field(default_factory=dict)
     target_ms: Mapping[str, float] = field(default_factory=dict)
     max_connections: int = 0
+    keys: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def queued_positions(self) -> int:
@@ -394,5 +396,6 @@ class Metrics:
             "not_finite": self.not_finite.value,
             "cancelled": self.cancelled.value,
             "queued_positions": state.queued_positions,
+            "keys": {name: dict(counts) for name, counts in state.keys.items()},
             **asdict(state),
         }

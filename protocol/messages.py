@@ -11,9 +11,11 @@ client's requests in flight; 0 means "no request" in an error about an unreadabl
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, TypeAlias, get_args
 
 from protocol.batch import EvaluationBatch, PositionBatch
+from protocol.classes import PRIORITIES as PRIORITIES
+from protocol.classes import Priority as Priority
 from protocol.compression import ZSTD
 from protocol.fields import (
     FLAG,
@@ -37,11 +39,6 @@ SUPPORTED_VERSIONS: tuple[int, ...] = (1,)
 
 DEFAULT_ALIAS = "default"
 """Alias of the network of clients that name none."""
-
-Priority: TypeAlias = Literal["play", "analysis", "selfplay"]
-"""Request classes: play is served before analysis, analysis before self-play."""
-
-PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 
 NETWORKS = "networks"
 """Feature: results name their network, and the evaluator announces changed networks."""

@@ -47,6 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     allow.add_argument(
         "--admin", action="store_true", help="also allow load, unload, reload, drain and the other commands"
     )
+    allow.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="LIMIT=VALUE",
+        help="classes=play,analysis; requests=N in flight; rate=N positions a second; share=X of a device, "
+        "relative to 1 of others; for all connections with the key together",
+    )
     revoke = action("revoke", "remove an allowed client", _revoke)
     revoke.add_argument("name", metavar="NAME")
     trust = action("trust", "store the public key of the service at an address", _trust)
@@ -124,7 +132,12 @@ def _list(arguments: argparse.Namespace, folder: Path) -> None:
         except FileNotFoundError:
             found[whose] = None
     found["clients"] = [
-        {"name": client.name, "rights": client.rights, "key": show_key(client.key)}
+        {
+            "name": client.name,
+            "rights": client.rights,
+            "key": show_key(client.key),
+            "limits": str(client.quota),
+        }
         for client in read_clients(folder / CLIENTS).values()
     ]
     found["services"] = {address: show_key(key) for address, key in read_services(folder / SERVICES).items()}
@@ -135,19 +148,21 @@ def _list(arguments: argparse.Namespace, folder: Path) -> None:
     for whose in ("service", "client"):
         print(f"public key as a {whose}: {found[whose] or '(none made yet)'}")
     for client in found["clients"]:
-        print(f"lets in {client['name']} ({client['rights']}): {client['key']}")
+        print(f"lets in {client['name']} ({client['rights']}): {client['key']} {client['limits']}".rstrip())
     for address, key in found["services"].items():
         print(f"knows {address}: {key}")
 
 
 def _allow(arguments: argparse.Namespace, folder: Path) -> None:
-    from protocol.keys.clients import AllowedClient, allow
+    from protocol.keys.clients import AllowedClient, Quota, allow
     from protocol.keys.files import CLIENTS
     from protocol.keys.notation import read_key
 
-    client = AllowedClient(arguments.name, "admin" if arguments.admin else "play", read_key(arguments.key))
+    rights, quota = "admin" if arguments.admin else "play", Quota.of(arguments.limit)
+    client = AllowedClient(arguments.name, rights, read_key(arguments.key), quota)
     allow(folder / CLIENTS, client)
-    print(f"{client.name} is let in, with the right to {client.rights}. {NOTE}")
+    limits = f" and the limits {quota}" if str(quota) else ""
+    print(f"{client.name} is let in, with the right to {client.rights}{limits}. {NOTE}")
 
 
 def _revoke(arguments: argparse.Namespace, folder: Path) -> None:

@@ -87,9 +87,9 @@ class Turns:
         queued = self._queued.setdefault(request.payer, Counter())
         queued[request.client] += 1
         self.positions += request.count
-        cost = request.count * len(queued)
+        cost = request.count * len(queued) / request.share
         self._serial += 1
-        spread = (cost - request.count) * (self._serial * GOLDEN % 1.0)
+        spread = request.count * (len(queued) - 1) * (self._serial * GOLDEN % 1.0)
         tag = max(self.virtual + spread, self._finish_tags.get(request.client, 0.0))
         self._largest = max(self._largest, request.count)
         if request.target_ms is None:

@@ -30,8 +30,8 @@ class Request:
     the client's own). rank: 0 play, 1 analysis, 2 self-play. Times are milliseconds on the service's
     monotonic clock; deadline_ms: None without a deadline. place: in the order of its class (fair_queue.py).
     network: content hash to name in the answer; empty for none. target_ms: wanted latency; None for that of
-    its class. answer_bytes: of the answer's arrays. footprint: bytes of the request's and the answer's
-    arrays, plus overhead.
+    its class. share: of the device, relative to 1 of others. answer_bytes: of the answer's arrays. footprint:
+    bytes of the request's and the answer's arrays, plus overhead.
     """
 
     client: Hashable
@@ -54,6 +54,7 @@ class Request:
     answer_bytes: int = 0
     footprint: int = 0
     payer: Hashable = None
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         batch = self.batch

@@ -81,6 +81,7 @@ class Service:
             busy_seconds={name: busy / 1000 for name, busy in dispatcher.busy_ms().items()},
             target_ms=dict(zip(PRIORITIES, self.loader.targets, strict=True)),
             max_connections=self.max_connections,
+            keys=self.sessions.usages,
             **devices,
         )
 

@@ -17,6 +17,7 @@ from evaluator.devices.served_network import ServedNetwork
 from evaluator.scheduling.requests import Request
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.transport import GONE, Arrived, Client, Sockets
+from evaluator.service.quotas import Usage
 from protocol.errors import NotAllowed, Overloaded
 from protocol.messages import PRIORITIES
 
@@ -39,7 +40,7 @@ class Session:
     bytes of these and their answers. answered, positions, errors: counts of results, their positions, and
     errors. rank: class of the last answered request; -1 before. payer: whose share of a device its requests
     use: its key's; without a key, its address's, which names a program at an ipc address; its own at a
-    loopback address, where a proxy may have the clients of many hosts.
+    loopback address, where a proxy may have the clients of many hosts. usage: of its key; None without one.
     """
 
     client: Client
@@ -61,6 +62,7 @@ class Session:
     errors: int = 0
     rank: int = -1
     payer: Hashable = None
+    usage: Usage | None = None
 
     def __post_init__(self) -> None:
         has_address = self.address and not self.address.startswith(LOOPBACK)
@@ -79,7 +81,7 @@ class Session:
 
     def charge(self, request: Request, most: int, sockets: Sockets) -> None:
         """Count a request in flight, and the bytes of it and its answer. most: positions in flight. Raises
-        Overloaded if there is no room for them."""
+        Overloaded if there is no room for them, and NotAllowed by the limits of its key."""
         if self.in_flight + request.count > most:
             raise Overloaded(
                 f"{self.in_flight} positions of this client are queued, of at most {most}; "
@@ -90,13 +92,18 @@ class Session:
                 f"{self.held} bytes of this client's requests and {sockets.unread(self.client)} of answers "
                 "that it has not read are kept (see max_client_bytes): read answers first"
             )
+        if self.usage is not None:
+            self.usage.charge(request)
+            request.share = self.usage.quota.share
         self.in_flight += request.count
         self.held += request.footprint
 
-    def release(self, request: Request) -> None:
-        """Stop counting a request."""
+    def release(self, request: Request, *, answered: bool = False) -> None:
+        """Stop counting a request. answered: with a result."""
         self.in_flight -= request.count
         self.held -= request.footprint
+        if self.usage is not None:
+            self.usage.release(request, answered=answered)
 
     def description(self, sockets: Sockets) -> dict[str, Any]:
         """Return the session's entry of a list of clients."""
@@ -132,6 +139,7 @@ class Sessions:
         self._drop_requests = drop_requests
         self._sessions: dict[Client, Session] = {}
         self._by_descriptor: dict[int, Session] = {}
+        self._usages: dict[str, Usage] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -139,6 +147,19 @@ class Sessions:
     def __iter__(self) -> Iterator[Session]:
         """Iterate over a copy, in the order of arrival."""
         return iter([*self._sessions.values()])
+
+    @property
+    def usages(self) -> dict[str, dict[str, int]]:
+        """Counts by the name of the key."""
+        return {
+            usage.name: {
+                "in_flight": usage.requests,
+                "requests": usage.answered,
+                "positions": usage.positions,
+                "refused": usage.refused,
+            }
+            for usage in [*self._usages.values()]
+        }
 
     @property
     def busy(self) -> bool:
@@ -170,6 +191,8 @@ class Sessions:
         if not self._sockets.admit(arrived):
             raise Overloaded("too many connections (max_connections): try again later")
         session = Session(arrived.client, *origin, user, self._access.name(user))
+        if session.key:
+            session.usage = self._usages.setdefault(user, Usage(session.key, self._access.quota(user)))
         self._sessions[arrived.client] = session
         if origin.descriptor >= 0:
             self._by_descriptor[origin.descriptor] = session
@@ -191,7 +214,7 @@ class Sessions:
                 session.answered += 1
                 session.positions += entry[0].count
                 session.rank = entry[0].rank
-            session.release(entry[0])
+            session.release(entry[0], answered=answered)
         return entry
 
     def forget_disconnected(self) -> None:
@@ -204,13 +227,19 @@ class Sessions:
     def forget(self, client: Client) -> None:
         """End the session of a disconnected client, and discard its requests."""
         session = self._sessions.pop(client, None)
-        if session is not None and self._by_descriptor.get(session.descriptor) is session:
-            del self._by_descriptor[session.descriptor]
+        if session is not None:
+            for request, _ in session.requests.values():
+                session.release(request)
+            if self._by_descriptor.get(session.descriptor) is session:
+                del self._by_descriptor[session.descriptor]
         self._drop_requests(client)
 
     def reload_keys(self) -> None:
         """Read the list of clients again, and disconnect removed clients. Raises KeysError."""
         self._access.reload()
+        self._usages = {user: usage for user, usage in self._usages.items() if self._access.may_use(user)}
+        for user, usage in self._usages.items():
+            usage.name, usage.quota = self._access.name(user), self._access.quota(user)
         for session in self:
             if self._access.may_use(session.user):
                 session.key = self._access.name(session.user)

@@ -20,4 +20,5 @@ STATE = State(
     busy_seconds={"0:gpu": 12.5},
     target_ms={"play": 50.0},
     max_connections=4096,
+    keys={"laptop": {"in_flight": 1, "requests": 2, "positions": 9, "refused": 1}},
 )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from ipaddress import ip_address
 
-from protocol.keys.clients import AllowedClient, read_clients
+from protocol.keys.clients import AllowedClient, Quota, read_clients
 from protocol.keys.files import CLIENTS, SERVICE_PAIR, keys_folder
 from protocol.keys.notation import show_key
 from protocol.keys.pairs import KeyPair, pair_at
@@ -137,6 +137,11 @@ class Access:
         """Return the name of a user in the list of clients; empty for a user without a key."""
         client = None if user in _KEYLESS else self._clients.get(_key(user))
         return "" if client is None else client.name
+
+    def quota(self, user: str) -> Quota:
+        """Return the limits of a user's key; none for a user without a key."""
+        client = None if user in _KEYLESS else self._clients.get(_key(user))
+        return Quota() if client is None else client.quota
 
     def advice(self, user: str) -> str:
         """Return a remedy for a user without the right to administer."""

@@ -81,6 +81,12 @@ class _ServiceCollector:
             _keyed(state.closed_connections),
             ("reason",),
         )
+        for name, text, what in (
+            ("key_requests", "Requests answered with a result, by the client's key.", "requests"),
+            ("key_positions", "Positions of these.", "positions"),
+            ("key_refused", "Requests beyond a limit of the key.", "refused"),
+        ):
+            yield _counter(name, text, {(key,): each[what] for key, each in state.keys.items()}, ("key",))
         yield _gauge(
             "queued_positions",
             "Positions waiting to be launched.",

@@ -65,11 +65,13 @@ def test_pairs_are_made_and_their_public_keys_shown(told: Told) -> None:
 def test_clients_are_let_in_and_revoked(told: Told) -> None:
     first, second = "01" * 32, "ab" * 32
     assert "let in, with the right to play. A running service reads" in told("allow", "laptop", first)
-    assert "right to admin" in told("allow", "desk", second, "--admin")
+    limits = ("--limit", "rate=100", "--limit", "classes=play")
+    assert "rate=100" in told("allow", "desk", second, "--admin", *limits)
+    assert "rate=x" in told.refusal("allow", "desk", second, "--limit", "rate=x")
     listed = json.loads(told("list", "--json"))
     assert listed["clients"] == [
-        {"name": "laptop", "rights": "play", "key": first},
-        {"name": "desk", "rights": "admin", "key": second},
+        {"name": "laptop", "rights": "play", "key": first, "limits": ""},
+        {"name": "desk", "rights": "admin", "key": second, "limits": "classes=play rate=100"},
     ]
     assert (listed["service"], listed["client"], listed["services"]) == (None, None, {})
     assert f"lets in desk (admin): {second}" in told("list")
