@@ -139,3 +139,19 @@ def test_what_is_looked_ahead_to_stays_in_a_tree_that_is_pruned() -> None:
     tree.apply_random(ahead)
     assert tree.root_info().promoted == 0
     assert all(child.in_flight == 0 for child in tree.children())
+
+
+def test_looking_ahead_passes_positions_that_are_cached() -> None:
+    """After a search whose evaluations stay cached, the third batch of 65 is full; without passing them it
+    would have 51 positions."""
+    tree = new_tree(game(MIDDLEGAME), cpuct=1.7)
+    search(tree, 400)
+    tree.clear()
+    tree.set_position(game(MIDDLEGAME))
+    batch = Batch(65)
+    for _ in range(2):
+        tree.collect(batch, 1, 1000, 64)
+        tree.apply_random(batch)
+    tree.collect(batch, 1, 1000, 64)
+    assert batch.size == 65
+    tree.cancel(batch)
