@@ -1,35 +1,32 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Simulates time managers on a clock in a model of games, without an engine and without waiting.
+"""Simulates the time manager on a clock in a model of games, without an engine and without waiting.
 
-    python -m benchmarks.search.time_management [--games N] [--managers 'adaptive; legacy'] [--control 60+0.6]
-                                                [--choice value|visits]
+    python -m benchmarks.search.time_management [--games N] [--control 60+0.6] [--choice value|visits]
 
-The model: games start after 8 plies of opening. Their lengths follow the log-logistic distribution that the
-managers plan with (median 51.5 moves). Searches end at once, early, at the end of their budget, or, for
-managers that extend unsettled searches, beyond it, as in real games (--choice: of the engine's defaults,
+The model: games start after 8 plies of opening. Their lengths follow lc0's log-logistic
+distribution (median 51.5 moves). Searches end at once, early, at the end of their budget, or beyond it, as in
+real games (--choice: of the engine's defaults,
 which choose the move by value, or of lc0's choice by visits). The next search reuses a random share of the
 tree. Each move costs a delay that the search does not see. docs/explanation/time.md gives the source of each
 number; `strength.clock_use` measures most of them.
 
-Reports for each manager and time control: the remaining clock at the game's end and its minimum, in percent
-of the initial time; the mean of log2(time per move) and of log2(visits of the tree that a move is chosen
-from), both minus lc0's `legacy`; the time of the first, the 10th, the 30th and the 60th move in units of the
-mean move; and games lost on time.
+Reports for each time control: the remaining clock at the game's end and its minimum, in percent of the
+initial time; the time of the first, the 10th, the 30th and the 60th move in units of the mean move; and games
+lost on time.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
 
 from benchmarks.common.figures import Figure, print_figures
-from engine.search.time.budget import Situation, Spent, TimeBudget, TimeManager
-from engine.search.time.managers import new_manager
-from engine.settings.time_managers import MANAGERS
+from engine.search.time.budget import Situation, Spent, TimeBudget
+from engine.search.time.manager import TimeManager
 
 BOOK_PLIES = 8
 """Plies of the opening, which cost no time: the shipped openings have 6 to 10."""
@@ -58,8 +55,9 @@ AT_ONCE_SHARE = 0.05
 DELAY_MS = 2.0
 """Mean of each move's extra delay, uniform from 0 to twice as much."""
 
-LEFT_TO_REACH = 15.0
-"""Target for the remaining clock, in percent, at the end of a game at 60+0.6."""
+LEFT_TO_REACH, PEER = 15.0, "lc0 legacy 12.5"
+"""Remaining clock, in percent, at the end of a game at 60+0.6: target, and that of lc0's default manager in
+the same model (2026-11-26)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +107,12 @@ class Control:
 
 @dataclass(slots=True)
 class Played:
-    """One game. left, least: milliseconds on the clock at the end and at its minimum. times, trees:
-    milliseconds and visits of each move."""
+    """One game. left, least: milliseconds on the clock at the end and at its minimum. times:
+    milliseconds of each move."""
 
     left: float = 0.0
     least: float = math.inf
     times: list[float] = field(default_factory=list)
-    trees: list[float] = field(default_factory=list)
 
     @property
     def lost(self) -> bool:
@@ -146,10 +143,10 @@ def time_used(budget: TimeBudget, uses: Uses, random: Random) -> float:
     return max(1.0, used)
 
 
-def play(manager: TimeManager, control: Control, length: int, uses: Uses, random: Random) -> Played:
+def play(control: Control, length: int, uses: Uses, random: Random) -> Played:
     """Simulate the clock of one side through a game."""
-    played = Played()
-    clock, tree, kept = control.base_ms, 0.0, 0.0
+    manager, played = TimeManager(), Played()
+    clock, kept = control.base_ms, 0.0
     for move in range(length):
         situation = Situation(
             clock,
@@ -168,7 +165,6 @@ def play(manager: TimeManager, control: Control, length: int, uses: Uses, random
         clock -= used + random.uniform(0, 2 * DELAY_MS)
         played.least = min(played.least, clock)
         played.times.append(used)
-        played.trees.append(tree)
         kept = 0.0 if random.random() < KEPT_NOTHING else tree * random.betavariate(*KEPT)
         clock += control.increment_ms
         if control.period and (move + 1) % control.period == 0:
@@ -177,53 +173,21 @@ def play(manager: TimeManager, control: Control, length: int, uses: Uses, random
     return played
 
 
-def games_of(manager: str, control: Control, games: int, uses: Uses) -> list[Played]:
-    """Return simulated games, with the same random choices for every manager."""
-    lengths = game_lengths(games, Random(1))
-    return [
-        play(new_manager(manager), control, length, uses, Random(number))
-        for number, length in enumerate(lengths)
-    ]
+def line(control: Control, games: Sequence[Played]) -> str:
+    """Return the table's line of a time control; the module explains the numbers."""
+    mean = fmean(time for game in games for time in game.times)
+    shares = (
+        fmean(game.times[move] for game in games if len(game.times) > move) / mean for move in SHOWN_MOVES
+    )
+    curve = " ".join(f"{share:5.2f}" for share in shares)
+    least = 100 * min(game.least for game in games) / control.base_ms
+    lost = sum(game.lost for game in games)
+    return f"{left(control, games):6.1f} % {least:6.1f} % {lost:5}   {curve}"
 
 
-def mean_log2(games: Sequence[Played], values: Callable[[Played], Sequence[float]]) -> float:
-    return fmean(fmean(map(math.log2, values(game))) for game in games)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A manager at a time control; the module explains the numbers."""
-
-    manager: str
-    left: float
-    least: float
-    time: float
-    tree: float
-    lost: int
-    curve: tuple[float, ...]
-
-    @classmethod
-    def of(cls, manager: str, control: Control, games: Sequence[Played], peer: Sequence[Played]) -> Row:
-        mean = fmean(time for game in games for time in game.times)
-        return cls(
-            manager,
-            100 * fmean(game.left for game in games) / control.base_ms,
-            100 * min(game.least for game in games) / control.base_ms,
-            mean_log2(games, lambda game: game.times) - mean_log2(peer, lambda game: game.times),
-            mean_log2(games, lambda game: game.trees) - mean_log2(peer, lambda game: game.trees),
-            sum(game.lost for game in games),
-            tuple(
-                fmean(game.times[move] for game in games if len(game.times) > move) / mean
-                for move in SHOWN_MOVES
-            ),
-        )
-
-    def line(self) -> str:
-        curve = " ".join(f"{share:5.2f}" for share in self.curve)
-        return (
-            f"  {self.manager:24} {self.left:6.1f} % {self.least:6.1f} % {self.time:+7.3f} {self.tree:+7.3f} "
-            f"{self.lost:5}   {curve}"
-        )
+def left(control: Control, games: Sequence[Played]) -> float:
+    """Return the mean share of the initial time that is left at the end, in percent."""
+    return 100 * fmean(game.left for game in games) / control.base_ms
 
 
 def main() -> None:
@@ -231,34 +195,26 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--games", type=int, default=1000)
-    parser.add_argument("--managers", default=";".join(kind.name for kind in MANAGERS), help="with ; between")
     parser.add_argument("--control", action="append", help="time control (default: a list of them)")
     parser.add_argument("--choice", choices=[*USES], default="value", help="of the move (default value)")
     parser.add_argument("--json", action="store_true", help="print the figure alone, as JSON")
     arguments = parser.parse_args()
-    managers = [text.strip() for text in arguments.managers.split(";")]
-    left = {}
+    uses = USES[arguments.choice]
+    figures = []
+    if not arguments.json:
+        print(f"{'':12} {'left':>8} {'least':>8} {'lost':>5}   by move")
     for text in arguments.control or CONTROLS:
         control = Control.of(text)
-        uses = USES[arguments.choice]
-        peer = games_of("legacy", control, arguments.games, uses)
-        rows = [
-            Row.of(name, control, games_of(name, control, arguments.games, uses), peer) for name in managers
+        games = [
+            play(control, length, uses, Random(number))
+            for number, length in enumerate(game_lengths(arguments.games, Random(1)))
         ]
-        left[text] = (rows[0].left, Row.of("legacy", control, peer, peer).left)
+        if text == "60+0.6":
+            name = "% of the clock left at the end, 60+0.6"
+            figures.append(Figure(name, left(control, games), LEFT_TO_REACH, at_least=False, peer=PEER))
         if not arguments.json:
-            print(f"{text:26} {'left':>8} {'least':>8} {'time':>7} {'tree':>7} {'lost':>5}   by move")
-            print(*(row.line() for row in rows), sep="\n", flush=True)
-    if "60+0.6" in left:
-        own, peer_left = left["60+0.6"]
-        figure = Figure(
-            f"% of the clock left at the end, 60+0.6, {managers[0]}",
-            own,
-            LEFT_TO_REACH,
-            at_least=False,
-            peer=f"lc0 legacy {peer_left:.1f}",
-        )
-        print_figures([figure], as_json=arguments.json)
+            print(f"{text:12} {line(control, games)}", flush=True)
+    print_figures(figures, as_json=arguments.json)
 
 
 if __name__ == "__main__":
