@@ -51,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
-    from engine.commands.fen_words import with_whole_fens
-    from engine.option_flags import options_of_arguments
+    from engine.option_flags import options_of_arguments, with_whole_fens
     from engine.options import OptionError
     from protocol.host.outputs import OutputError
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from engine.options import OPTIONS, Options
 from protocol.settings import sources
 from protocol.settings.spec import Setting, shown_number
+
+RUN_FLAGS = {
+    "weights": "network file, wavefront-cpu or wavefront-gpu (default: chosen by device)",
+    "backend": "what computes the network (default: auto)",
+    "evaluator": "address of a running evaluator",
+    "threads": "threads of the evaluator's CPU backend",
+}
+"""Options with a flag of their own in `match`, `selfplay` and `tune`, and their help."""
+
+_FEN_FIELDS = tuple(map(re.compile, (r"[wb]", r"[A-Ha-hKQkq]{1,4}|-", r"[a-h][36]|-", r"\d+", r"\d+")))
+"""Fields of a FEN after the board: side to move, castling, en passant, and two optional counters."""
 
 
 def default_toml() -> str:
@@ -65,3 +76,40 @@ def options_of_arguments(arguments: argparse.Namespace, options: Options | None 
     Raises OptionError.
     """
     return sources.from_arguments(arguments, options or Options())
+
+
+def add_engine_flags(group: argparse._ArgumentGroup) -> None:
+    for name, text in RUN_FLAGS.items():
+        group.add_argument(f"--{name}", metavar=name.upper(), help=text)
+    for alias in ("--network", "--WeightsFile"):
+        group.add_argument(alias, dest="weights", help=argparse.SUPPRESS)
+
+
+def given_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the options given as flags, as unchecked strings."""
+    return {name: value for name in RUN_FLAGS if (value := getattr(arguments, name)) is not None}
+
+
+def with_whole_fens(words: Sequence[str]) -> list[str]:
+    """Join the fields of a FEN after `--fen` to one word of the command line, as quotes would.
+
+    A FEN has both counters or none: a single number after the fields is not a counter.
+    """
+    whole: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if whole and whole[-1] == "--fen" and "/" in word and " " not in word:
+            fields = _fen_fields(rest)
+            word = " ".join([word, *rest[:fields]])
+            del rest[:fields]
+        whole.append(word)
+    return whole
+
+
+def _fen_fields(words: Sequence[str]) -> int:
+    """Return how many words are fields after a board: 0, 3 or 5."""
+    matching = 0
+    while matching < min(len(words), len(_FEN_FIELDS)) and _FEN_FIELDS[matching].fullmatch(words[matching]):
+        matching += 1
+    return {3: 3, 4: 3, 5: 5}.get(matching, 0)

@@ -8,36 +8,34 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from engine._core import Game, Tree
+from engine._core import Game
+from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.connection.connecting import described
-from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings
-from engine.evaluation.errors import EvaluatorLateError, NetworkChangedError
-from engine.evaluation.late_results import LateResults
-from engine.evaluation.pipeline import InstantPipeline, Pipeline, RemotePipeline
+from engine.evaluation.errors import EvaluatorLateError
+from engine.evaluation.pipeline import InstantPipeline
 from engine.options import Options
-from engine.search.batching import BatchSizes, Device
+from engine.pool.loop import SearchLoop
+from engine.pool.search import InstantEvaluator, PooledSearch, offers_for
+from engine.search.batching import BatchSizes
 from engine.search.contempt import Contempt
-from engine.search.control import SearchControl
+from engine.search.control import LOOK_SECONDS, SearchControl
 from engine.search.driver import Search
 from engine.search.fen import read_fen
 from engine.search.limits import Limits
-from engine.search.player import Pause, Player
+from engine.search.player import Player
 from engine.search.report import Report
 from engine.search.static_choice import static_lines
-from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
 from engine.search.tree_file import read_header
 
 if TYPE_CHECKING:
     from engine._core import TreeFileSize
-    from protocol.client import EvaluatorClient
+    from engine.evaluation.connection.link import EvaluatorLink
+    from engine.search.task import SearchTask
     from protocol.messages import NetworkInfo, Priority
-
-POLL_SECONDS = 0.02
-"""Longest wait for the evaluator before the limits and `stop` are checked again."""
 
 IN_PROCESS_BATCH = 256
 """Positions per batch with the in-process evaluator, if MinibatchSize is 0."""
@@ -47,9 +45,8 @@ class Session:
     """A player's options, evaluator, position and tree. One thread at a time may use it.
 
     log: receives messages for the user. in_process: evaluate at random in this process. fallback: replace an
-    unreachable evaluator given by address by an embedded one. bursts: False for measurements; see
-    RemotePipeline. keeper: manages the clock (default: a new one). announce: log network and device once they
-    are known and whenever they change.
+    unreachable evaluator given by address by an embedded one. keeper: manages the clock (default: a new one).
+    announce: log network and device once they are known and whenever they change.
     """
 
     def __init__(
@@ -60,7 +57,6 @@ class Session:
         in_process: bool = False,
         fallback: bool = False,
         priority: Priority = "play",
-        bursts: bool = True,
         keeper: TimeKeeper | None = None,
         announce: bool = False,
     ) -> None:
@@ -68,15 +64,14 @@ class Session:
         self._in_process = in_process
         self._fallback = fallback
         self._priority: Priority = priority
-        self._bursts = bursts
         self._announces = announce
-        self._announced: NetworkInfo | None = None
-        self._announced_text = self._missing = ""
-        self._link: EvaluatorLink | None = None
+        self._network: NetworkInfo | None = None
+        """The last search's; None before the first."""
+        self._announced = ""
+        self._remote: PooledEvaluator[Any] | None = None
         self._ending: list[threading.Thread] = []
         self._player = Player(options or Options(), log, tell=log, keeper=keeper)
-        self._tree = self._player.tree
-        self._late = LateResults()
+        self._loop = SearchLoop()
         self.game = Game()
         self.has_position = True
         """False after `forget_position`, until a position is set."""
@@ -89,18 +84,18 @@ class Session:
     def options(self, options: Options) -> None:
         """Use these options from the next search on. A changed evaluator is started when it is needed."""
         self._player.options = options
-        if self._link is not None and not self._link.adopt(EvaluatorSettings.of(options)):
+        remote = self._remote
+        if remote is not None and not remote.links[0].adopt(EvaluatorSettings.of(options)):
             # Not waited for: an evaluator that hangs takes seconds to end, and a clock may run.
-            ending = threading.Thread(target=self._link.close, name="evaluator-end", daemon=True)
+            ending = threading.Thread(target=remote.close, name="evaluator-end", daemon=True)
             ending.start()
             self._ending = [thread for thread in (*self._ending, ending) if thread.is_alive()]
-            self._link = None
-            self._late = LateResults()  # The connection now belongs to another thread.
+            self._remote, self._loop.evaluators = None, ()  # The connection now belongs to another thread.
 
     @property
     def evaluator_pid(self) -> int | None:
         """Process id of the embedded evaluator, None if there is none."""
-        return self._link.pid if self._link is not None else None
+        return self._remote.links[0].pid if self._remote is not None else None
 
     # -- position ----------------------------------------------------------------------------------------
 
@@ -146,11 +141,11 @@ class Session:
 
     def clear(self) -> None:
         """Clear the tree and the evaluation cache."""
-        self._tree.clear()
+        self._player.tree.clear()
 
     def save_tree(self, path: str) -> TreeFileSize:
         """Save the last search's tree to a file, and return its size. Raises ValueError with a reason."""
-        return self._tree.save(path)
+        return self._player.tree.save(path)
 
     def load_tree(self, path: str) -> tuple[Game, TreeFileSize]:
         """Replace the tree by one from a file, and return the game of that tree and its size.
@@ -159,7 +154,7 @@ class Session:
         reason, and NoEvaluatorError.
         """
         game, _favoured = read_header(path)
-        while not self.ready(POLL_SECONDS):
+        while not self.ready(LOOK_SECONDS):
             pass
         # Contempt and the constants depend on the limits of the search that made the tree.
         try:
@@ -172,83 +167,71 @@ class Session:
     def _load_as_of(self, limits: Limits, game: Game, path: str) -> TreeFileSize:
         """Load a tree, made by a search with these limits of a game's position. Raises ValueError."""
         contempt = Contempt.of(self.options, game.turn, limits)
-        self._prepare_tree(replace(self._task(limits, perf_counter()), game=game, contempt=contempt))
-        return self._tree.load(path)
+        task = replace(self._task(limits, perf_counter()), game=game, contempt=contempt)
+        _key, offers = offers_for(self._evaluator, self._player, task)
+        if not offers:
+            raise EvaluatorLateError("the evaluator was lost")
+        self._player.tree.prepared_for(task, offers[0].network)
+        return self._player.tree.load(path)
 
     def has_visits(self) -> bool:
         """Return True if the tree has visits of the position."""
-        return self._tree.known(self._task(Limits(), perf_counter())) is not None
-
-    def _prepare_tree(self, task: SearchTask) -> None:
-        """Prepare the tree for a task and the network of the ready evaluator. Raises EvaluatorLateError."""
-        if self._in_process:
-            self._tree.prepared(task.options, 1, "in-process", contempt=task.contempt)
-            return
-        link = self.start_evaluator()
-        client = link.client
-        if client is None:
-            raise EvaluatorLateError("the evaluator was lost")
-        self._tree.prepared_for(task, link.network_of(client))
+        return self._player.tree.known(self._task(Limits(), perf_counter())) is not None
 
     # -- evaluator ---------------------------------------------------------------------------------------
 
+    @property
+    def _evaluator(self) -> PooledEvaluator[Any] | InstantEvaluator:
+        """The evaluator, created if necessary."""
+        if self._in_process:
+            return InstantEvaluator(self.options.minibatch_size or IN_PROCESS_BATCH, self._log)
+        if self._remote is None:
+            self._remote = PooledEvaluator(
+                EvaluatorSettings.of(self.options),
+                self._log,
+                self._priority,
+                spread=False,
+                fallback=self._fallback,
+            )
+            self._loop.evaluators = (self._remote,)
+        return self._remote
+
     def start_evaluator(self) -> EvaluatorLink:
         """Start connecting to the evaluator, or launching it, and return at once."""
-        if self._link is None:
-            self._link = EvaluatorLink(EvaluatorSettings.of(self.options), self._log, fallback=self._fallback)
-        self._link.start()
-        return self._link
+        evaluator = self._evaluator
+        assert isinstance(evaluator, PooledEvaluator)
+        (link,) = evaluator.links
+        link.start()
+        return link
 
     def ready(self, timeout: float) -> bool:
         """Return True if a search can start now. Waits up to `timeout` seconds. Raises NoEvaluatorError."""
         if self._in_process:
             return True
-        link = self.start_evaluator()
-        client = link.wait(timeout)
-        if client is not None:
-            self._announce(link.network_of(client), client.max_batch)
-            self._choose_network(link, client, self._task(Limits(), perf_counter()).weakened())
-        return client is not None
+        client = self.start_evaluator().wait(timeout)
+        if client is None:
+            return False
+        task = self._task(Limits(), perf_counter())
+        _key, offers = offers_for(self._evaluator, self._player, task)
+        if offers:
+            self._announce(offers[0].network, offers[0].max_batch)
+            offers_for(self._evaluator, self._player, task.weakened())
+        return bool(offers)
 
     def _announce(self, network: NetworkInfo, max_batch: int) -> None:
         """Log the network and its device, if this is enabled and the text has changed."""
-        if not self._announces or network is self._announced:
+        if network is self._network:
             return
-        self._announced = network
+        self._network = network
         text = described(network, max_batch)
-        if text != self._announced_text:
-            self._announced_text = text
+        if self._announces and text != self._announced:
+            self._announced = text
             self._log(text)
 
     def describe_evaluator(self) -> str:
         """Return the names of the network and device in use; empty while there is no connection."""
-        client = self._link.client if self._link is not None else None
-        if client is None:
-            return ""
-        network = client.network
-        return f"{network.name} on {network.device or network.backend}"
-
-    @staticmethod
-    def _connected(link: EvaluatorLink, task: SearchTask, control: SearchControl) -> EvaluatorClient:
-        """Return the evaluator. Waits for it as long as the limits allow. Raises NoEvaluatorError."""
-        limits, overhead_ms = task.limits, task.options.move_overhead_ms
-        clock = limits.clock.of(task.game.turn) if limits.clock is not None else None
-        patience = float("inf")
-        if clock is not None:  # Even a move without evaluations must not lose on time.
-            patience = max(0.0, clock[0] - overhead_ms) / 2000
-        elif limits.movetime_ms is not None and link.was_connected:  # The first start is not counted.
-            patience = (limits.movetime_ms + overhead_ms) / 1000
-        while True:
-            began = task.started if control.clock_started is None else control.clock_started
-            left = patience - (perf_counter() - began)
-            client = link.wait(POLL_SECONDS if control.pondering else max(0.0, min(POLL_SECONDS, left)))
-            if client is not None:
-                return client
-            late = perf_counter() - began >= patience and not control.pondering
-            if control.stopped:
-                raise EvaluatorLateError("the search was stopped before the evaluator was ready")
-            if late:
-                raise EvaluatorLateError("the evaluator was not ready in time")
+        network = self._network
+        return "" if network is None else f"{network.name} on {network.device or network.backend}"
 
     # -- search ------------------------------------------------------------------------------------------
 
@@ -269,95 +252,39 @@ class Session:
         empty tree and cache and the same limits. Raises NoEvaluatorError if no evaluator is ready in time.
         Losing one later ends the search early.
         """
-        control = control or SearchControl(pondering=limits.ponder)
         task = self._task(limits, perf_counter() if started is None else started)
-        steps, report = self._player.steps(task, control, play=play), None
-        while True:
-            try:
-                step = steps.send(report)
-            except StopIteration as end:
-                result: Report = end.value
-                return result
-            if isinstance(step, Pause):
-                report = None
-                if (left := step.until - perf_counter()) > 0:
-                    control.wait(left)
-            elif self._in_process:
-                report = self._run(self._in_process_parts(step.task), step.task, control, on_report)
-            else:
-                report = self._search_remotely(
-                    step.task, control, None if step.secondary else on_report, announce=not step.secondary
-                )
+        running = PooledSearch(
+            self._evaluator,
+            self._player,
+            task,
+            control=control or SearchControl(pondering=limits.ponder),
+            play=play,
+            evaluates_mates=False,
+            keeps_time=True,
+            on_report=on_report,
+            on_begin=self._announce,
+        )
+        if not running.known():
+            self._run(running)
+        return running.future.result()
 
-    def _choose_network(self, link: EvaluatorLink, client: EvaluatorClient, task: SearchTask) -> None:
-        """Let the client use the task's network. If the evaluator has none of it, its own one plays."""
-        from protocol.errors import EvaluatorError, EvaluatorLost
-
+    def _run(self, running: PooledSearch) -> None:
+        """Run a search to its end, in this thread."""
+        self._loop.add(running)
         try:
-            link.choose(client, EvaluatorSettings.of(task.options).network)
-        except EvaluatorLost:
-            pass  # The search sees it, too.
-        except EvaluatorError as error:
-            text = f"{task.options.weights} is not at hand, so {client.network.name} plays: {error}"
-            if text != self._missing:
-                self._missing = text
-                self._log(text)
-
-    def _search_remotely(
-        self,
-        task: SearchTask,
-        control: SearchControl,
-        on_report: Callable[[Report], None] | None,
-        *,
-        announce: bool,
-    ) -> Report:
-        """Search with the evaluator's network. Restart if the network changes."""
-        known = self._link.client if self._link is not None else None
-        link = self.start_evaluator()
-
-        def show(report: Report) -> None:
-            if announce and (used := link.client) is not None:
-                self._announce(used.network, used.max_batch)
-            if on_report is not None:
-                on_report(report)
-
-        while True:
-            client = self._connected(link, task, control)
-            if task.limits.clock is None and client is not known:
-                # No clock runs while an evaluator starts: the time for the move begins now.
-                task = replace(task, started=perf_counter())
-            self._choose_network(link, client, task)
-            network = link.network_of(client)
-            if announce:
-                self._announce(network, client.max_batch)
-            task = self._player.searched_by(task, network.identity)
-            try:
-                report = self._run(self._remote_parts(client, network, task, control), task, control, show)
-            except NetworkChangedError:
-                known = link.client
-                continue
-            return replace(report, network=network.identity)
-
-    def _run(
-        self,
-        parts: tuple[Tree, Pipeline, BatchSizes],
-        task: SearchTask,
-        control: SearchControl,
-        on_report: Callable[[Report], None] | None,
-    ) -> Report:
-        """Search from the root of a prepared tree. Raises NetworkChangedError."""
-        tree, pipeline, sizes = parts
-        self._tree.set_root(task)
-        task = self._tree.with_tablebase_moves(task)
-        search = Search(tree, pipeline, task, sizes, control=control, on_report=on_report, log=self._log)
-        return search.run()
+            while self._loop.active:
+                self._loop.step()
+        except BaseException:
+            running.abandon()
+            self._loop.remove(running)
+            raise
 
     def report_without_search(self, limits: Limits) -> Report:
         """Return a report without an evaluator: the tree's lines if it has visits, else a static choice."""
         task = self._task(limits, perf_counter())
         if not task.legal_moves:
             return Report(best_move=None, ponder=None)
-        tree = self._tree.known(task)
+        tree = self._player.tree.known(task)
         if tree is not None:
             return Search(
                 tree, InstantPipeline(tree, 1), task, BatchSizes(1), control=SearchControl()
@@ -372,40 +299,10 @@ class Session:
         task = self._player.task(self.game, limits, started)
         return task if self.has_position else replace(task, legal_moves=[])
 
-    def _in_process_parts(self, task: SearchTask) -> tuple[Tree, Pipeline, BatchSizes]:
-        """Return tree, pipeline and batch sizes of a search without an evaluator."""
-        batch = self.options.minibatch_size or IN_PROCESS_BATCH
-        tree = self._tree.prepared(
-            task.options, 1, "in-process", contempt=task.contempt, solves_endings=task.level is None
-        )
-        sizes = BatchSizes(batch, in_flight=self.options.batches_in_flight)
-        return tree, InstantPipeline(tree, batch), sizes
-
-    def _remote_parts(
-        self, client: EvaluatorClient, network: NetworkInfo, task: SearchTask, control: SearchControl
-    ) -> tuple[Tree, Pipeline, BatchSizes]:
-        """Return tree, pipeline and batch sizes of a search with this evaluator's network."""
-        assert self._link is not None
-        tree = self._tree.prepared_for(task, network)
-        device = Device(network.recommended_batch, client.max_batch, network.curve)
-        sizes = BatchSizes.alone(device, self.options, task.limits)
-        pipeline = RemotePipeline(
-            tree,
-            self._link,
-            capacity=sizes.capacity,
-            network=network,
-            priority=self._priority,
-            target_ms=task.limits.target_ms(task.game.turn),
-            clock_runs=lambda: not control.pondering,
-            late=self._late,
-            bursts=self._bursts,
-        )
-        return tree, pipeline, sizes
-
     def close(self) -> None:
         """Stop the embedded evaluator, wait for its process to exit, and disconnect. Idempotent."""
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        if self._remote is not None:
+            self._remote.close()
+            self._remote, self._loop.evaluators = None, ()
         for thread in self._ending:
             thread.join()

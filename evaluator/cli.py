@@ -23,7 +23,6 @@ COMMANDS = (
     "devices",
     "verify",
     "tune",
-    "kernels",
     "report",
     "describe",
     "export",

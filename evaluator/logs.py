@@ -8,7 +8,10 @@ import logging
 import sys
 from collections import deque
 from datetime import UTC, datetime
+from textwrap import indent
 from typing import Any
+
+from protocol.host.printing import printable
 
 KEPT_WARNINGS = 20
 
@@ -16,9 +19,28 @@ LONGEST_WARNING = 1000
 """Maximum length of a kept warning in characters."""
 
 
+ABOUT = ("client", "request", "network")
+"""What a record may be about (`extra` of the logging call): who asked for it, by the name of the key or the
+address; the id of the request; the network."""
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as one line of printable text, so that names cannot forge another. The lines of an
+    exception are indented."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging names it
+        return printable(super().formatMessage(record))
+
+    def formatException(self, exc_info: Any) -> str:  # noqa: N802 - logging names it
+        return indent(super().formatException(exc_info), "  ", lambda line: True)
+
+
 class JsonFormatter(logging.Formatter):
     """Formats a record as a JSON object: time (ISO 8601, UTC), level, logger, thread, message, and exception
-    if present."""
+    and what it is about, if present."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -28,6 +50,7 @@ class JsonFormatter(logging.Formatter):
             "thread": record.threadName,
             "message": record.getMessage(),
         }
+        entry |= {name: getattr(record, name) for name in ABOUT if hasattr(record, name)}
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)
@@ -39,7 +62,7 @@ def configure(level: str, form: str) -> None:
     if form == "json":
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
@@ -53,7 +76,7 @@ class Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record, without its traceback."""
         try:
-            message = record.getMessage()
+            message = printable(record.getMessage())
             if record.exc_info and record.exc_info[1] is not None:
                 message += f": {record.exc_info[1]!r}"
         except Exception:  # as in every logging handler: a bad record must not raise

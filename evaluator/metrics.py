@@ -25,7 +25,7 @@ from protocol.messages import PRIORITIES
 BATCH_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 """Upper edges of the histogram of batch sizes, in positions."""
 
-TIME_EDGES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
+TIME_EDGES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 """Upper edges of the histograms of times, in seconds."""
 
 
@@ -252,7 +252,7 @@ class Metrics:
     def batch(self, network: str, device: str, positions: int, seconds: float) -> None:
         """Count an evaluated batch and its time."""
         with self._lock:
-            counted = self._batches_of(network, device)
+            counted = self._batches.get((network, device)) or self._batches_of(network, device)
             counted.batches += 1
             counted.positions += positions
             counted.sizes.observe(positions)
@@ -287,7 +287,7 @@ class Metrics:
         """Count a request with a result. rank: index of its class in PRIORITIES. queue_seconds: from receipt
         to launch. seconds: from receipt to answer."""
         with self._lock:
-            counted = self._requests_of(network, rank)
+            counted = self._requests.get((PRIORITIES[rank], network)) or self._requests_of(network, rank)
             counted.requests += 1
             counted.positions += positions
             counted.queue_seconds.observe(queue_seconds)

@@ -80,15 +80,15 @@ class Settings(SettingsGroup):
     )
     max_client_bytes: int = setting(
         44 * 1024 * 1024,
-        "maximum memory for the requests and unread answers of one client; three of the largest "
-        "requests always fit. Linux only",
+        "maximum memory for the requests and unread answers of one client without encryption; three of "
+        "the largest requests always fit. A client with a key is trusted. Linux only",
         low=1,
         metavar="BYTES",
     )
     max_buffered_bytes: int = setting(
         1024 * 1024 * 1024,
-        "maximum memory for incomplete requests and unread answers of all clients. Beyond it, the "
-        "client with the most is disconnected. Linux only",
+        "maximum memory for incomplete requests and unread answers of all clients without encryption. "
+        "Beyond it, the client with the most is disconnected. Linux only",
         low=1,
         metavar="BYTES",
     )

@@ -244,7 +244,7 @@ class EvaluatorClient:
         timeout_ms: 0 does not wait, None waits without limit. Return None if nothing completed in time or
         nothing is in flight. Also return None once the descriptor of `interrupt_by` is readable, or the
         evaluator announces that it drains or has other networks.
-        Raises EvaluatorLost if the connection breaks. Batches in flight are lost: see `reconnect`.
+        Raises EvaluatorLost if the connection breaks. Batches in flight are lost: open a new client.
         """
         if self._completed:
             return self._completed.pop(0)
@@ -268,7 +268,7 @@ class EvaluatorClient:
         or has something to `receive` already."""
         if self._connection is None or self._completed or self._compressor is not None or self.draining:
             return None
-        return self._connection.stream if self._interrupt is None else None
+        return self._connection.stream
 
     @property
     def next_id(self) -> int:
@@ -276,15 +276,19 @@ class EvaluatorClient:
         return self._next_id
 
     def exchanged(
-        self, answered: Iterable[int], in_flight: Mapping[int, tuple[int, int]], next_id: int, *, heard: bool
+        self,
+        answered: Iterable[int],
+        in_flight: Mapping[int, tuple[int, int, NetworkInfo]],
+        next_id: int,
+        *,
+        heard: bool,
     ) -> None:
         """Record an exchange through `stream`.
-        answered: ids that completed. in_flight: positions and moves of each id in flight. heard: True if any
-        message was received."""
+        answered: ids that completed. in_flight: positions, moves and network of each id in flight. heard:
+        True if any message was received."""
         for identity in answered:
             self._in_flight.pop(identity, None)
-        network = self.network  # The stream's user takes no notices.
-        self._in_flight.update((each, (*size, network)) for each, size in in_flight.items())
+        self._in_flight.update(in_flight)
         self._next_id = max(self._next_id, next_id)
         if heard:
             self.heard_at = time.monotonic()
@@ -400,14 +404,6 @@ class EvaluatorClient:
         while self._pump(0.0):
             pass
 
-    def reconnect(self) -> None:
-        """Close the connection and open a new one to the same address, with a new handshake.
-
-        Batches in flight are lost; resubmit them. Raises as the constructor does.
-        """
-        self._disconnect()
-        self._connect()
-
     def close(self) -> None:
         """Close the connection without waiting for what is in flight. Idempotent."""
         self._disconnect()
@@ -440,8 +436,12 @@ class EvaluatorClient:
             self._compressor = Compressor() if {*offered()} & {*welcome.compression} else None
         if self._wanted is not None:
             self.use(self._wanted)
-        elif welcome.default or (welcome.networks and welcome.default is None):
-            self.network = welcome.networks[0] if welcome.default is None else self.following("")
+            return
+        found = self._find(self._default)
+        if welcome.default is None and welcome.networks:
+            found = welcome.networks[0]
+        if found is not None:
+            self.network = found
         else:
             known = ", ".join(network.name for network in welcome.networks) or "none"
             raise UnknownNetwork(

@@ -49,6 +49,9 @@ MAX_REQUEST_HEADER = 64 * 1024
 MAX_REPLY_HEADER = 4 * 1024 * 1024
 """Maximum bytes of a reply's frame 0; metrics are its longest field."""
 
+SHARED_BUFFER = 8192
+"""Bytes of ZeroMQ's receive buffer. A larger frame has memory of its own."""
+
 _pack: Callable[[dict[str, Any]], bytes] = msgpack.Packer().pack
 """One packer for all headers: creating one takes longer than using it."""
 
@@ -176,8 +179,18 @@ def decode_request(
     """
     if len(frames) == _ARRAYS_AND_HEADER:
         plain = plain_evaluate(frames)
+        if plain is None:
+            frames = _aligned(frames)
+            plain = plain_evaluate(frames)
         if plain is not None and plain[1] <= max_positions and plain[2] in PRIORITIES:
-            return _plain_evaluate(plain, frames, check or check_batch)
+            identity, _, priority, network, deadline_ms, target_ms = plain
+            batch = PositionBatch(
+                np.frombuffer(frames[1], POSITION_DTYPE),
+                np.frombuffer(frames[2], _OFFSET),
+                np.frombuffer(frames[3], _MOVE),
+            )
+            (check or check_batch)(batch)
+            return Evaluate(identity, batch, cast(Priority, priority), deadline_ms, network, target_ms)
     header = _header(frames, MAX_REQUEST_HEADER)
     kind = _TYPE.read(header, "type")
     if kind == "evaluate":
@@ -193,8 +206,17 @@ def decode_reply(frames: Sequence[Received]) -> Reply:
     """Return the reply that an evaluator sent. Raises BadRequest if the message breaks the protocol."""
     if len(frames) == _ARRAYS_AND_HEADER:
         plain = plain_result(frames)
+        if plain is None:
+            frames = _aligned(frames)
+            plain = plain_result(frames)
         if plain is not None:
-            return _plain_result(plain, frames)
+            identity, queue_ms, compute_ms, size, instance, network = plain
+            evaluation = EvaluationBatch(
+                np.frombuffer(frames[1], _FLOAT),
+                np.frombuffer(frames[2], _FLOAT).reshape(-1, 3),
+                np.frombuffer(frames[3], _FLOAT),
+            )
+            return Result(identity, evaluation, queue_ms, compute_ms, size, instance, network)
     header = _header(frames, MAX_REPLY_HEADER)
     kind = _TYPE.read(header, "type")
     if kind == "result":
@@ -253,6 +275,11 @@ def _header(frames: Sequence[Any], limit: int) -> dict[str, Any]:
     return header
 
 
+def _aligned(frames: Sequence[Received]) -> list[Received]:
+    """Return the frames, those copied that ZeroMQ may return at any offset of its receive buffer."""
+    return [bytes(frame) if len(frame) <= SHARED_BUFFER else frame for frame in frames]
+
+
 def _expect_frames(frames: Sequence[Any], count: int, kind: str) -> None:
     if len(frames) != count:
         raise BadRequest(f"{kind}: {len(frames)} frames, expected {count}")
@@ -263,7 +290,6 @@ def _array(frame: Received, dtype: np.dtype[Any], count: int, name: str) -> NDAr
     if size != count * dtype.itemsize:
         raise BadRequest(f"{name}: {size} bytes, expected {count * dtype.itemsize} ({count} entries)")
     array = np.frombuffer(frame, dtype)
-    # ZeroMQ returns small frames at any offset of its receive buffer.
     return array if array.flags.aligned else array.copy()
 
 
@@ -272,33 +298,6 @@ def _free_array(frame: Received, dtype: np.dtype[Any], most: int, name: str) -> 
     if size % dtype.itemsize or size > most * dtype.itemsize:
         raise BadRequest(f"{name}: {size} bytes, expected a multiple of {dtype.itemsize} for at most {most}")
     return _array(frame, dtype, size // dtype.itemsize, name)
-
-
-def _plain_evaluate(
-    plain: tuple[int, int, str, str, float | None, float | None],
-    frames: Sequence[Received],
-    check: Callable[[PositionBatch], None],
-) -> Evaluate:
-    """Return the Evaluate of a message whose header and sizes the core has checked."""
-    identity, _, priority, network, deadline_ms, target_ms = plain
-    batch = PositionBatch(
-        np.frombuffer(frames[1], POSITION_DTYPE),
-        np.frombuffer(frames[2], _OFFSET),
-        np.frombuffer(frames[3], _MOVE),
-    )
-    check(batch)
-    return Evaluate(identity, batch, cast(Priority, priority), deadline_ms, network, target_ms)
-
-
-def _plain_result(plain: tuple[int, float, float, int, str, str], frames: Sequence[Received]) -> Result:
-    """Return the Result of a message whose header and sizes the core has checked."""
-    identity, queue_ms, compute_ms, batch, instance, network = plain
-    evaluation = EvaluationBatch(
-        np.frombuffer(frames[1], _FLOAT),
-        np.frombuffer(frames[2], _FLOAT).reshape(-1, 3),
-        np.frombuffer(frames[3], _FLOAT),
-    )
-    return Result(identity, evaluation, queue_ms, compute_ms, batch, instance, network)
 
 
 def _decode_evaluate(

@@ -16,8 +16,7 @@ class EvaluatorError(Exception):
 
 
 class EvaluatorLost(EvaluatorError):
-    """The connection broke or could not be made. Requests in flight stay unanswered.
-    See `EvaluatorClient.reconnect`."""
+    """The connection broke or could not be made. Requests in flight stay unanswered."""
 
 
 class EvaluatorTimeout(EvaluatorError):

@@ -52,7 +52,9 @@ FEATURES = (NETWORKS,)
 WIRE_MAX_POSITIONS = 65536
 """Maximum positions per request on the wire; `max_batch` of the welcome is usually smaller."""
 
-Curve: TypeAlias = Annotated[tuple[tuple[int, float], ...], items(pair(INTEGER, NUMBER), 4096)]
+Curve: TypeAlias = Annotated[
+    tuple[tuple[int, float], ...], items(pair(whole(1, WIRE_MAX_POSITIONS), NUMBER), 4096)
+]
 """Measured latency: (batch in positions, milliseconds), by ascending batch."""
 
 
@@ -63,6 +65,7 @@ def best_rate(curve: Sequence[tuple[int, float]]) -> float:
 
 Count: TypeAlias = Annotated[int, whole(0)]
 Positive: TypeAlias = Annotated[int, whole(1)]
+Positions: TypeAlias = Annotated[int, whole(1, WIRE_MAX_POSITIONS)]
 Flag: TypeAlias = Annotated[bool, FLAG]
 Number: TypeAlias = Annotated[float, NUMBER]
 Text64: TypeAlias = Annotated[str, text(64)]
@@ -91,7 +94,9 @@ class NetworkInfo:
     has_moves_left: Annotated[Flag, REQUIRED, "whether moves left are the network's own"] = True
     backend: Annotated[Text256, REQUIRED, "backend that runs it"] = ""
     device: Annotated[Text1024, REQUIRED, "device that runs it"] = ""
-    recommended_batch: Annotated[Positive, REQUIRED, "smallest batch within 5 % of the best throughput"] = 256
+    recommended_batch: Annotated[Positions, REQUIRED, "smallest batch within 5 % of the best throughput"] = (
+        256
+    )
     curve: Annotated[Curve, REQUIRED, "milliseconds by batch size, divided among idle devices"] = ()
     batches_in_flight: Annotated[Positive, "requests of that size in flight that keep the devices busy"] = 2
     devices: Annotated[Positive, "devices that run it, described as one"] = 1
@@ -133,7 +138,7 @@ class Welcome(Message):
     id: Count
     version: Annotated[Positive, "highest version that both speak"]
     server: Annotated[Text1024, "name and version of the evaluator"]
-    max_batch: Annotated[Positive, "most positions in one request"]
+    max_batch: Annotated[Positions, "most positions in one request"]
     networks: Annotated[Networks, "all networks; the default is the first"]
     state: Annotated[Text64, "as in status_reply"] = ""
     reason: Annotated[Text32768, "as in status_reply"] = ""

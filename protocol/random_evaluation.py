@@ -52,6 +52,7 @@ def uniform(x: U64Array) -> NDArray[np.float32]:
 
 
 _PLANE_KEYS = mix(np.arange(1, PLANES + 1, dtype=np.uint64) * _GOLDEN) | np.uint64(1)
+_VALUE_KEYS = np.arange(1, 4, dtype=np.uint64)[:, None]
 _MOVE_KEYS = (np.arange(1858, dtype=np.uint64) + np.uint64(_FIRST_MOVE)) * _GOLDEN
 
 
@@ -61,17 +62,20 @@ def random_evaluation(batch: PositionBatch) -> EvaluationBatch:
     rule50 = np.ascontiguousarray(positions["rule50"]).view(np.uint32).astype(np.uint64)
     hashes = mix(rule50 * _RULE50 + positions["planes"] @ _PLANE_KEYS)
 
-    keys = np.repeat(hashes, batch.move_offsets[1:] - batch.move_offsets[:-1])
-    keys += _MOVE_KEYS[batch.moves]
-    logits = uniform(mix(keys))
+    count = len(hashes)
+    keys = np.empty(3 * count + len(batch.moves), np.uint64)
+    keys[: 3 * count] = (hashes + _VALUE_KEYS).reshape(-1)
+    keys[3 * count :] = np.repeat(hashes, batch.move_offsets[1:] - batch.move_offsets[:-1])
+    keys[3 * count :] += _MOVE_KEYS[batch.moves]
+    drawn = uniform(mix(keys))
+    u, v, left = drawn[: 3 * count].reshape(3, count)
+    logits = drawn[3 * count :]
     logits *= np.float32(4)
     logits -= np.float32(2)
 
     one = np.float32(1)
-    u, v = uniform(mix(hashes + np.uint64(1))), uniform(mix(hashes + np.uint64(2)))
-    wdl = np.empty((len(batch), 3), np.float32)
+    wdl = np.empty((count, 3), np.float32)
     wdl[:, 1] = np.float32(0.5) * v
     wdl[:, 0] = (one - wdl[:, 1]) * u
     wdl[:, 2] = (one - wdl[:, 1]) - wdl[:, 0]
-    moves_left = np.float32(20) + np.float32(100) * uniform(mix(hashes + np.uint64(3)))
-    return EvaluationBatch(logits, wdl, moves_left)
+    return EvaluationBatch(logits, wdl, np.float32(20) + np.float32(100) * left)

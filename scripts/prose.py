@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check the prose of documents, help texts, docstrings and comments: `python scripts/prose.py [--count]`.
+"""Check the prose of documents, messages, docstrings, comments and test names: `scripts/prose.py [--count]`.
 
-Fails if a text has a phrase of WRONG, or a document has a sentence of more than MOST_WORDS words outside
-tables, code and quotations. --count prints how often each phrase occurs, the words of the documents and the
-mean length of a sentence.
+Fails if a text has a phrase of WRONG, if the name of a test has one or begins with a relative clause, or if a
+document has a sentence of more than MOST_WORDS words outside tables, code and quotations. --count prints how
+often each phrase occurs, the words of the documents and the mean length of a sentence.
 """
 
 from __future__ import annotations
@@ -38,10 +38,16 @@ WRONG = (
 )
 """Phrases that are wrong in any context. STYLE: name the actor and use the field's verb."""
 
+RELATIVE = re.compile("(what|who|whoever|whose|where|which|whatever) ")
+"""Begins a relative clause, which is no subject of a test."""
+
+UNNAMED = ("tests/evaluator/core/gate/", "tests/evaluator/scheduling/", "tests/evaluator/service/")
+"""Tests whose names are not in plain English yet."""
+
 MOST_WORDS = 30
 """Maximum words in a sentence of a document."""
 
-SOURCES = ("*.py", "*.pyi", "*.cc", "*.h", "*.hip", "*.toml", "*.md", "*.js", "*.html", "*.yml", "*.json")
+SOURCES = ("*.py", "*.cc", "*.h", "*.hip", "*.toml", "*.md", "*.js", "*.html", "*.yml", "*.json")
 EXCLUDED = ("scripts/prose.py", "docs/lab/", "benchmarks/RESULTS.md", "tests/")
 """Lab notes keep the words of their time."""
 
@@ -51,23 +57,30 @@ NOT_PROSE = ("[",)
 """Starts of lines that are not prose, the second only outside a paragraph."""
 
 
-def tracked(*patterns: str) -> list[Path]:
+def tracked(*patterns: str, excluded: tuple[str, ...] = EXCLUDED) -> list[Path]:
     """Return the repository's files that match one of the patterns."""
     names = subprocess.run(
         ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    return [ROOT / name for name in names if not name.startswith(EXCLUDED) and (ROOT / name).exists()]
+    return [ROOT / name for name in names if not name.startswith(excluded) and (ROOT / name).exists()]
 
 
 def phrases(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and phrase of each match of WRONG in a file. A phrase may continue on the next line."""
     text = path.read_text("utf-8")
-    # Comment signs at the beginning of a line do not separate words.
-    flat = re.sub(r"\n[ \t]*(?://|#|\*)?[ \t]*", lambda match: " " * len(match[0]), text)
+    # Comment signs at the beginning of a line do not separate words, nor do quotes around parts of a message.
+    flat = re.sub(r"\"?\n[ \t]*(?://|#|\*|f?\")?[ \t]*", lambda match: " " * len(match[0]), text)
     for wrong in WRONG:
         pattern = r"\b" + r"\s+".join(map(re.escape, wrong.split())) + r"\b"
         for match in re.finditer(pattern, flat, re.IGNORECASE):
             yield text.count("\n", 0, match.start()) + 1, wrong
+
+
+def test_names(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and words of the names of a file's tests."""
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        if match := re.match(r"(?:async )?def test_(\w+)", line):
+            yield number, match[1].replace("_", " ")
 
 
 def sentences(path: Path) -> Iterator[tuple[int, str]]:
@@ -95,7 +108,7 @@ def split(line: int, block: list[str]) -> Iterator[tuple[int, str]]:
     """Yield the sentences of a paragraph."""
     text = re.sub(r"`[^`]*`", "Code", " ".join(block))
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    for sentence in re.split(r"(?<=[.!?:;])\s+(?=[A-Z(*\"`0-9])|(?<=[:;])\s+", text):
+    for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z(*\"`0-9])", text):
         if sentence:
             yield line, sentence
 
@@ -118,6 +131,13 @@ def main() -> int:
         for line, wrong in phrases(path):
             counts[wrong] += 1
             errors.append(f"{path.relative_to(ROOT)}:{line}: '{wrong}'")
+    for name in subprocess.run(
+        ["git", "ls-files", "tests/*.py"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split():
+        for line, words in test_names(ROOT / name) if not name.startswith(UNNAMED) else ():
+            found = [wrong for wrong in WRONG if re.search(rf"\b{wrong}\b", words)]
+            if found or RELATIVE.match(words):
+                errors.append(f"{name}:{line}: test name: '{words}'")
     lengths = []
     for path in tracked("*.md"):
         for line, sentence in sentences(path):

@@ -33,7 +33,6 @@ PAGES = {
     "evaluator/networks/README.md": "reference/networks.md",
     "engine/core/tree/README.md": "explanation/modules/tree.md",
     "engine/core/exchange/README.md": "explanation/modules/exchange.md",
-    "evaluator/core/gate/README.md": "explanation/modules/gate.md",
     "evaluator/core/device_loop/README.md": "explanation/modules/device_loop.md",
     "protocol/core/zmtp/README.md": "explanation/modules/zmtp.md",
     "benchmarks/README.md": "lab/benchmarks.md",

@@ -1,10 +1,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests start programs that are to be interrupted."""
+"""Signals of programs that tests start, and files that a selection by marks leaves out as a whole."""
 
 from __future__ import annotations
 
+import re
 import signal
+from pathlib import Path
+
+import pytest
 
 # A shell starts background jobs with the interrupt ignored, and programs inherit that: those that tests start
 # are to be interrupted.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file whose `pytestmark` has a mark that `-m` excludes: importing all takes seconds."""
+    expression = config.option.markexpr
+    if collection_path.suffix != ".py" or not re.fullmatch(r"not \w+( and not \w+)*", expression):
+        return None
+    marks = re.search(
+        r"^pytestmark = (\[.*?\]$|.*?$)", collection_path.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    excluded = set(re.findall(r"not (\w+)", expression))
+    return True if marks and excluded & set(re.findall(r"mark\.(\w+)", marks[1])) else None

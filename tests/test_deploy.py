@@ -177,6 +177,22 @@ def test_the_unit_starts_what_there_is() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
+@pytest.mark.parametrize("name", ["wavefront-evaluator", "wavefront-analysis"])
+def test_unit_gives_a_service_no_more_than_it_needs(name: str) -> None:
+    unit = DEPLOY / f"{name}.service"
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=30", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "offline" in done.stderr:
+        pytest.skip("this systemd cannot judge a unit that is not installed")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "\nMemoryMax=" in unit.read_text()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
 @pytest.mark.parametrize("path", sorted(DEPLOY.glob("*.service")), ids=lambda path: path.name)
 def test_systemd_finds_nothing_wrong_with_a_unit(tmp_path: Path, path: Path) -> None:
     program = tmp_path / "program"

@@ -159,6 +159,7 @@ def test_a_search_runs_in_the_environment_of_an_appimage(shadows: Path) -> None:
 # -- folders ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has no sockets in folders")
 @pytest.mark.parametrize("name", ["a #1 %41 ü [x]", "ü" * 40], ids=["signs", "long"])
 def test_an_engine_searches_with_any_name_of_the_temporary_folder(tmp_path: Path, name: str) -> None:

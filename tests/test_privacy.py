@@ -118,7 +118,7 @@ for address in sys.argv[1:]:
         ('sendto(3, {"", 20}, 20, 0, {sa_family=AF_NETLINK, nl_pid=0, nl_groups=00000000}, 12) = 20', []),
     ],
 )
-def test_what_counts_as_a_contact(line: str, contacts: list[str]) -> None:
+def test_contacts_are_recognised(line: str, contacts: list[str]) -> None:
     assert contacts_of(line) == contacts
 
 

@@ -71,6 +71,7 @@ def test_it_holds_the_program_and_no_sources_of_the_cores(wheel: Path) -> None:
     assert "engine/games/openings.pgn" in names
     assert "evaluator/kernels/gemm.hip" in names
     assert {"evaluator/page/files/index.html", "evaluator/page/files/status.schema.json"} <= set(names)
+    assert {f"{package}/_core.pyi" for package in ("engine", "evaluator", "protocol")} <= set(names)
     assert any(re.fullmatch(r"evaluator/networks/.*\.pb\.gz", name) for name in names)
     assert all(f"engine/_core_{level}.so" in names for level in LEVELS)
     sources = ("tests/", "engine/core/", "evaluator/core/", "protocol/core/")

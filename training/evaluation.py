@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -18,6 +19,7 @@ from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.evaluation.requests import Requests
 from engine.options import Options
 from protocol.batch import PositionBatch
+from protocol.errors import EvaluatorLost
 from training.data.packed import PackedPositions, unpack_positions
 from training.errors import TrainingError
 
@@ -157,7 +159,10 @@ class Evaluation:
                 self._link.wait(1.0)
         except NoEvaluatorError as error:
             raise TrainingError(str(error)) from None
-        network = self._link.network_of(client) if not client.in_flight else client.network
+        if not client.in_flight:
+            with suppress(EvaluatorLost):  # The next sender gets the error.
+                client.take_notices()
+        network = client.network
         first = self._network = self._network or network
         if network.identity != first.identity:
             raise TrainingError(

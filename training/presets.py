@@ -12,7 +12,6 @@ from protocol.settings.spec import Setting, settings_of
 from training.config import (
     PARTS,
     DataSettings,
-    LoopSettings,
     ModelSettings,
     OptimiserSettings,
     RunSettings,
@@ -75,15 +74,6 @@ def config_text(config: TrainConfig, heading: str) -> str:
     for name, kind in PARTS.items():
         lines += ["", f"[{name}]", *_lines(getattr(config, name), settings_of(kind))]
     return "\n".join(lines) + "\n"
-
-
-def loop_text() -> str:
-    """Return configs/loop.toml."""
-    heading = [
-        "# Repeats self-play, training and gate. Use:",
-        "# `wavefront-training loop FILE`.",
-    ]
-    return "\n".join([*heading, *_lines(LoopSettings(), settings_of(LoopSettings))]) + "\n"
 
 
 def _lines(group: Any, settings: Mapping[str, Setting]) -> list[str]:

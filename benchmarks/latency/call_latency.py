@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cost of one evaluator call: wall time, and CPU time of both processes, by thread.
 
-    python -m benchmarks.latency.call_latency [--device-ms 0.25] [--json] [--address ADDRESS
-        [--no-gate]] [--no-bursts]
+    python -m benchmarks.latency.call_latency [--device-ms 0.25] [--json] [--address ADDRESS]
 
 The evaluator is a process whose device sleeps (timed_evaluator.py). Rows "N x K" are calls of a bare client
 with N positions each, K in flight. "nodes" are searches of 2,000 nodes in each of 12 positions, "time" of 70
-ms, with a new tree each and batches filled as on a GPU. With --no-bursts the interpreter exchanges a search's
-batches with the evaluator instead of the core.
---address makes the evaluator listen behind the gate, unlike an engine's private one: tcp://127.0.0.1:0.
+ms, with a new tree each and batches filled as on a GPU.
+--address makes the evaluator a shared one without the fast path, unlike an engine's: tcp://127.0.0.1:0.
 """
 
 from __future__ import annotations
@@ -123,10 +121,10 @@ def begin(session: Session, fen: str) -> None:
     session.set_position(None if fen == "startpos" else fen)
 
 
-def searches(address: str, limits: Limits, rounds: int, *, bursts: bool) -> Generator[None]:
+def searches(address: str, limits: Limits, rounds: int) -> Generator[None]:
     """Search each position with a new tree. As on the clock, a 32nd of the tree may be in flight."""
     options = Options(evaluator=address, visits_per_position=32, smart_pruning_factor=0.0)
-    session = Session(options, bursts=bursts)
+    session = Session(options)
     try:
         session.ready(60.0)
         for number in range(rounds + 1):
@@ -153,7 +151,7 @@ def evaluator(device_ms: float, flags: Sequence[str]) -> Iterator[tuple[int, str
         process.stdin.close()
 
 
-def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str], *, bursts: bool) -> list[Cost]:
+def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str]) -> list[Cost]:
     """Measure all rows. calls: of a bare client. rounds: searches per position. flags: of the evaluator."""
     with evaluator(device_ms, flags) as (pid, address), EvaluatorClient(address) as client:
         meter = Meter(pid, address)
@@ -163,7 +161,7 @@ def measure(device_ms: float, calls: int, rounds: int, flags: Sequence[str], *, 
             for in_flight in IN_FLIGHT
         ]
         for what, limits in (("nodes", Limits(nodes=NODES)), ("time", Limits(movetime_ms=MOVETIME_MS))):
-            costs.append(meter.measured(what, searches(address, limits, rounds, bursts=bursts)))
+            costs.append(meter.measured(what, searches(address, limits, rounds)))
         meter.close()
     return costs
 
@@ -197,16 +195,12 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=4, help="searches of all positions (default 4)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--address", help="where the evaluator listens, behind the gate; private without")
+    parser.add_argument("--address", help="where the evaluator listens; private without")
     parser.add_argument("--interpreted", action="store_true", help="an evaluator without its fast path")
-    parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
-    parser.add_argument("--no-bursts", action="store_true", help="searches by the interpreter")
     arguments = parser.parse_args()
     flags = ["--address", arguments.address] if arguments.address else []
-    flags += ["--no-gate"] if arguments.no_gate else []
     flags += ["--interpreted"] if arguments.interpreted else []
-    bursts = not arguments.no_bursts
-    costs = measure(arguments.device_ms, arguments.calls, arguments.rounds, flags, bursts=bursts)
+    costs = measure(arguments.device_ms, arguments.calls, arguments.rounds, flags)
     if arguments.json:
         print(json.dumps([asdict(cost) for cost in costs]))
         return

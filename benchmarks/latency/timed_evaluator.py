@@ -2,7 +2,7 @@
 """An evaluator for benchmarks: this checkout's service on a device with a fixed time per batch.
 
     python -m benchmarks.latency.timed_evaluator --device-ms 0.25 [--each-us 0]
-        [--address ADDRESS [--no-gate]] [--interpreted]
+        [--address ADDRESS] [--interpreted]
 
 It talks to its parent like `python -m evaluator serve --embedded`.
 """
@@ -23,7 +23,6 @@ from evaluator.backends.base import Backend
 from evaluator.backends.buffer_lease import BufferLease
 from evaluator.cli import main as evaluator
 from evaluator.network.spec import NetworkSpec
-from evaluator.service.connections import gate
 from protocol.batch import MAX_LEGAL_MOVES, EvaluationBatch, PositionBatch
 
 NEEDS_NETWORK = False
@@ -92,9 +91,8 @@ def main() -> int:
     )
     parser.add_argument("--device-ms", type=float, default=0.25, help="time of a batch (default 0.25)")
     parser.add_argument("--each-us", type=float, default=0.0, help="of each position in it (default 0)")
-    parser.add_argument("--address", help="where to listen; by default a private address, without the gate")
+    parser.add_argument("--address", help="where to listen; by default a private address")
     parser.add_argument("--interpreted", action="store_true", help="without the fast path")
-    parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
     arguments = parser.parse_args()
     from benchmarks.latency import timed_evaluator
 
@@ -103,8 +101,7 @@ def main() -> int:
     timed_evaluator._lends = not arguments.interpreted
     flags = ["--embedded", "--backend", "timed", "--no-latency-cache", "--log-level", "warning"]
     flags += ["--address", arguments.address] if arguments.address else []
-    gated = patch.object(gate, "AVAILABLE", gate.AVAILABLE and not arguments.no_gate)
-    with patch.dict(backends._BUILT_IN, timed="benchmarks.latency.timed_evaluator"), gated:
+    with patch.dict(backends._BUILT_IN, timed="benchmarks.latency.timed_evaluator"):
         return evaluator(["serve", *flags])
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cost of hostile clients: growth of the evaluator's memory, and latency of another client.
 
-    python -m benchmarks.service.hostile_clients [--seconds 10] [--no-gate] [--attack NAME ...]
+    python -m benchmarks.service.hostile_clients [--seconds 10] [--keys] [--attack NAME ...]
 
-It requests single positions, with and without an attack. --no-gate connects clients to the ROUTER
-socket, as on systems without a gate. The device sleeps for a millisecond, so the figures show the service.
+It requests single positions, with and without an attack. With --keys the service requires keys, and the
+attackers have none. The device sleeps for a millisecond, so the figures show the service.
 Attackers are processes, and on a machine with few cores they take CPU time from the others. The row "busy"
 shows that effect: a client that reads its answers and keeps as many positions in flight as allowed.
 """
@@ -38,7 +38,11 @@ from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.codec import encode_evaluate
 from protocol.errors import EvaluatorLost, Overloaded
-from tests.evaluator.zmtp import connect, frame, message, shake_hands
+from protocol.keys.clients import AllowedClient, allow
+from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
+from protocol.keys.notation import show_key
+from protocol.keys.pairs import pair_at
+from tests.evaluator.zmtp import GREETING, connect, exactly, frame, message, shake_hands
 
 DEVICE = "sleeping:base=1,each=0.001"
 START_S = 60.0
@@ -50,8 +54,6 @@ MANY_CONNECTIONS = 3000
 
 LAUNCHER = """
 import resource, sys
-from evaluator.service.connections import gate
-gate.AVAILABLE = gate.AVAILABLE and sys.argv.pop(1) == "gate"
 descriptors = int(sys.argv.pop(1))
 if descriptors:
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
@@ -74,6 +76,28 @@ class Row:
     left: float
 
 
+_without_key = False
+"""True in an attacker of a service that requires keys."""
+
+
+def connected(port: int) -> socket.socket:
+    """Return a connection after the handshake; without a key, after its first step."""
+    if not _without_key:
+        return connect(port)
+    made = socket.create_connection(("127.0.0.1", port), timeout=60.0)
+    greet(made)
+    return made
+
+
+def greet(connection: socket.socket) -> None:
+    """Complete the handshake, as far as possible without a key."""
+    if _without_key:
+        connection.sendall(GREETING.replace(b"NULL\0", b"CURVE"))
+        exactly(connection, len(GREETING))
+    else:
+        shake_hands(connection)
+
+
 def large_request(identity: int, count: int = 4096, moves: int = 256) -> bytes:
     """Return the largest possible request, as sent on the wire."""
     batch = PositionBatch(
@@ -88,7 +112,7 @@ def large_request(identity: int, count: int = 4096, moves: int = 256) -> bytes:
 def never_reads(port: int, until: float) -> None:
     """Request large answers with new ids, and read none."""
     requests = [large_request(number + 1) for number in range(20)]
-    with connect(port) as connection:
+    with connected(port) as connection:
         while time.monotonic() < until:
             for request in requests:
                 connection.sendall(request)
@@ -97,7 +121,7 @@ def never_reads(port: int, until: float) -> None:
 def never_reads_status(port: int, until: float) -> None:
     """Request the status, and read nothing."""
     status = message([msgpack.packb({"type": "status", "id": 1})]) * 100
-    with connect(port) as connection:
+    with connected(port) as connection:
         while time.monotonic() < until:
             connection.sendall(status)
 
@@ -105,16 +129,28 @@ def never_reads_status(port: int, until: float) -> None:
 def never_ends(port: int, until: float) -> None:
     """Send a message without a last frame."""
     part = frame(bytes(1_000_000), more=True)
-    with connect(port) as connection:
+    with connected(port) as connection:
         while time.monotonic() < until:
             connection.sendall(part)
+
+
+def half_frames(port: int, until: float) -> None:
+    """Send most of a large frame on each of many connections, one after the other."""
+    part = frame(bytes(3_000_000))[:-1]
+    kept: list[socket.socket] = []
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            kept.append(connected(port))
+            kept[-1].sendall(part)
+        if len(kept) > 200:
+            kept.pop(0).close()
 
 
 def empty_frames(port: int, until: float) -> None:
     """Send messages of a million empty frames."""
     parts = frame(b"", more=True) * 1_000_000 + frame(b"")
     while time.monotonic() < until:
-        with contextlib.suppress(OSError), connect(port) as connection:
+        with contextlib.suppress(OSError), connected(port) as connection:
             connection.sendall(parts)
             connection.recv(1)
 
@@ -129,7 +165,7 @@ def many_connections(port: int, until: float) -> None:
             source = (f"127.0.0.{2 + len(kept) % 8}", 0)  # one address may have at most a quarter
             with contextlib.suppress(OSError):
                 made = socket.create_connection(("127.0.0.1", port), 60.0, source)
-                shake_hands(made)
+                greet(made)
                 kept.append(made)
         else:
             time.sleep(0.1)
@@ -152,9 +188,9 @@ def garbage(port: int, until: float) -> None:
         noise = rng.bytes(5000)
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as connection:
             connection.sendall(noise)
-        with contextlib.suppress(OSError), connect(port) as connection:
+        with contextlib.suppress(OSError), connected(port) as connection:
             connection.sendall(noise)
-        with contextlib.suppress(OSError), connect(port) as connection:
+        with contextlib.suppress(OSError), connected(port) as connection:
             connection.sendall(message([noise, noise[:100], noise[:10]]))
             connection.recv(1)
 
@@ -163,9 +199,9 @@ def connect_storm(port: int, until: float) -> None:
     """Connect and disconnect as often as possible, with and without a request in flight."""
     request = large_request(1, count=64, moves=16)
     while time.monotonic() < until:
-        with contextlib.suppress(OSError), connect(port):
+        with contextlib.suppress(OSError), connected(port):
             pass
-        with contextlib.suppress(OSError), connect(port) as connection:
+        with contextlib.suppress(OSError), connected(port) as connection:
             connection.sendall(request)
 
 
@@ -198,14 +234,39 @@ ATTACKS: dict[str, Callable[[int, float], None]] = {
 }
 
 
+WITHOUT_KEY = {name: each for name, each in ATTACKS.items() if each is not busy} | {
+    "half_frames": half_frames
+}
+"""Attacks on a service that requires keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An evaluator under attack. own: folder of the other client's keys; empty without keys."""
+
+    port: int
+    process: psutil.Process
+    address: str
+    own: str
+
+    def client(self) -> EvaluatorClient:
+        return EvaluatorClient(self.address, timeout=START_S, keys=self.own)
+
+
 @contextmanager
-def service(gated: bool, descriptors: int, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
-    """Start an evaluator; yield its port and process. Raises CommandError.
-    descriptors: limit, 0 for the system's."""
+def service(keys: bool, descriptors: int, folder: Path) -> Iterator[Target]:
+    """Start an evaluator. Raises CommandError. keys: clients need some. descriptors: limit, 0 for the
+    system's."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
-    flags = ["gate" if gated else "none", str(descriptors), "serve", "--backend", DEVICE]
-    flags += ["--no-latency-cache", "--log-level", "error", "--address", f"tcp://127.0.0.1:{port}"]
+    address, own = f"tcp://127.0.0.1:{port}", ""
+    flags = [str(descriptors), "serve", "--backend", DEVICE]
+    flags += ["--no-latency-cache", "--log-level", "error", "--address", address]
+    if keys:
+        own = str(folder / "own")
+        allow(folder / CLIENTS, AllowedClient("other", "play", pair_at(folder / "own" / CLIENT_PAIR).public))
+        address += f"#{show_key(pair_at(folder / SERVICE_PAIR).public)}"
+        flags += ["--keys", str(folder), "--keys-on-loopback"]
     paths = f"{CHECKOUT.variables['PYTHONPATH']}{os.pathsep}{folder}"
     process = subprocess.Popen(
         [*CHECKOUT.python, "-c", LAUNCHER, *flags],
@@ -214,36 +275,37 @@ def service(gated: bool, descriptors: int, folder: Path) -> Iterator[tuple[int, 
     )
     try:
         give_up = time.monotonic() + START_S
-        while not _listens(port):
+        target = Target(port, psutil.Process(process.pid), address, own)
+        while not _listens(target):
             if process.poll() is not None or time.monotonic() > give_up:
                 raise CommandError("the evaluator did not start")
-        yield port, psutil.Process(process.pid)
+        yield target
     finally:
         process.kill()
         process.wait()
 
 
-def _listens(port: int) -> bool:
+def _listens(target: Target) -> bool:
     try:
-        EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=START_S).close()
+        target.client().close()
     except EvaluatorLost:
         time.sleep(0.1)
         return False
     return True
 
 
-def ask(port: int, seconds: float, process: psutil.Process) -> tuple[list[float], int]:
+def ask(target: Target, seconds: float) -> tuple[list[float], int]:
     """Return milliseconds of each single-position answer in that time, and the process's peak size."""
     batch, peak = probe_batch(1), 0
     times: list[float] = []
-    with EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=START_S) as client:
+    with target.client() as client:
         client.evaluate(batch)
         ended = threading.Event()
 
         def watch() -> None:
             nonlocal peak
             while not ended.wait(0.02):
-                peak = max(peak, process.memory_info().rss)
+                peak = max(peak, target.process.memory_info().rss)
 
         watcher = threading.Thread(target=watch)
         watcher.start()
@@ -259,20 +321,20 @@ def ask(port: int, seconds: float, process: psutil.Process) -> tuple[list[float]
     return times, peak
 
 
-def measure(attack: str, seconds: float, gated: bool, folder: Path) -> tuple[Row, Row]:
+def measure(attack: str, seconds: float, keys: bool, folder: Path) -> tuple[Row, Row]:
     """Measure the other client without and with an attack."""
-    with service(gated, FEW_DESCRIPTORS if attack == "many_retries" else 0, folder) as (port, process):
-        alone, _ = ask(port, seconds / 2, process)
-        base = process.memory_info().rss
-        words = ["--as", attack, str(port), str(seconds)]
+    with service(keys, FEW_DESCRIPTORS if attack == "many_retries" else 0, folder) as target:
+        alone, _ = ask(target, seconds / 2)
+        base = target.process.memory_info().rss
+        words = ["--as", attack, str(target.port), str(seconds), *(["--keys"] if keys else [])]
         attacker = started_module("service.hostile_clients", *words, stderr=subprocess.DEVNULL)
         try:
-            beside, peak = ask(port, seconds, process)
+            beside, peak = ask(target, seconds)
         finally:
             attacker.kill()
             attacker.wait()
         time.sleep(5.0)
-        left = process.memory_info().rss
+        left = target.process.memory_info().rss
     return _row("alone", alone, 0, 0), _row(attack, beside, peak - base, left - base)
 
 
@@ -294,20 +356,23 @@ def main(given: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=10.0, help="of each attack (default 10)")
-    parser.add_argument("--no-gate", action="store_true", help="clients come to the ROUTER socket itself")
-    parser.add_argument("--attack", action="append", choices=[*ATTACKS], help="one of them; may be repeated")
+    parser.add_argument("--keys", action="store_true", help="require keys, which the attackers lack")
+    parser.add_argument(
+        "--attack", action="append", choices=[*ATTACKS, *WITHOUT_KEY], help="one of them; may be repeated"
+    )
     parser.add_argument("--as", nargs=3, metavar=("ATTACK", "PORT", "SECONDS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args(given)
     attacker = getattr(arguments, "as")
     if attacker:
-        ATTACKS[attacker[0]](int(attacker[1]), time.monotonic() + float(attacker[2]))
+        globals()["_without_key"] = arguments.keys
+        (ATTACKS | WITHOUT_KEY)[attacker[0]](int(attacker[1]), time.monotonic() + float(attacker[2]))
         return
     print("times of another client's single positions in ms, growth of the evaluator in MB\n")
     print(f"{'attack':20} {'answers':>7} {'p50':>8} {'p99':>8} {'longest':>9} {'growth':>9} {'left':>7}")
     with tempfile.TemporaryDirectory() as folder:
         sleeping_devices.install(Path(folder))
-        for attack in arguments.attack or ATTACKS:
-            for row in measure(attack, arguments.seconds, not arguments.no_gate, Path(folder)):
+        for attack in arguments.attack or (WITHOUT_KEY if arguments.keys else ATTACKS):
+            for row in measure(attack, arguments.seconds, arguments.keys, Path(folder)):
                 show(row)
 
 

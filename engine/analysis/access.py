@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import hmac
 import re
-import stat
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from protocol.keys.files import read_private
+from protocol.keys.notation import KeysError
 from protocol.settings.spec import SettingsError, shown
 
 SUBPROTOCOL = "wavefront-analysis"
@@ -55,15 +55,13 @@ def read_address(text: str) -> ListenAddress:
 
 def read_tokens(path: str) -> Mapping[str, str]:
     """Return the tokens of a file by name. It has lines of NAME TOKEN, or one TOKEN, whose name is empty.
-    Raises SettingsError, also if other users may read the file."""
+    Raises SettingsError, also if other users may read or replace the file."""
     try:
-        text = Path(path).read_text("utf-8")
-        mode = Path(path).stat().st_mode
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise SettingsError(f"--token-file: cannot read {path}: {reason}") from None
-    if sys.platform != "win32" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise SettingsError(f"--token-file: others may read {path}: chmod 600 {path}")
+        text = read_private(Path(path))
+    except FileNotFoundError as error:
+        raise SettingsError(f"--token-file: cannot read {path}: {error.strerror}") from None
+    except KeysError as error:
+        raise SettingsError(f"--token-file: {error}") from None
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     tokens: dict[str, str] = {}
     for words in lines:

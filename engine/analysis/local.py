@@ -26,7 +26,7 @@ from engine.pool.search import Observer
 if TYPE_CHECKING:
     from engine._core import Game, Tree
     from engine.analysis.query import Query
-    from engine.analysis.searching import Listener, Position, Post
+    from engine.analysis.searching import Position, Post, SearchListener
     from engine.search.driver import Search
     from engine.search.report import Report
 
@@ -51,7 +51,7 @@ class LocalSearches:
         self,
         pool: SearchPool,
         options: Options,
-        listener: Listener,
+        listener: SearchListener,
         post: Post,
         *,
         most_idle: int,

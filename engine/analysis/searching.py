@@ -31,7 +31,7 @@ class Position:
     hash: int
 
 
-class Listener(Protocol):
+class SearchListener(Protocol):
     """Callbacks about positions. The thread that owns the searcher calls them, never within a call to it.
     Answers are encoded JSON objects."""
 
@@ -45,8 +45,8 @@ class Listener(Protocol):
         """Deliver the last answer for a position. evaluator_lost: True if no evaluator is available."""
 
 
-class FarListener(Listener, Protocol):
-    """A Listener of searchers that may be lost."""
+class FarListener(SearchListener, Protocol):
+    """A listener of searchers that may be lost."""
 
     def lost(self, numbers: Collection[int], reason: str) -> None:
         """Handle positions that get no answer because their searcher is gone."""

@@ -118,7 +118,7 @@ class AnalysisServer:
         self,
         scheduler: Scheduler,
         address: ListenAddress,
-        gate: TokenCheck,
+        check: TokenCheck,
         reread: Callable[[], TokenCheck],
         *,
         most_clients: int,
@@ -132,7 +132,7 @@ class AnalysisServer:
         self._refused: Counter[int] = Counter()
         self._scheduler = scheduler
         self._address = address
-        self._gate = gate
+        self._check = check
         self._most_clients = most_clients
         self._log = log
         self._arrivals = Arrivals()
@@ -192,9 +192,9 @@ class AnalysisServer:
             for name in ("Authorization", "Origin", "Sec-WebSocket-Protocol")
             if name in request.headers
         }
-        refusal = self._gate.refusal(given)
+        refusal = self._check.refusal(given)
         if refusal and request.path != HEALTH:
-            status = HTTPStatus.UNAUTHORIZED if self._gate.tokens else HTTPStatus.FORBIDDEN
+            status = HTTPStatus.UNAUTHORIZED if self._check.tokens else HTTPStatus.FORBIDDEN
             return self._refuse(connection, status, refusal)
         if request.path in PATHS:
             status, kind, body = page(request.path, self._figures())
@@ -204,7 +204,7 @@ class AnalysisServer:
             return response
         if len(self._clients) >= self._most_clients:
             return self._refuse(connection, HTTPStatus.SERVICE_UNAVAILABLE, "there are too many clients")
-        self._names[connection] = self._gate.name(given) or ""
+        self._names[connection] = self._check.name(given) or ""
         return None
 
     def _refuse(self, connection: ServerConnection, status: HTTPStatus, reason: str) -> Response:
@@ -221,19 +221,19 @@ class AnalysisServer:
     def reload(self) -> None:
         """Reload the tokens, and disconnect clients whose token was removed."""
         try:
-            self._gate = self._reread()
+            self._check = self._reread()
         except SettingsError as error:
             self._log(f"the tokens stay as they were: {error}")
             return
-        revoked = [each for each in self._clients if self._gate.tokens.get(each.name, "") != each.token]
+        revoked = [each for each in self._clients if self._check.tokens.get(each.name, "") != each.token]
         for client in revoked:
             client.abort()
-        self._log(f"{len(self._gate.tokens)} tokens read, {len(revoked)} clients disconnected")
+        self._log(f"{len(self._check.tokens)} tokens read, {len(revoked)} clients disconnected")
 
     async def _converse(self, connection: ServerConnection) -> None:
         scheduler = self._scheduler
         name = self._names.pop(connection, "")
-        token = self._gate.tokens.get(name, "")
+        token = self._check.tokens.get(name, "")
         client = SocketClient(connection, scheduler.settings, scheduler.resume, name, token)
         self._clients.add(client)
         writing = asyncio.create_task(client.write())

@@ -66,12 +66,12 @@ def default_options() -> Options:
 def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from engine.commands.interruptible import interruptible
     from engine.evaluation.errors import NoEvaluatorError
     from engine.option_flags import options_of_arguments
     from engine.search.control import SearchControl
     from engine.search.limits import Limits
     from engine.session import Session
+    from protocol.host.interruptible import interruptible
 
     if (arguments.movetime is not None and arguments.movetime < 1) or (
         arguments.nodes is not None and arguments.nodes < 1
@@ -121,7 +121,7 @@ def _set_position(session: Session, fen: str, arguments: argparse.Namespace) -> 
     """Set the position and the moves of the command line. Raises ValueError."""
     import chess
 
-    from engine.commands.positions import is_file_name, last_position, push_words
+    from engine.games.typed_moves import is_file_name, last_position, push_words
 
     if arguments.fen and is_file_name(fen):
         board, which = last_position(Path(fen), arguments.game)

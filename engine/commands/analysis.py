@@ -130,14 +130,14 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
         tokens = {} if arguments.token_file is None else read_tokens(arguments.token_file)
         return TokenCheck(tokens, tuple(arguments.origin))
 
-    gate = read_check()
-    check_address(address, has_token=bool(gate.tokens), unencrypted=arguments.unencrypted)
+    check = read_check()
+    check_address(address, has_token=bool(check.tokens), unencrypted=arguments.unencrypted)
     failures: list[NoEvaluatorError] = []
     scheduler = Scheduler(options, settings, log=_log)
     server = AnalysisServer(
         scheduler,
         address,
-        gate,
+        check,
         read_check,
         most_clients=settings.max_clients,
         log=_log,

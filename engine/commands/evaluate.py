@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from protocol.host.printing import printable
 
 if TYPE_CHECKING:
-    from engine.commands.evaluate_input import Entry
+    from engine.analysis.evaluate_input import Entry
     from engine.options import Options
     from engine.pool.evaluation import Evaluated
     from engine.pool.pool import SearchPool
@@ -89,8 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _send(source: BinaryIO, path: Path, pool: SearchPool, options: Options, sent: queue.Queue[Sent]) -> None:
     """Send the positions of a stream in batches until it ends."""
+    from engine.analysis.evaluate_input import Entry, entries
     from engine.analysis.evaluation import batch_size
-    from engine.commands.evaluate_input import Entry, entries
     from engine.games.text import TextError
 
     links = pool.links(options)

@@ -10,14 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.commands.campaigns import (
+from engine.campaigns import (
     add_executor_arguments,
     add_run_arguments,
     print_lines,
     run_campaign,
     view_of_arguments,
 )
-from engine.commands.engine_flags import add_engine_flags, given_options
+from engine.option_flags import add_engine_flags, given_options
 from protocol.host.outputs import guard_apart, guard_output, is_figure, named_files
 
 if TYPE_CHECKING:

@@ -206,7 +206,7 @@ class TerminalGame:
         console: Console,
         letters: bool,
     ) -> None:
-        from engine.commands.board_view import look_of
+        from engine.games.board_view import look_of
 
         self.board = board
         self.end: End | None = None
@@ -234,7 +234,7 @@ class TerminalGame:
 
     def show(self) -> None:
         """Print the board from the viewer's side, and the last move."""
-        from engine.commands.board_view import board_text
+        from engine.games.board_view import board_text
 
         print()
         self._console.print(board_text(self.board, self._view, self._look))
@@ -315,7 +315,7 @@ class TerminalGame:
         return True
 
     def _move(self, word: str, seconds: float) -> None:
-        from engine.commands.positions import parsed_move
+        from engine.games.typed_moves import parsed_move
 
         move = parsed_move(self.board, word)
         if move is None:
@@ -363,7 +363,7 @@ class TerminalGame:
 
     def _searched(self, search: Callable[[], T]) -> T:
         """Return the result of a search. Raises KeyboardInterrupt if it was interrupted, and EngineError."""
-        from engine.commands.interruptible import interruptible
+        from protocol.host.interruptible import interruptible
 
         found, interrupted = interruptible(search, self._engine.stop)
         if interrupted:

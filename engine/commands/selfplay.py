@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`wavefront selfplay`: games of one network against itself as training data and PGN, and a check of such
-data."""
+"""`wavefront selfplay`: games of one network against itself as training data and PGN."""
 
 from __future__ import annotations
 
@@ -11,29 +10,27 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.commands.campaigns import (
+from engine.campaigns import (
     add_executor_arguments,
     add_run_arguments,
     print_lines,
     run_campaign,
 )
-from engine.commands.engine_flags import add_engine_flags, given_options
+from engine.option_flags import add_engine_flags, given_options
 from protocol.host.outputs import guard_apart, named_files
-from protocol.host.printing import reason
 
 if TYPE_CHECKING:
     from engine.games.campaign import RunEnding
     from engine.selfplay.campaign import SelfPlayCampaign
     from engine.selfplay.config import SelfPlayConfig
 
-HELP = "play games of one network against itself for training data; check such data"
+HELP = "play games of one network against itself for training data"
 
 EPILOG = """
 examples:
   %(prog)s --weights net.pb.gz --games 1000 --nodes 400 --output run1
   %(prog)s selfplay.toml
   %(prog)s --engine temperature=1.1,cpuct=2 --games 0 --output run2
-  %(prog)s --check run1
 
 The same command resumes an interrupted run.
 """
@@ -55,7 +52,7 @@ OWN_FLAGS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
-    parser.usage = "%(prog)s [CONFIG.toml] [flags]\n       %(prog)s --check PATH …"
+    parser.usage = "%(prog)s [CONFIG.toml] [flags]"
     parser.add_argument(
         "config_file",
         nargs="?",
@@ -92,18 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", metavar="FORMAT", help="format of the training data: lc0 or shards (default: lc0)"
     )
     add_run_arguments(output, summary="a summary")
-    output.add_argument(
-        "--check",
-        nargs="+",
-        type=Path,
-        metavar="PATH",
-        help="do not play; check training files or folders of them and print statistics",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.check is not None:
-        return _check(arguments.check, as_json=arguments.json)
     from engine.games.display import PlainView, view_of
     from engine.selfplay.campaign import SelfPlayCampaign
     from engine.selfplay.display import DISPLAY
@@ -139,7 +127,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
         flags["engine"] = engine
     if arguments.openings is not None:
         flags["openings"] = {"file": arguments.openings}
-    if not document and not flags and arguments.check is None:
+    if not document and not flags:
         raise SettingsError(
             "nothing says what to play: give --games N (0 plays until interrupted), or another flag, "
             "or a CONFIG.toml"
@@ -166,57 +154,3 @@ def _print_result(campaign: SelfPlayCampaign, ending: RunEnding, *, as_json: boo
     if campaign.totals.games:
         lines.append(f"everything is in {campaign.config.output}")
     print_lines(lines)
-
-
-def _check(paths: list[Path], *, as_json: bool) -> int:
-    from engine.selfplay.check import Statistics, check_file, training_files
-    from engine.selfplay.chunk import TrainingDataError
-
-    statistics = Statistics()
-    broken: list[dict[str, str]] = []
-    files = 0
-    for path in training_files(paths):
-        files += 1
-        try:
-            statistics.add(check_file(path))
-        except TrainingDataError as error:
-            broken.append({"file": str(path), "reason": str(error)})
-        except OSError as error:
-            broken.append({"file": str(path), "reason": reason(error)})
-        else:
-            continue
-        if not as_json:
-            print(f"{path}: {broken[-1]['reason']}", file=sys.stderr)
-    data = {"files": files, "broken": broken, **statistics.data()}
-    if as_json:
-        print(json.dumps(data, ensure_ascii=False))
-    else:
-        _print_statistics(data)
-    if not files:
-        print("wavefront selfplay: no training files there", file=sys.stderr)
-    return 1 if broken or not files else 0
-
-
-def _print_statistics(data: dict[str, Any]) -> None:
-    plies = data["plies"]
-    print(f"{data['files']} files, {len(data['broken'])} broken; {data['games']} games without a fault")
-    if not data["games"]:
-        return
-    formats = ", ".join(str(number) for number in data["input_formats"])
-    print(
-        f"{data['positions']:,} positions, {plies['mean']:.1f} per game "
-        f"({plies['shortest']} to {plies['longest']}), input format {formats}"
-    )
-    print(
-        f"White +{data['white_wins']} ={data['draws']} -{data['black_wins']}; "
-        f"{data['adjudicated']} adjudicated, {data['length_limit']} of them too long"
-    )
-    print(
-        f"per position: {data['mean_visits']:.1f} visits, "
-        f"policy entropy {data['mean_policy_entropy']:.3f} nats,\n"
-        f"divergence from the raw policy {data['mean_policy_kld']:.3f} nats"
-    )
-    print(
-        f"best move played {100 * data['best_move_played']:.1f} %,\n"
-        f"mean squared error of the root's q {data['root_q_mean_squared_error']:.3f}"
-    )

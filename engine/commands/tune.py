@@ -7,14 +7,14 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from engine.commands.campaigns import (
+from engine.campaigns import (
     add_executor_arguments,
     add_run_arguments,
     run_campaign,
     view_of_arguments,
 )
-from engine.commands.engine_flags import add_engine_flags, given_options
 from engine.commands.match import guard_run_of
+from engine.option_flags import add_engine_flags, given_options
 
 if TYPE_CHECKING:
     from engine.tune.campaign import TuneCampaign

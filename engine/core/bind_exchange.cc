@@ -81,7 +81,7 @@ BurstLimits::Time in_seconds(double seconds) {
 const char* run(Bursts& bursts, Tree& tree, Stream& stream, const BatchRule& rule, const std::string& network,
                 const std::string& content_hash, std::int64_t next_id, nb::dict sent, nb::list spare,
                 double until, double patience, std::optional<double> hard, std::optional<std::int64_t> nodes,
-                bool nodes_as_playouts, std::int64_t look_at, double depth) {
+                bool nodes_as_playouts, std::int64_t look_at, double depth, int interrupt) {
   std::vector<nb::object> objects;
   std::vector<Slot> slots;
   const auto add = [&](nb::handle batch, std::int64_t id) {
@@ -90,7 +90,8 @@ const char* run(Bursts& bursts, Tree& tree, Stream& stream, const BatchRule& rul
   };
   for (auto [id, batch] : sent) add(batch, nb::cast<std::int64_t>(id));
   for (nb::handle batch : spare) add(batch, 0);
-  BurstLimits limits{in_seconds(until), in_seconds(patience), {}, nodes, nodes_as_playouts, look_at, depth};
+  BurstLimits limits{in_seconds(until), in_seconds(patience), {}, nodes, nodes_as_playouts, look_at, depth,
+                     interrupt};
   if (hard) limits.hard = in_seconds(*hard);
   Burst burst(tree, stream, rule, bursts.priority, network, content_hash, next_id, std::move(slots),
               bursts.target_ms);
@@ -123,7 +124,11 @@ const char* run(Bursts& bursts, Tree& tree, Stream& stream, const BatchRule& rul
 }
 
 void bind_bursts(nb::module_& m) {
-  nb::class_<Bursts>(m, "Bursts", "See engine/_core.pyi.")
+  nb::class_<Bursts>(
+      m, "Bursts", R"(Evaluator calls of a search without the interpreter (engine/core/exchange). Linux only.
+
+priority, target_ms: of its requests; None: no target. Counts of the last run: next_id (of the next
+request), evaluations and batches (sent), answers.)")
       .def(
           "__init__",
           [](Bursts* bursts, std::string priority, std::optional<double> target_ms) {
@@ -132,7 +137,18 @@ void bind_bursts(nb::module_& m) {
           "priority"_a, "target_ms"_a = nb::none())
       .def("run", &run, "tree"_a, "stream"_a, "rule"_a, nb::kw_only(), "network"_a, "content_hash"_a,
            "next_id"_a, "sent"_a, "spare"_a, "until"_a, "patience"_a, "hard"_a.none(), "nodes"_a.none(),
-           "nodes_as_playouts"_a, "look_at"_a, "depth"_a)
+           "nodes_as_playouts"_a, "look_at"_a, "depth"_a, "interrupt"_a,
+           nb::sig("def run(self, tree: Tree, stream: protocol._core.Stream, rule: BatchRule, *, network: "
+                   "str, content_hash: str, next_id: int, sent: dict[int, Batch], spare: list[Batch], until: "
+                   "float, patience: float, hard: float | None, nodes: int | None, nodes_as_playouts: bool, "
+                   "look_at: int, depth: float, interrupt: int) -> typing.Literal['time', 'look', 'idle', "
+                   "'silence', "
+                   "'other']"),
+           R"(Apply answers, collect and send until there is a reason to end, and return the reason. See
+engine/evaluation/bursts.py for the limits. Times are seconds from now.
+
+sent: batches in flight by request number. `sent` and `spare` are changed in place. content_hash: of the network;
+results of another one remain in the stream.)")
       .def_ro("next_id", &Bursts::next_id)
       .def_ro("evaluations", &Bursts::evaluations)
       .def_ro("batches", &Bursts::batches)

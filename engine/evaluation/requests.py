@@ -10,7 +10,8 @@ refused for any other reason: an error, because a retry would be refused, too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from contextlib import suppress
 from time import sleep
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -26,7 +27,6 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from protocol._core import Stream
     from protocol.batch import PositionBatch
     from protocol.client import Completed, EvaluatorClient
     from protocol.messages import Priority
@@ -35,69 +35,52 @@ OVERLOADED_SECONDS = 0.01
 """Pause if the evaluator's queue is full of other clients' work, as there is no event to wait for."""
 
 R = TypeVar("R")
-T = TypeVar("T")
 
 
 class Requests(Generic[R]):
     """The requests of one user of a link. R: the user's record of a request until the answer arrives.
 
-    send_again: called with an unanswered request that must be sent again, from within any method. target_ms:
-    latency that the requests ask for; None for that of their class. Only one thread may use it.
+    send_again: called with an unanswered request that must be sent again, from within any method. client: the
+    connection for requests; None if it is lost. sent: the unanswered requests by number. Only one thread may
+    use it.
     """
 
-    def __init__(
-        self,
-        link: EvaluatorLink,
-        priority: Priority,
-        send_again: Callable[[R], object],
-        *,
-        target_ms: float | None = None,
-    ) -> None:
+    def __init__(self, link: EvaluatorLink, priority: Priority, send_again: Callable[[R], object]) -> None:
         self._link = link
         self._priority: Priority = priority
-        self.target_ms = target_ms
         self._send_again = send_again
-        self._client: EvaluatorClient | None = None
-        self._sent: dict[int, R] = {}
-
-    @property
-    def sent(self) -> Collection[R]:
-        """A live view of the unanswered requests."""
-        return self._sent.values()
-
-    @property
-    def client(self) -> EvaluatorClient | None:
-        """The connection for requests; None if it is lost."""
-        return self._client
+        self.client: EvaluatorClient | None = None
+        self.sent: dict[int, R] = {}
 
     def connect(self) -> EvaluatorClient | None:
         """Adopt and return the link's current connection; None if it has none. Does not wait."""
         client = self._link.client
-        if client is not self._client:
-            self._client = client
+        if client is not self.client:
+            self.client = client
             self._take_back()
             self._link.close_retired()
         return client
 
-    def send(self, batch: PositionBatch, request: R, *, network: str | None = None) -> bool:
+    def send(
+        self, batch: PositionBatch, request: R, network: str | None = None, target_ms: float | None = None
+    ) -> bool:
         """Send a batch; return False if there is no connection or it broke.
 
-        The caller must not change the batch until it is answered, and keeps a request that was not sent.
-        Raises PipelineError if it is refused.
+        network: name (default: the client's). target_ms: latency that it asks for; None for that of its
+        class. The caller must not change the batch until it is answered, and keeps a request that was not
+        sent. Raises PipelineError if it is refused.
         """
-        client = self._client
+        client = self.client
         if client is None:
             return False
         try:
-            identity = client.submit(
-                batch, priority=self._priority, network=network, target_ms=self.target_ms
-            )
+            identity = client.submit(batch, priority=self._priority, network=network, target_ms=target_ms)
         except EvaluatorLost as error:
             self.lost(str(error))
             return False
         except RemoteError as error:
             raise refusal(error) from None
-        self._sent[identity] = request
+        self.sent[identity] = request
         return True
 
     def receive(self, timeout_ms: float | None) -> tuple[R | None, Completed] | None:
@@ -106,7 +89,7 @@ class Requests(Generic[R]):
         Waits up to timeout_ms (None: indefinitely). Returns None after the timeout or if the evaluator is
         lost. The request is None if it was given up before, or will be sent again.
         """
-        client = self._client
+        client = self.client
         if client is not None and client is not self._link.client:  # The link has moved to a better one.
             self.connect()
             return None
@@ -114,7 +97,7 @@ class Requests(Generic[R]):
             return None
         try:
             completed = client.receive(timeout_ms)
-            if completed is None and self._sent:
+            if completed is None and self.sent:
                 self._link.look_after(client)
         except EvaluatorLost as error:
             self.lost(str(error))
@@ -123,7 +106,7 @@ class Requests(Generic[R]):
             if client.draining:  # Its queue may be long: do not wait for it.
                 self.lost("it is about to end", refused=True)
             return None
-        request = self._sent.pop(completed.id, None)
+        request = self.sent.pop(completed.id, None)
         if request is None or completed.evaluation is not None:
             return request, completed
         if isinstance(completed.error, Overloaded | Draining | DeviceFailed | NetworkChanged):
@@ -135,36 +118,28 @@ class Requests(Generic[R]):
             return None, completed
         return request, completed
 
-    def exchange(self, talk: Callable[[EvaluatorClient, Stream, dict[int, R]], T]) -> T | None:
-        """Let `talk` send and receive on the connection's socket, and return its result.
-
-        It gets the connection, its socket and the requests in flight by number, which it updates in place.
-        Returns None, without a call, if no request is in flight or the connection has no such socket.
-        """
-        client = self._client
-        if client is None or client is not self._link.client or not self._sent:
-            return None
-        stream = client.stream
-        return None if stream is None else talk(client, stream, self._sent)
-
     def lost(self, reason: str, *, refused: bool = False) -> None:
         """Let the link find or start another evaluator, and send unanswered requests again. refused: same as
         in `EvaluatorLink.lost`."""
-        client, self._client = self._client, None
+        client, self.client = self.client, None
         self._take_back()
         if client is not None:
             self._link.lost(client, reason, refused=refused)
 
-    def release(self) -> dict[int, R]:
-        """Give up all requests and return them by number. `receive` returns their answers without request."""
-        released = dict(self._sent)
-        self._sent.clear()
-        return released
+    def cancel(self, unwanted: Callable[[R], bool]) -> None:
+        """Cancel the requests for which `unwanted` returns True, if the evaluator has not begun them."""
+        client = self.client
+        if client is None:
+            return
+        with suppress(EvaluatorLost):  # The next sender gets the error.
+            for identity, request in self.sent.items():
+                if unwanted(request):
+                    client.cancel(identity)
 
     def _take_back(self) -> None:
-        for request in self._sent.values():
+        for request in self.sent.values():
             self._send_again(request)
-        self._sent.clear()
+        self.sent.clear()
 
 
 def refusal(error: RemoteError | None) -> PipelineError:

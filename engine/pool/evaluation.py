@@ -5,16 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any, cast
+from math import inf
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
 
-from engine._core import Batch, Game
+from engine._core import Batch, Game, Tree
 from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.encoding import HistoryFill, encode_games
 from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, PipelineError
 from engine.options import Options
-from engine.search.control import SearchControl
+from engine.search.control import LOOK_SECONDS, SearchControl
 from protocol.batch import EvaluationBatch, PositionBatch
+
+if TYPE_CHECKING:
+    from engine.evaluation.bursts import BurstEnd
 
 Evaluated = Future[tuple[PositionBatch, EvaluationBatch]]
 """Result: the encoded positions and their evaluations; or NoEvaluatorError, or PipelineError."""
@@ -25,10 +30,12 @@ class PooledEvaluation:
     thread may use it."""
 
     can_go_on = False
+    target_ms: float | None = None
 
     def __init__(self, evaluator: PooledEvaluator[Any], games: Sequence[Game], options: Options) -> None:
         self.future: Evaluated = Future()
         self.control = SearchControl()
+        self.due_at = 0.0
         self.failure: PipelineError | NoEvaluatorError | NetworkChangedError | None = None
         self.search = self
         self.network = EvaluatorSettings.of(options).network
@@ -38,14 +45,16 @@ class PooledEvaluation:
         self._history_fill = cast("HistoryFill", options.history_fill)
         self._batch: PositionBatch | None = None
 
-    @property
-    def watched(self) -> bool:
-        """True while it waits for an evaluator."""
-        return self._batch is None
+    def burst(self, _until: float, _interrupt: int) -> BurstEnd | None:
+        """Return None: it has one batch."""
+        return None
 
-    def must_be_looked_at(self, _now: float) -> bool:
-        """Return True: an evaluator may have become available."""
-        return True
+    def of_tree(self, _tree: Tree) -> bool:
+        """Return False: its batch is of no tree."""
+        return False
+
+    def overslept(self, _late_ms: float) -> None:
+        """Do nothing: it has no clock."""
 
     def waits_for(self, batch: Batch | PositionBatch) -> bool:
         """Return True if it still waits for a batch."""
@@ -76,4 +85,5 @@ class PooledEvaluation:
                 self._evaluator.add(self, self._batch)
         except Exception as error:  # An error in this batch must not end the others.
             self.future.set_exception(error)
+        self.due_at = inf if self._batch is not None else perf_counter() + LOOK_SECONDS
         return not self.future.done()

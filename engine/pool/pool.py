@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The search pool: many searches in one process, on shared evaluators, for matches, self-play and analysis.
 
-    PoolPlayer.search      in the caller's thread: submits a PooledSearch to the pool
-    SearchPool             in the pool's thread: calls PooledSearch.advance (search.py) for those that can
-                           continue, then PooledEvaluator.flush and receive (balancing/pooled.py)
-    PooledSearch.advance   collects positions from its tree and adds them to the evaluator's next request
-
-One thread runs all searches. It advances a search after an answer, or if its time limit needs a check, and
-otherwise sleeps. Players whose options name the same evaluator share its process and connection, whatever
-networks they use.
+PoolPlayer.search submits a PooledSearch. The pool's thread runs all searches (loop.py). Players whose options
+name the same evaluator share its process and connection, whatever networks they use.
 """
 
 from __future__ import annotations
@@ -24,19 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from engine._core import Game, Tree
 from engine.evaluation.balancing.pooled import PooledEvaluator
-from engine.evaluation.connection.keepalive import QUIET_SECONDS
 from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.pool.evaluation import Evaluated, PooledEvaluation
+from engine.pool.loop import SearchLoop
 from engine.pool.search import Observer, PooledSearch
 from engine.search.batching import Device
 from engine.search.limits import Limits
 from engine.search.player import Player
 from engine.search.report import Report
 from engine.search.tree import SearchTree
-from protocol.client import wait_for_any
 from protocol.host.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -48,9 +41,6 @@ Pooled = PooledSearch | PooledEvaluation
 
 ANSWER_SECONDS = 10.0
 """Longest wait for an answer of the pool's thread."""
-
-LOOK_SECONDS = 0.01
-"""Interval of checks of the searches that the clock may end, and of those without an evaluator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +79,10 @@ class SearchPool:
         """pools: number of similar pools, one per process, that use these evaluators."""
         self._log = log
         self._priority: Priority = priority
-        self._pools = pools
         # Searches to start or stop, functions to call in the pool's thread, and None to end all.
         self._asked: queue.SimpleQueue[Pooled | Callable[[], None] | None] = queue.SimpleQueue()
         self._wakeup = Wakeup()
+        self._loop = SearchLoop(self._wakeup, pools)
         self._ending = False
         self._lock = threading.Lock()
         self._evaluators: dict[EvaluatorSettings, PooledEvaluator[Pooled]] = {}
@@ -224,67 +214,22 @@ class SearchPool:
                 self._evaluators[key] = PooledEvaluator(
                     settings, self._log, self._priority, self._wakeup.fileno()
                 )
+                self._evaluators[key].start()
+                self._loop.evaluators = tuple(self._evaluators.values())
             return self._evaluators[key]
 
     # -- the pool's thread -------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        active: set[Pooled] = set()
-        watched: set[Pooled] = set()  # Active ones that other events than an answer may advance.
-        due: set[Pooled] = set()
-        next_look = 0.0
+        loop = self._loop
         while True:
-            due |= self._take_new(active)
-            if not active and self._ending:
+            self._take_new()
+            if not loop.active and self._ending:
                 return
-            now = perf_counter()
-            if watched and now >= next_look:
-                next_look = now + LOOK_SECONDS
-                due.update(running for running in watched if running.must_be_looked_at(now))
-            with self._lock:
-                evaluators = list(self._evaluators.values())
-            seconds: float | None = None
-            if due:
-                seconds = 0.0
-            elif watched or any(evaluator.stranded for evaluator in evaluators):
-                seconds = max(0.0, next_look - now) if watched else LOOK_SECONDS
-            due |= self._receive(evaluators, seconds)
-            again: set[Pooled] = set()
-            for running in due:
-                if running.advance(len(active) * self._pools, self._pools):
-                    (watched.add if running.watched else watched.discard)(running)
-                    if running.can_go_on:
-                        again.add(running)
-                else:
-                    active.discard(running)
-                    watched.discard(running)
-                for evaluator in evaluators:
-                    if evaluator.has_request:  # The evaluator starts while the other searches continue.
-                        again |= evaluator.flush()
-            due = again
-            for evaluator in evaluators:
-                due |= evaluator.flush()
+            loop.step()
 
-    def _receive(self, evaluators: Sequence[PooledEvaluator[Pooled]], seconds: float | None) -> set[Pooled]:
-        """Wait for answers or new tasks, up to `seconds` (None: indefinitely). Return the searches that were
-        answered."""
-        clients = [client for evaluator in evaluators for client in evaluator.awaited_clients]
-        if not clients:
-            self._wakeup.wait(seconds)
-            return set()
-        # Return at intervals, so that the keepalive of an evaluator that owes answers works.
-        milliseconds = 1000 * (QUIET_SECONDS if seconds is None else seconds)
-        if len(clients) > 1:
-            wait_for_any(clients, milliseconds, self._wakeup.fileno())
-            milliseconds = 0.0
-        answered: set[Pooled] = set()
-        for evaluator in evaluators:
-            answered |= evaluator.receive(milliseconds)
-        return answered
-
-    def _take_new(self, active: set[Pooled]) -> set[Pooled]:
-        """Add new searches to the active ones. Return them, and those that must stop."""
-        due: set[Pooled] = set()
+    def _take_new(self) -> None:
+        """Add new tasks to the loop, and those that must stop."""
         self._wakeup.clear()
         while not self._asked.empty():
             running = self._asked.get()
@@ -293,13 +238,11 @@ class SearchPool:
             elif callable(running):
                 running()
             elif not running.future.done():
-                due.add(running)
-        active |= due
+                self._loop.add(running)
         if self._ending:
-            for each in active:
+            for each in self._loop.active:
                 each.control.stop()
-            due |= active
-        return due
+                self._loop.add(each)
 
 
 class PoolPlayer:
@@ -349,7 +292,13 @@ class PoolPlayer:
         started = perf_counter() if clock_started is None else clock_started
         task = self._player.task(game.copy(), limits, started)
         running = self._running = PooledSearch(
-            self._evaluator, self._player, task, prepare, inspect, observer, play=play
+            self._evaluator,
+            self._player,
+            task,
+            play=play,
+            prepare=prepare,
+            inspect=inspect,
+            observer=observer,
         )
         if not running.known():
             # Cancelling a task that waits for the future must not cancel the search, which only `stop` ends.

@@ -1,23 +1,35 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One move or analysis of a pool, from its first step to its report."""
+"""One move or analysis, from its first step to its report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from math import inf
 from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engine._core import Tree
 from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
-from engine.evaluation.connection.process import EvaluatorSettings
-from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, PipelineError
+from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
+from engine.evaluation.errors import (
+    EvaluatorLateError,
+    NetworkChangedError,
+    NoEvaluatorError,
+    PipelineError,
+)
+from engine.evaluation.pipeline import InstantPipeline, Pipeline
 from engine.search.batching import BatchSizes, Device
-from engine.search.control import SearchControl
+from engine.search.control import LOOK_SECONDS, SearchControl
 from engine.search.driver import Search
 from engine.search.player import NetworkSearch, Pause, Player
 from engine.search.report import Report
 from engine.search.task import SearchTask
+from protocol.messages import NetworkInfo
+
+if TYPE_CHECKING:
+    from engine.evaluation.bursts import BurstEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,38 +44,89 @@ class Observer:
     look: Callable[[Search, Tree], float]
 
 
-class PooledSearch:
-    """The steps of one task (engine/search/player.py). Only the pool's thread may use it.
+class Offered(Protocol):
+    """An evaluator that serves a network; see Offer."""
 
-    The pool calls `advance` after an answer, or if `must_be_looked_at` returns True. A search only calls its
-    evaluator. future: gets the report.
+    @property
+    def network(self) -> NetworkInfo: ...
+    @property
+    def max_batch(self) -> int: ...
+
+
+class InstantEvaluator:
+    """Evaluates at random in this process, at once, to measure the search alone. batch: positions.
+
+    log, searches: see PooledEvaluator.
+    """
+
+    network = NetworkInfo(name="in-process", content_hash="in-process", input_format=1)
+
+    def __init__(self, batch: int, log: Callable[[str], None]) -> None:
+        self.log = log
+        self.searches = 0
+        self.max_batch = batch
+
+    def retry(self) -> None:
+        """Do nothing: it is always ready."""
+
+    def cancel_abandoned(self, _tree: Tree) -> None:
+        """Do nothing: it owes no results."""
+
+    def offers(self, _key: NetworkKey) -> Sequence[Offered]:
+        """Return this evaluator."""
+        return [self]
+
+
+class PooledSearch:
+    """The steps of one task (engine/search/player.py). Only the thread of its loop may use it.
+
+    The loop calls `advance` after an answer, at `due_at`, or if `can_go_on`. A search only calls its
+    evaluator. future: gets the report. due_at: when the clock, a report, `stop` or an evaluator may require
+    `advance`, in perf_counter seconds; infinite if only an answer can.
     """
 
     def __init__(
         self,
-        evaluator: PooledEvaluator[PooledSearch],
+        evaluator: PooledEvaluator[Any] | InstantEvaluator,
         player: Player,
         task: SearchTask,
-        prepare: Callable[[Tree], None] | None,
-        inspect: Callable[[Tree], None] | None,
-        observer: Observer | None = None,
         *,
+        control: SearchControl | None = None,
         play: bool = False,
+        evaluates_mates: bool = True,
+        keeps_time: bool = False,
+        prepare: Callable[[Tree], None] | None = None,
+        inspect: Callable[[Tree], None] | None = None,
+        observer: Observer | None = None,
+        on_report: Callable[[Report], None] | None = None,
+        on_begin: Callable[[NetworkInfo, int], None] | None = None,
     ) -> None:
-        """prepare, inspect: called with the tree just before and just after the search. play: see
-        Player.steps."""
+        """control: other threads may stop the search by it. play, evaluates_mates: see Player.steps.
+        keeps_time: fail with EvaluatorLateError once the limits forbid to wait for an evaluator. prepare,
+        inspect: called with the tree just before and just after the search of the move. on_report: receives
+        its intermediate reports. on_begin: called with its network and the positions of the largest
+        request."""
         self.future: Future[Report] = Future()
-        self.control = SearchControl(pondering=task.limits.ponder)
+        self.control = control or SearchControl(pondering=task.limits.ponder)
+        self.due_at = 0.0
+        self._keeps_time = keeps_time
+        self._is_polled = control is not None or task.limits.ponder
         self._evaluator = evaluator
         self._player = player
-        self._steps = player.steps(task, self.control, play=play, evaluates_mates=True)
+        self._steps = player.steps(task, self.control, play=play, evaluates_mates=evaluates_mates)
         self._step: Pause | NetworkSearch = Pause(0.0)
         self._prepare = prepare
         self._inspect = inspect
         self._observer = observer
-        self._next_look = float("inf") if observer is None else task.started + observer.seconds
+        self._on_report = on_report
+        self._on_begin = on_begin
+        self._next_look = inf if observer is None else task.started + observer.seconds
+        self._waited = False
+        self._fills = True
+        """False while bursts collect the batches."""
+        self._ponders = False
         self._prepared: Tree | None = None
-        self._pipeline: PooledPipeline[PooledSearch] | None = None
+        self._pipeline: Pipeline | None = None
         self._search: Search | None = None
 
     def known(self) -> bool:
@@ -76,14 +139,6 @@ class PooledSearch:
         return False
 
     @property
-    def watched(self) -> bool:
-        """True if other events than an answer may advance it: a new evaluator, the clock, the observer, or a
-        timeout after `stop`."""
-        search = self._search
-        waits = search is None or search.wakes_at is not None
-        return waits or self._observer is not None or self.control.stopped
-
-    @property
     def can_go_on(self) -> bool:
         """True if it waits for nothing: it looks for a mate, no collected visit needed an evaluation, or its
         batches were rejected."""
@@ -92,19 +147,7 @@ class PooledSearch:
         search, pipeline = self._search, self._pipeline
         if search is None or pipeline is None:
             return False
-        return pipeline.failure is not None or (not pipeline.in_flight and not search.idle)
-
-    def must_be_looked_at(self, now: float) -> bool:
-        """Return True if an evaluator, the clock or the observer may require `advance`. now: perf_counter
-        seconds."""
-        if self.control.stopped:
-            return True
-        if isinstance(self._step, Pause):
-            return now >= self._step.until
-        if self._search is None or now >= self._next_look:
-            return True
-        wakes_at = self._search.wakes_at
-        return wakes_at is not None and now >= wakes_at
+        return pipeline.failure is not None or (self._fills and not pipeline.in_flight and not search.idle)
 
     def advance(self, searches: int, processes: int) -> bool:
         """Advance the task. Return False once the future has its result. searches, processes: how many share
@@ -115,25 +158,57 @@ class PooledSearch:
                 if isinstance(self._step, NetworkSearch):
                     report = self._advance_search(self._step, searches, processes)
                     if report is None:
-                        return True
+                        break
                 elif self._step.until > perf_counter() and not self.control.stopped:
-                    return True
+                    break
                 self._step = self._steps.send(report)
                 if isinstance(self._step, Pause):
-                    return True  # The mate search takes one slice for each call.
+                    break  # The mate search takes one slice for each call.
+            self.due_at = self._next_due()
+            return True
         except StopIteration as end:
             self.future.set_result(end.value)
         except Exception as error:  # An error in this search must not end the others.
-            if self._pipeline is not None:
-                self._pipeline.abandon()
+            self.abandon()
             self.future.set_exception(error)
         return False
+
+    def burst(self, until: float, interrupt: int) -> BurstEnd | None:
+        """Run a burst of this search, the only one; see PooledPipeline. until: end of the longest wait, in
+        perf_counter seconds."""
+        search, pipeline = self._search, self._pipeline
+        if search is None or not isinstance(pipeline, PooledPipeline) or pipeline.failure is not None:
+            return None
+        if search.idle:
+            return None
+        end = pipeline.burst(search.burst_limits(perf_counter(), self.due_at, until, interrupt))
+        unfilled = end is None and not self._fills
+        self._fills = end is None or end == "idle"
+        return "idle" if unfilled else end
+
+    def overslept(self, late_ms: float) -> None:
+        """Record how late a wait returned."""
+        self._player.keeper.lateness.overslept(late_ms)
+
+    def abandon(self) -> None:
+        """Take back the batches in flight, because the search ends by an error."""
+        if self._pipeline is not None:
+            self._pipeline.abandon()
+
+    def _next_due(self) -> float:
+        now = perf_counter()
+        if isinstance(self._step, Pause):
+            return self._step.until
+        if self._search is None:
+            return min(now + LOOK_SECONDS, max(now, self._patient_until(self._step.task)))
+        polled = now + LOOK_SECONDS if self._is_polled or self.control.stopped else inf
+        return min(self._search.due_at(now), self._next_look, polled)
 
     def _advance_search(self, step: NetworkSearch, searches: int, processes: int) -> Report | None:
         """Advance the network's search, and restart it after a network change. Return its report at its end.
 
-        If the evaluator fails, that is the result so far with the reason, as in a single search. Raises
-        PipelineError and NoEvaluatorError if the search has not begun.
+        If the evaluator fails, that is the result so far with the reason. Raises PipelineError and
+        NoEvaluatorError if the search has not begun.
         """
         failure: Exception | None = None
         try:
@@ -144,15 +219,22 @@ class PooledSearch:
                 return None
             assert self._search is not None and self._pipeline is not None
             failure = self._pipeline.failure
-            if failure is None and self._search.advance():
-                self._let_observe()
+            if self._ponders and not self.control.pondering:
+                self._ponders = False
+                self._set_target(step.task)
+            if failure is None and self._search.advance(fills=self._fills):
+                if self._observer is not None and perf_counter() >= self._next_look:
+                    assert self._prepared is not None
+                    self._next_look = self._observer.look(self._search, self._prepared)
                 return None
         except (PipelineError, NoEvaluatorError) as error:
             if self._search is None:
                 raise
             failure = error
         assert self._pipeline is not None and self._prepared is not None
-        report = replace(self._search.finish(), network=self._pipeline.identity)
+        report = self._search.finish()
+        if isinstance(self._pipeline, PooledPipeline):
+            report = replace(report, network=self._pipeline.identity)
         self._search = self._pipeline = None
         if self._inspect is not None and not step.secondary:
             self._inspect(self._prepared)
@@ -164,17 +246,27 @@ class PooledSearch:
 
     def _begin(self, step: NetworkSearch, searches: int, processes: int) -> bool:
         """Create the search; return False while there is no evaluator."""
-        task, evaluator = step.task, self._evaluator
-        key = EvaluatorSettings.of(task.options).network
-        offers = evaluator.offers(key)
+        task, evaluator, player = step.task, self._evaluator, self._player
+        if not self._waited:
+            evaluator.retry()
+        key, offers = offers_for(evaluator, player, task)
         if not offers:
+            self._waited = True
             if self.control.stopped:
-                raise NoEvaluatorError("stopped before the evaluator was ready")
+                raise EvaluatorLateError("the search was stopped before the evaluator was ready")
+            if perf_counter() >= self._patient_until(task):
+                raise EvaluatorLateError("the evaluator was not ready in time")
             return False
+        if self._waited and task.limits.clock is None:
+            # No clock runs while an evaluator starts: the time for the move begins now.
+            task = replace(task, started=perf_counter())
         network = offers[0].network
-        tree = self._player.tree.prepared_for(task, network)
-        self._player.tree.set_root(task)
-        task = self._player.tree.with_tablebase_moves(self._player.searched_by(task, network.identity))
+        if self._on_begin is not None and not step.secondary:
+            self._on_begin(network, offers[0].max_batch)
+        tree = player.tree.prepared_for(task, network)
+        evaluator.cancel_abandoned(tree)
+        player.tree.set_root(task)
+        task = player.tree.with_tablebase_moves(player.searched_by(task, network.identity))
         if self._prepare is not None and not step.secondary:
             self._prepare(tree)
         self._prepared = tree
@@ -184,14 +276,73 @@ class PooledSearch:
         # One device computes each batch of a single search.
         device = Device.together(devices) if searches > 1 else max(devices, key=lambda each: each.rate)
         sizes = BatchSizes.pooled(device, task.options, task.limits, searches, processes)
-        self._pipeline = PooledPipeline(
-            self, tree, evaluator, key, network.identity, sizes.capacity, alone=searches == 1
+        if isinstance(evaluator, InstantEvaluator):
+            self._pipeline = InstantPipeline(tree, sizes.capacity)
+        else:
+            self._pipeline = PooledPipeline(
+                self,
+                tree,
+                evaluator,
+                key,
+                network.identity,
+                sizes.capacity,
+                alone=searches == 1,
+            )
+        self._fills = True
+        self._ponders = self.control.pondering
+        if not self._ponders:
+            self._set_target(task)
+        self._search = Search(
+            tree,
+            self._pipeline,
+            task,
+            sizes,
+            control=self.control,
+            on_report=None if step.secondary else self._on_report,
+            log=evaluator.log,
         )
-        self._search = Search(tree, self._pipeline, task, sizes, control=self.control, log=evaluator.log)
         return True
 
-    def _let_observe(self) -> None:
-        """Call the observer, if it is time."""
-        if self._observer is not None and perf_counter() >= self._next_look:
-            assert self._search is not None and self._prepared is not None
-            self._next_look = self._observer.look(self._search, self._prepared)
+    def _set_target(self, task: SearchTask) -> None:
+        """Let the requests ask for the latency that the clock needs. While pondering, others come first."""
+        if isinstance(self._pipeline, PooledPipeline):
+            self._pipeline.target_ms = task.limits.target_ms(task.game.turn)
+
+    def _patient_until(self, task: SearchTask) -> float:
+        """Return until when the task's limits allow to wait for an evaluator, in perf_counter seconds."""
+        limits, overhead_ms = task.limits, task.options.move_overhead_ms
+        began = task.started if self.control.clock_started is None else self.control.clock_started
+        if self.control.pondering or not self._keeps_time:
+            return inf
+        clock = limits.clock.of(task.game.turn) if limits.clock is not None else None
+        if clock is not None:  # Even a move without evaluations must not lose on time.
+            return began + max(0.0, clock[0] - overhead_ms) / 2000
+        if limits.movetime_ms is not None and self._was_connected:  # The first start is not counted.
+            return began + (limits.movetime_ms + overhead_ms) / 1000
+        return inf
+
+    @property
+    def _was_connected(self) -> bool:
+        evaluator = self._evaluator
+        return isinstance(evaluator, PooledEvaluator) and any(link.was_connected for link in evaluator.links)
+
+
+def offers_for(
+    evaluator: PooledEvaluator[Any] | InstantEvaluator, player: Player, task: SearchTask
+) -> tuple[NetworkKey, Sequence[Offered]]:
+    """Return the key of a task's network, and the evaluators that serve it; none without a connection.
+
+    If a level's own network is missing, that is the player's network. Raises NoEvaluatorError.
+    """
+    key, usual = (EvaluatorSettings.of(options).network for options in (task.options, player.options))
+    if key == usual:
+        return key, evaluator.offers(key)
+    missing = ""
+    try:
+        return key, evaluator.offers(key)
+    except NoEvaluatorError as error:
+        missing = str(error)
+    offers = evaluator.offers(usual)
+    if offers:
+        player.tell_once(f"{task.options.weights} is missing, so {offers[0].network.name} plays: {missing}")
+    return usual, offers

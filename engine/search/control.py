@@ -6,38 +6,32 @@ from __future__ import annotations
 import threading
 from time import perf_counter
 
+LOOK_SECONDS = 0.01
+"""Interval of checks for what nothing announces: an evaluator that is ready, or `stop`."""
+
 
 class SearchControl:
-    """Stop a search, or notify it that the opponent played the expected move. Thread-safe."""
+    """Stop a search, or notify it that the opponent played the expected move. Thread-safe.
+
+    stopped: `stop` was called. pondering: the opponent is to move, so that no limit applies yet.
+    clock_started: time of `ponder_hit` in perf_counter seconds; None before it.
+    """
 
     def __init__(self, *, pondering: bool = False) -> None:
+        self.stopped = False
+        self.pondering = pondering
+        self.clock_started: float | None = None
         self._stop = threading.Event()
-        self._ponder_hit: float | None = None
-        self._pondering = pondering
 
     def stop(self) -> None:
         """Stop the search as soon as possible."""
+        self.stopped = True
         self._stop.set()
 
     def ponder_hit(self, at: float | None = None) -> None:
         """Start the clock, because the expected move was played. at: perf_counter seconds (default: now)."""
-        self._ponder_hit = perf_counter() if at is None else at
-        self._pondering = False
-
-    @property
-    def stopped(self) -> bool:
-        """True once `stop` was called."""
-        return self._stop.is_set()
-
-    @property
-    def pondering(self) -> bool:
-        """True while the opponent is to move, so that no limit applies yet."""
-        return self._pondering
-
-    @property
-    def clock_started(self) -> float | None:
-        """Time of `ponder_hit` in perf_counter seconds; None before it."""
-        return self._ponder_hit
+        self.clock_started = perf_counter() if at is None else at
+        self.pondering = False
 
     def wait(self, seconds: float) -> None:
         """Sleep until `stop`, or for this time."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loop of a search: collect a batch, submit it, apply the results, check the limits. No tree logic.
+"""The steps of a search: check the limits, collect batches and submit them. No tree logic.
 
 This code runs once per batch, never per node. The tree releases the GIL while it works.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from time import perf_counter
 
 from engine._core import Line as TreeLine
 from engine._core import RootInfo, Tree, policy_index
 from engine.evaluation.bursts import BurstLimits
-from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, PipelineError
 from engine.evaluation.pipeline import Pipeline
 from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
@@ -23,9 +23,6 @@ from engine.search.report import Line, MoveStatistics, Report
 from engine.search.static_choice import static_lines
 from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
 from engine.search.task import SearchTask
-
-POLL_MS = 10.0
-"""Longest wait for a batch before the limits and `stop` are checked again."""
 
 BURST_SECONDS = 0.004
 """Longest run of the search without the interpreter while answers arrive."""
@@ -38,7 +35,8 @@ REPORT_ALWAYS_SECONDS = 1.0
 
 
 class Search:
-    """One search from the tree's root, run by one thread.
+    """One search from the tree's root, by one thread, which calls `advance` until it returns False, and then
+    `finish`.
 
     idle: True while the search has no work left and waits for `stop`.
     """
@@ -60,6 +58,7 @@ class Search:
         self._task = task
         self._options = task.options
         self._rule = sizes.rule
+        self._unbounded = task.limits.unbounded
         self._control = control
         self._watch = LimitWatch(tree, task, control)
         self._on_report = on_report
@@ -73,50 +72,27 @@ class Search:
         self._depth = self._selective_depth = 1  # Displayed depths never fall.
         self.idle = False
 
-    def run(self) -> Report:
-        """Search until a limit, `stop`, or the permanent loss of the evaluator, and return the report.
-
-        The report has a legal best move if there is one. Raises NetworkChangedError for a change of the
-        network. Then nothing is in flight, and the caller must prepare the tree for the new network.
-        """
-        try:
-            self._run()
-        except NetworkChangedError:
-            self._pipeline.abandon()
-            raise
-        except BaseException:
-            self.finish()
-            raise
-        return self.finish()
-
-    def _run(self) -> None:
-        try:
-            while self.advance():
-                if self._pipeline.in_flight:
-                    self._wait()
-                elif self.idle:
-                    self._control.wait(POLL_MS / 1000)
-        except (PipelineError, NoEvaluatorError) as error:
-            self._log(f"search ended early: {error}")
-
-    def advance(self) -> bool:
+    def advance(self, *, fills: bool = True) -> bool:
         """Check the limits, collect and submit batches, all without waiting. Return False if the search is
-        over.
+        over. fills: False if a burst follows, which collects batches.
 
-        After False, call `finish`. After True, the pipeline delivers evaluations or the search is `idle`.
-        Raises PipelineError and NoEvaluatorError, after which only `finish` may be called, and
-        NetworkChangedError as `run` does.
+        After True, the pipeline delivers evaluations or the search is `idle`.
         """
         now = perf_counter()
         self._info = info = self._tree.root_info()
         if not self._control.stopped:
-            self._watch.set_deadlines(info)
-            self._tell(now, info)
+            if not self._watch.has_deadlines:
+                self._watch.set_deadlines(info)
+            if now >= self._next_report or info.full:
+                self._tell(now, info)
         if self._watch.is_over(now, info, self._pipeline.in_flight):
             return False
+        self.idle = False
+        if not fills:
+            return True
         self._only_decided = False
         progressed = self._fill_pipeline(now, info)
-        unbounded = self._task.limits.unbounded or self._control.pondering
+        unbounded = self._unbounded or self._control.pondering
         # If all lines end in decided games, more visits are useless and should not occupy a core.
         self.idle = not self._pipeline.in_flight and (not progressed or (unbounded and self._only_decided))
         return not self.idle or unbounded
@@ -150,14 +126,17 @@ class Search:
                 break
         return progressed
 
-    @property
-    def wakes_at(self) -> float | None:
-        """When time alone may end the search, in perf_counter seconds; None if it cannot."""
-        return self._watch.wakes_at
+    def due_at(self, now: float) -> float:
+        """Return when time alone requires `advance`: for a deadline or a report. In perf_counter seconds."""
+        due = self._watch.next_deadline(now)
+        if self._on_report is not None and now < self._next_report < due:
+            return self._next_report
+        return due
 
     def finish(self) -> Report:
         """Cancel the batches in flight and return the report."""
-        time_is_up = self.wakes_at is not None and perf_counter() >= self.wakes_at
+        wakes_at = self._watch.wakes_at
+        time_is_up = wakes_at is not None and perf_counter() >= wakes_at
         in_vain = self._pipeline.in_flight > 0 and time_is_up
         self._pipeline.abandon()
         report = self.report()
@@ -255,7 +234,7 @@ class Search:
     def _note_full(self) -> None:
         if not self._full_noted:
             self._full_noted = True
-            self._log("the tree is full: what matters least is forgotten; RamLimitMb bounds it")
+            self._log("the tree is full: the least important nodes are pruned; RamLimitMb limits it")
 
     # -- the size of batches -----------------------------------------------------------------------------
 
@@ -266,34 +245,18 @@ class Search:
             return UNLIMITED_VISITS
         return self._rule.fitting((hard - now) * 1000 / (self._pipeline.in_flight + 1))
 
-    def _wait(self) -> None:
-        """Wait for an evaluation, or run a burst without the interpreter. Record how late a wait returned."""
-        patience = self._patience_ms()
-        began = perf_counter()
-        end = self._pipeline.burst(self._burst_limits(began, patience))
-        if end in ("time", "look", "idle"):
-            return
-        if not self._pipeline.poll(patience if end is None else 0.0):
-            self._task.keeper.lateness.overslept(1000 * (perf_counter() - began) - patience)
-
-    def _burst_limits(self, now: float, patience_ms: float) -> BurstLimits:
-        """Return the limits up to which the search may run without another check."""
-        watch = self._watch
-        times = (self._next_report, watch.wakes_at, watch.hard)
+    def burst_limits(self, now: float, due_at: float, patience: float, interrupt: int) -> BurstLimits:
+        """Return the limits up to which the search may run without `advance`. now, due_at, patience:
+        perf_counter seconds."""
+        nodes, look_at, depth = self._watch.bounds(self._info)
         return BurstLimits(
             self._rule,
-            min([now + BURST_SECONDS, *(time for time in times if time is not None and time > now)]),
-            now + patience_ms / 1000,
-            watch.hard,
-            watch.nodes,
+            min(now + BURST_SECONDS, due_at if due_at > now else inf),
+            patience,
+            self._watch.hard,
+            nodes,
             self._options.nodes_as_playouts,
-            watch.look_at(self._info),
-            watch.depth,
+            look_at,
+            depth,
+            interrupt,
         )
-
-    def _patience_ms(self) -> float:
-        """Return the longest wait for an evaluation before the limits must be checked again."""
-        hard = self._watch.hard
-        if hard is None:
-            return POLL_MS
-        return max(0.2, min(POLL_MS, (hard - perf_counter()) * 1000))

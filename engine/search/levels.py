@@ -2,8 +2,8 @@
 """Limited strength (UCI_LimitStrength, UCI_Elo, Skill Level), and HumanPlay for networks that imitate people.
 
 A level searches few nodes and draws its move: from the policy if it searches one node, otherwise from the
-visits, each to the power 1 / temperature. So its errors are moves that look good. Levels that people of this
-strength would not err in see a mate in one, and do not leave the queen to be taken for nothing.
+visits, each to the power 1 / temperature. So its errors are moves that look good. Levels of people who
+would not overlook it see a mate in one, and do not leave the queen en prise.
 """
 
 from __future__ import annotations

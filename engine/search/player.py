@@ -81,6 +81,7 @@ class Player:
         self._tell = tell
         self._last: tuple[str, list[str], Line] | None = None
         self._network = ""
+        self._told = ""
         self.options = options
 
     @property
@@ -92,6 +93,12 @@ class Player:
     def options(self, options: Options) -> None:
         self._options = options
         self.tree.use_tablebases(options.syzygy_path, self._log)
+
+    def tell_once(self, text: str) -> None:
+        """Log a problem unless it was the last one."""
+        if text != self._told:
+            self._told = text
+            self._log(text)
 
     def new_game(self) -> None:
         """Clear the tree, because the next position is unrelated. Cached evaluations remain valid."""

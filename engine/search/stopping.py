@@ -34,7 +34,7 @@ class LimitWatch:
     """Check whether a search has met one of its limits. Call `set_deadlines` before each check.
 
     soft: when time ends the search unless the choice of move is unsettled, in perf_counter seconds. hard:
-    when time ends it in any case. None: no time limit, or still pondering.
+    when time ends it in any case. None: no time limit, or still pondering. has_deadlines: they are set.
     """
 
     def __init__(self, tree: Tree, task: SearchTask, control: SearchControl) -> None:
@@ -44,11 +44,13 @@ class LimitWatch:
         self._task = task
         self._control = control
         self._pace = Pace(task.keeper.playouts_per_second)
+        self._margin = pruning_margin(task.options, task.limits)
         self._gain = _Gain(task.options.minimum_kld_gain_per_node, task.options.kld_gain_average_interval)
+        self._unbounded = task.limits.unbounded
         self._only_move = len(task.root_moves) == 1
         self._first: float | None = None  # Deadline of the first evaluation.
         self._in_time = True  # An evaluation arrived before the hard limit.
-        self._deadlines_set = False
+        self.has_deadlines = False
         self._next_check = 0.0
         self._next_check_visits = 0
 
@@ -57,6 +59,16 @@ class LimitWatch:
         """Earliest time at which time alone may end the search, in perf_counter seconds; None if it
         cannot."""
         return self.soft if self.soft is not None else self.hard
+
+    def next_deadline(self, now: float) -> float:
+        """Return when time alone requires a check, in perf_counter seconds; infinite if it does not."""
+        due = inf
+        for deadline in (self.soft, self.hard, self._first):
+            if deadline is not None and now < deadline < due:
+                due = deadline
+        if self.soft is not None and self.soft <= now:  # It ends as soon as the choice is settled.
+            due = min(due, now + CHECK_SECONDS)
+        return due
 
     def is_over(self, now: float, info: RootInfo, in_flight: int) -> bool:
         """Return True if the search ends now.
@@ -78,7 +90,7 @@ class LimitWatch:
             return True
         if limits.depth is not None and info.mean_depth >= limits.depth:
             return True
-        if limits.unbounded:
+        if self._unbounded:
             return False
         if limits.clock is not None and self._only_move:
             return True
@@ -101,28 +113,22 @@ class LimitWatch:
         nodes = self.nodes
         return UNLIMITED_VISITS if nodes is None else nodes - self._nodes(info) - in_flight
 
-    def look_at(self, info: RootInfo) -> int:
-        """Return the number of root visits at which the next check is due, whatever the time."""
+    def bounds(self, info: RootInfo) -> tuple[int | None, int, float]:
+        """Return what requires the next check, whatever the time: the maximum visits (see `nodes`), a number
+        of root visits, and a mean depth."""
+        if self._unbounded or self._control.pondering:
+            return None, UNLIMITED_VISITS if info.visits else 1, inf
         limits = self._task.limits
-        if info.visits == 0:
-            return 1
-        if limits.unbounded or self._control.pondering:
-            return UNLIMITED_VISITS
-        if limits.nodes is None and limits.depth is None:
-            return UNLIMITED_VISITS  # Only time limits the search: a check after some milliseconds suffices.
-        return self._next_check_visits
-
-    @property
-    def depth(self) -> float:
-        """Mean depth that ends the search; infinite without a limit."""
-        limits = self._task.limits
-        return inf if limits.depth is None or limits.infinite or self._control.pondering else limits.depth
+        # If only time limits the search, a check after some milliseconds suffices.
+        by_time = limits.nodes is None and limits.depth is None
+        look_at = 1 if not info.visits else UNLIMITED_VISITS if by_time else self._next_check_visits
+        return self.nodes, look_at, inf if limits.depth is None else float(limits.depth)
 
     def set_deadlines(self, info: RootInfo) -> None:
         """Set the deadlines once the clock runs: at the start, or with `ponderhit`. Otherwise do nothing."""
-        if self._deadlines_set or self._control.pondering:
+        if self.has_deadlines or self._control.pondering:
             return
-        self._deadlines_set = True
+        self.has_deadlines = True
         task, limits, options = self._task, self._task.limits, self._task.options
         if limits.movetime_ms is not None:
             late = task.keeper.lateness.reserve_ms(options.move_overhead_ms) - options.move_overhead_ms
@@ -161,8 +167,8 @@ class LimitWatch:
 
     def _may_wait_for_first(self, now: float, in_flight: int) -> bool:
         """Return True if a stopped search without any evaluation should wait for one."""
-        if self._first is None or self._first > now + STOP_GRACE_SECONDS or not self._deadlines_set:
-            self._first, self._deadlines_set = now + STOP_GRACE_SECONDS, True
+        if self._first is None or self._first > now + STOP_GRACE_SECONDS or not self.has_deadlines:
+            self._first, self.has_deadlines = now + STOP_GRACE_SECONDS, True
         return in_flight > 0 and now < self._first
 
     # -- checks of the root's moves ----------------------------------------------------------------------
@@ -190,8 +196,7 @@ class LimitWatch:
         left = self._visits_to_come(now, info)
         if left is None:
             return False
-        margin = pruning_margin(options, self._task.limits)
-        return choice_holds(children, left / factor, options.value_choice_share, margin)
+        return choice_holds(children, left / factor, options.value_choice_share, self._margin)
 
     def _visits_to_come(self, now: float, info: RootInfo) -> float | None:
         """Return the visits that the limits leave; None if unknown or too early for pruning."""

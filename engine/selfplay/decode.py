@@ -8,7 +8,6 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from engine._core import Game
 from engine.selfplay.chunk import TrainingDataError
 from engine.selfplay.training_record import CLASSICAL, TRANSFORM_BITS, Info, is_canonical, reverse_ranks
 
@@ -44,19 +43,6 @@ def boards_of(record: np.void, steps: int = 1) -> NDArray[np.bool_]:
     if transform & MIRROR:
         boards = boards[:, :, :, ::-1]
     return boards
-
-
-def game_of(record: np.void) -> Game:
-    """Return a game that starts with the record's position. The unknown move number is 1.
-
-    Castling follows Chess960's rules, which are equivalent in standard positions. Raises TrainingDataError
-    for an illegal position.
-    """
-    fen = fen_of(record)
-    try:
-        return Game(fen, True)
-    except ValueError as error:
-        raise TrainingDataError(f"no legal position: {error}") from None
 
 
 def fen_of(record: np.void) -> str:

@@ -241,10 +241,10 @@ def read_shard(path: Path) -> Shard:
             packed = data[start : start + int(entry["bytes"])]
             start += int(entry["bytes"])
             columns[str(entry["name"])] = _column(entry, packed)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, ShardError):
-            raise
-        raise ShardError(f"a damaged header: {error}") from None
+    except ShardError:
+        raise
+    except Exception as error:  # A file of unknown origin can make any part of a reader fail.
+        raise ShardError(f"a damaged header: {error!r}") from None
     if start != len(data):
         raise ShardError(f"{len(data):,} bytes, where the header tells of {start:,}")
     missing = sorted(KINDS[header["kind"]].keys() - columns.keys())
@@ -271,7 +271,7 @@ def _header(data: bytes) -> tuple[dict[str, Any], int]:
         raise ShardError("truncated in the header")
     try:
         header = json.loads(data[start : start + length])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ShardError(f"a damaged header: {error}") from None
     if not isinstance(header, dict) or header.get("schema") != 1:
         raise ShardError("a header of another version of the format")

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from evaluator._core import Call, Program
+    from evaluator._core import Program
+    from evaluator.gpu.driver.device import Call
 
 
 class BufferLease(Protocol):

@@ -18,7 +18,7 @@ from evaluator.gpu.blas.library import Library
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.compiler import Compiler
-from evaluator.gpu.driver.crashes import Attempt, Phase
+from evaluator.gpu.driver.crashes import OpeningAttempt, Phase
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import open_device, subject_of
 from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
@@ -38,7 +38,7 @@ from evaluator.gpu.run.self_check import (
     SelfCheckError,
     limits,
 )
-from evaluator.gpu.tuning.child import Job, measure_in_child
+from evaluator.gpu.tuning.child import TuningJob, measure_in_child
 from evaluator.gpu.tuning.quick import QuickChooser
 from evaluator.gpu.tuning.tune import NotMeasured, Tuner
 from evaluator.gpu.tuning.when import Tuning
@@ -75,7 +75,7 @@ def open_on(
     known: Mapping[Product, Sequence[Measured]] | None = None,
 ) -> OpenNetwork:
     """Open a device and the network on it. lease, known: as in OpenNetwork. Raises BackendError."""
-    attempt = Attempt(subject_of(info), Phase.OPENING)
+    attempt = OpeningAttempt(subject_of(info), Phase.OPENING)
     try:
         device = open_device(info)
     except DeviceError as error:
@@ -119,7 +119,7 @@ class OpenNetwork:
         tuner: MeasuringChooser | None = None,
         lease: DeviceLease = exclusive_lease,
         known: Mapping[Product, Sequence[Measured]] | None = None,
-        attempt: Attempt | None = None,
+        attempt: OpeningAttempt | None = None,
     ) -> None:
         """lease: of the device, for the self-check. known: measurements in addition to the cache. attempt:
         ends with `close`. Raises BackendError and DeviceError."""
@@ -221,16 +221,15 @@ class OpenNetwork:
         """Open by guesses; if that fails, by measurements. Raises OpeningError and SelfCheckError."""
         info, wanted = self.device.info, self.wanted
         quick = QuickChooser(info, wanted.formats.stored, self._libraries, tuner.known)
-        then = "what is fastest is measured while nobody waits for it"
-        announce(
-            f"{info.name}: it begins by guesses; {then if wanted.tuning is Tuning.BEHIND else 'tuning=off'}"
-        )
+        behind = wanted.tuning is Tuning.BEHIND
+        then = "the fastest are measured in the background" if behind else "tuning=off"
+        announce(f"{info.name}: it starts with estimated kernels; {then}")
         # One program per batch size, sharing the packed weights.
         guessed = replace(self._plan, choose=quick.choose, measurements=None, blocks=0, weights={})
         try:
             opened = self._open(guessed, None)
         except (OpeningError, SelfCheckError, DeviceError) as error:
-            log.warning("%s; measuring how it is to be computed", error)
+            log.warning("%s; measuring the kernels again", error)
             if crashes.records():
                 self._measure(tuner)
             else:
@@ -252,10 +251,10 @@ class OpenNetwork:
         except DeviceError as error:
             raise OpeningError(f"{info.name}: {error}") from error
 
-    def _job(self, buckets: tuple[int, ...]) -> Job:
+    def _job(self, buckets: tuple[int, ...]) -> TuningJob:
         info = self.device.info
         needs = needs_of(self._plan, buckets, info.multiprocessors)
-        return Job(info, self.wanted.formats.stored, needs, libraries=bool(self._libraries))
+        return TuningJob(info, self.wanted.formats.stored, needs, libraries=bool(self._libraries))
 
     def measured_anew(self, lease: DeviceLease, progress: Callable[[str], None]) -> OpenNetwork | None:
         """Measure the candidates and open the network again with the fastest, while this one stays open.
@@ -276,7 +275,7 @@ class OpenNetwork:
         if found.provisional or found.executor.buckets != buckets:
             found.close()
             why = "not all could be measured" if found.provisional else "there is no memory to open it twice"
-            raise BackendError(f"{info.name}: {why}; the next start has what was measured")
+            raise BackendError(f"{info.name}: {why}; the next start uses the measurements")
         return found
 
     def close(self) -> None:

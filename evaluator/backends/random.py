@@ -29,6 +29,7 @@ class RandomBackend(Backend):
     on_host = True
     device = "none"
     max_batch = 16384
+    finite = True
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         return random_evaluation(batch)

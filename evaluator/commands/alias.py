@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from evaluator.commands import connection
+from evaluator import remote
 
 HELP = (
     "give a network of a running service a further name; `default` is the network of clients that name none"
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NETWORK",
         help="name, alias or content hash (default: remove the alias)",
     )
-    connection.add_arguments(parser)
+    remote.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,6 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
     def alias(client: EvaluatorClient) -> int:
         name = client.alias(arguments.alias, arguments.network)
         text = f"{arguments.alias} means {name}" if name else f"{arguments.alias} means nothing any more"
-        return connection.show(arguments, {"alias": arguments.alias, "network": name}, text)
+        return remote.show(arguments, {"alias": arguments.alias, "network": name}, [text])
 
-    return connection.ask(arguments, alias)
+    return remote.ask(arguments, alias)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluator.commands.plotting import guard_plot, plotted
 from evaluator.scheduling.latency import LADDER, LatencyModel
-from protocol.host.outputs import add_overwrite_flag, save_figure
+from protocol.host.extras import install
+from protocol.host.outputs import add_overwrite_flag, guard_output, is_figure, save_figure
 
 HELP = "measure positions per second and milliseconds by batch size; the knee is the recommended batch size"
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    guard_plot(arguments.plot, arguments.network, overwrite=arguments.overwrite)
+    _guard_plot(arguments.plot, arguments.network, overwrite=arguments.overwrite)
     explicit = arguments.batch is not None
     try:
         report = (_through_service if arguments.service else _direct)(arguments, sizes, explicit)
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(report))
     else:
         _print_table(report)
-    return plotted(lambda: _plot(arguments.plot, report)) if arguments.plot else 0
+    return _plotted(lambda: _plot(arguments.plot, report)) if arguments.plot else 0
 
 
 def _sizes(text: str | None) -> list[int]:
@@ -224,6 +224,27 @@ def _print_table(report: dict[str, Any]) -> None:
             style="bold" if knee else None,
         )
     Console(width=None if sys.stdout.isatty() else 100).print(table)
+
+
+def _guard_plot(path: str | None, read: str | None, *, overwrite: bool) -> None:
+    """Raise OutputError if a plot would replace another file. read: a file that the command reads."""
+    if path:
+        guard_output(path, [read] if read else [], overwrite=overwrite, own=is_figure)
+
+
+def _plotted(draw: Callable[[], None]) -> int:
+    """Draw and return the exit status; on failure print the reason and return 1."""
+    try:
+        draw()
+    except ImportError as error:
+        print(f"error: cannot plot: {error}: {install('plot')}", file=sys.stderr)
+    except OSError as error:
+        print(f"error: cannot plot: {error.filename}: {error.strerror}", file=sys.stderr)
+    except ValueError as error:
+        print(f"error: cannot plot: {error}", file=sys.stderr)
+    else:
+        return 0
+    return 1
 
 
 def _plot(path: str, report: dict[str, Any]) -> None:

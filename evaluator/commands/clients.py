@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from evaluator.commands import connection
+from evaluator import remote
 
 HELP = "list the clients of a running service"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the evaluator's address."""
-    connection.add_arguments(parser)
+    remote.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -24,9 +24,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     def clients(client: EvaluatorClient) -> int:
         found = client.clients()
-        return connection.show(arguments, list(found), "\n".join(map(_line, found)))
+        return remote.show(arguments, list(found), [*map(_line, found)])
 
-    return connection.ask(arguments, clients)
+    return remote.ask(arguments, clients)
 
 
 def _line(client: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.sensors import Sensors
 
 if TYPE_CHECKING:
-    from evaluator.backends.onnx.providers import Found
+    from evaluator.backends.onnx.providers import FoundProvider
 
 HELP = "list the devices, the one that is used, and why others are not"
 
@@ -100,7 +100,7 @@ def _providers() -> tuple[list[dict[str, Any]], dict[str, str]]:
     return provider_facts(found), found.problems
 
 
-def provider_facts(found: Found) -> list[dict[str, Any]]:
+def provider_facts(found: FoundProvider) -> list[dict[str, Any]]:
     """Return the devices of ONNX Runtime's providers. device: value of the option `device`."""
     return [
         {

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import argparse
 
-from evaluator.commands import connection
+from evaluator import remote
 
 HELP = "end a running service after its queued requests"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the evaluator's address."""
-    connection.add_arguments(parser, timeout=600.0)
+    remote.add_arguments(parser, timeout=600.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -21,6 +21,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     def drain(client: EvaluatorClient) -> int:
         client.drain()
-        return connection.show(arguments, {"drained": client.address}, "drained")
+        return remote.show(arguments, {"drained": client.address}, ["drained"])
 
-    return connection.ask(arguments, drain)
+    return remote.ask(arguments, drain)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from evaluator.commands import connection
+from evaluator import remote
 from protocol.host.folders import expanded
 
 HELP = "load a further network file into a running service"
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alias", default="", metavar="ALIAS", help="further name of the network; see `alias`"
     )
-    connection.add_arguments(parser, timeout=600.0)
+    remote.add_arguments(parser, timeout=600.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,6 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
         if arguments.alias:
             client.alias(arguments.alias, network.name)
-        return connection.show(arguments, asdict(network), f"{network.name} on {network.device}")
+        return remote.show(arguments, asdict(network), [f"{network.name} on {network.device}"])
 
-    return connection.ask(arguments, load)
+    return remote.ask(arguments, load)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from evaluator.commands import connection
+from evaluator import remote
 
 HELP = "read changed network files of a running service again; no request is lost"
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NETWORK",
         help="name, alias or content hash (default: all networks)",
     )
-    connection.add_arguments(parser, timeout=600.0)
+    remote.add_arguments(parser, timeout=600.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,6 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
             f"{network.name}: {network.content_hash if network.name in reply.changed else 'unchanged'}"
             for network in reply.networks
         ]
-        return connection.show(arguments, asdict(reply), "\n".join(lines))
+        return remote.show(arguments, asdict(reply), lines)
 
-    return connection.ask(arguments, reload)
+    return remote.ask(arguments, reload)

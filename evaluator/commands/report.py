@@ -28,7 +28,7 @@ from evaluator.commands.verify import network_of
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.device import DeviceError
 from evaluator.gpu.driver.discovery import Discovery, discover
-from evaluator.gpu.inspect.machine import impersonal, machine_facts
+from evaluator.gpu.machine import impersonal, machine_facts
 from evaluator.gpu.plan.plan import FP8_POSITIONS
 from evaluator.gpu.plan.program import LibraryStep
 from evaluator.network import NetworkError

@@ -159,8 +159,7 @@ def _service(
     """Return the service for the settings, not yet listening. Raises ValueError for a wrong backend."""
     from evaluator import _core
     from evaluator.devices.loading import Loader, parse_backend
-    from evaluator.service.connections import gate
-    from evaluator.service.connections.gate import ConnectionLimits
+    from evaluator.service.connections.limits import ConnectionLimits
     from evaluator.service.reload import latency_targets, patience, queue_limits
     from evaluator.service.service import EvaluatorService
 
@@ -176,11 +175,11 @@ def _service(
         tuning=settings.tuning,
         targets=latency_targets(settings),
     )
-    # The only client there is the program that started it, so skip the cost of the gate.
     private = embedded and not settings.address
-    # The gate takes two more descriptors per connection.
-    for_each = 3 if gate.AVAILABLE and not private else 1
-    most_connections = (_descriptors() - KEPT_DESCRIPTORS) // for_each
+    # Addresses that require keys have as many connections of strangers.
+    for_each = 1 if private else 2
+    descriptors = _descriptors() - KEPT_DESCRIPTORS
+    most_connections = descriptors // for_each
     if most_connections < 1:
         raise ValueError(
             f"the limit of open files is {_descriptors()}, too few for a client: raise it (ulimit -n), to "
@@ -209,6 +208,7 @@ def _service(
             settings.max_client_bytes,
             settings.max_buffered_bytes,
             settings.max_silent_per_address,
+            min(max(settings.max_connections, 1024), descriptors - most_connections) or 1,
         ),
         private=private,
         access=access_of(settings, embedded),

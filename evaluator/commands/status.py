@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from evaluator.commands import connection
+from evaluator import remote
 
 if TYPE_CHECKING:
     from protocol.messages import StatusReply
@@ -18,7 +18,7 @@ HELP = "print state, networks and metrics of a running service; the exit status 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the evaluator's address."""
-    connection.add_arguments(parser)
+    remote.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,13 +27,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     def status(client: EvaluatorClient) -> int:
         reply = client.status()
-        connection.show(arguments, {"address": client.address, **asdict(reply)}, _text(client.address, reply))
+        remote.show(arguments, {"address": client.address, **asdict(reply)}, _lines(client.address, reply))
         return 0 if reply.ready else 1
 
-    return connection.ask(arguments, status)
+    return remote.ask(arguments, status)
 
 
-def _text(address: str, status: StatusReply) -> str:
+def _lines(address: str, status: StatusReply) -> list[str]:
     state = status.state or ("draining" if status.draining else "ready" if status.ready else "loading")
     since = f" since {datetime.fromtimestamp(status.since):%Y-%m-%d %H:%M:%S}" if status.since else ""
     lines = [f"{address}: {state}{since}{f': {status.reason}' if status.reason else ''}"]
@@ -52,7 +52,7 @@ def _text(address: str, status: StatusReply) -> str:
         if name == "curves":
             continue
         lines.append(f"{name}: {_listed(value) if isinstance(value, dict) else value}")
-    return "\n".join(lines)
+    return lines
 
 
 def _listed(values: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from evaluator.commands import connection
+from evaluator import remote
 
 HELP = "remove a network from a running service after its queued requests"
 
@@ -13,7 +13,7 @@ HELP = "remove a network from a running service after its queued requests"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the network and the evaluator's address."""
     parser.add_argument("network", metavar="NETWORK", help="name, alias or content hash")
-    connection.add_arguments(parser, timeout=600.0)
+    remote.add_arguments(parser, timeout=600.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -22,6 +22,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     def unload(client: EvaluatorClient) -> int:
         client.unload(arguments.network)
-        return connection.show(arguments, {"unloaded": arguments.network}, f"unloaded {arguments.network}")
+        return remote.show(arguments, {"unloaded": arguments.network}, [f"unloaded {arguments.network}"])
 
-    return connection.ask(arguments, unload)
+    return remote.ask(arguments, unload)

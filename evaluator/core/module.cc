@@ -10,7 +10,6 @@
 
 #include "bind_call.h"
 #include "bind_device_loop.h"
-#include "bind_gate.h"
 #include "device_batch.h"
 #include "heap.h"
 #include "request.h"
@@ -126,12 +125,30 @@ NB_MODULE(_core, module) {
   module.doc() = "What the evaluator does without the interpreter.";
   module.attr("CORE_DIGEST") = WAVEFRONT_CORE_DIGEST;
   nb::class_<std::mutex>(module, "Turn", "A lock for `run_batch`.").def(nb::init<>());
-  module.def("is_sound", &wavefront::evaluator::is_sound_batch, nb::arg("batch"), "See evaluator/_core.pyi.");
+  module.def(
+      "is_sound", &wavefront::evaluator::is_sound_batch, nb::arg("batch"),
+      nb::sig("def is_sound(batch: protocol.batch.PositionBatch) -> bool"),
+      R"(Return True if `protocol.codec.check_batch` would accept a batch. Raises ValueError unless there is one
+more move offset than positions.)");
   module.def("run_batch", &wavefront::evaluator::run_batch, nb::arg("parts"), nb::arg("input"), nb::kw_only(),
              nb::arg("offsets_at"), nb::arg("moves_at"), nb::arg("capacity"), nb::arg("turn"),
              nb::arg("before"), nb::arg("in_turn"), nb::arg("after"), nb::arg("outputs"),
-             "See evaluator/_core.pyi.");
-  module.def("keep_heap_small", &wavefront::device::keep_heap_small, "See evaluator/_core.pyi.");
-  wavefront::evaluator::bind_gate(module);
+             nb::sig("def run_batch(parts: collections.abc.Sequence[protocol.batch.PositionBatch], input: "
+                     "numpy.typing.NDArray[numpy.uint8], *, offsets_at: int, moves_at: int, capacity: int, "
+                     "turn: Turn, before: collections.abc.Sequence[typing.Any], "
+                     "in_turn: collections.abc.Sequence[typing.Any], after: "
+                     "collections.abc.Sequence[typing.Any], outputs: "
+                     "collections.abc.Sequence[tuple[numpy.typing.NDArray[numpy.uint8], "
+                     "numpy.typing.NDArray[numpy.float32]]]) -> tuple[int, int, bool]"),
+             R"(Run one batch on a device with the GIL released.
+
+Concatenates the parts in `input` (positions at 0, move offsets of `capacity` positions at `offsets_at`,
+moves at `moves_at`; in bytes). Makes the calls until one fails, those of `in_turn` while holding `turn`.
+Then copies the outputs, each from page-locked memory to an array of the same size.
+
+Returns (index of the failed call or -1, its status, whether all outputs are finite). Raises ValueError if
+the parts do not fit into `input`.)");
+  module.def("keep_heap_small", &wavefront::device::keep_heap_small,
+             "Make this process return large free memory blocks to the system.");
   wavefront::evaluator::bind_device_loop(module);
 }

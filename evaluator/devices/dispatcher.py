@@ -3,29 +3,31 @@
 
 A `Dispatcher` holds the served networks; workers.py has the threads that run them. Its one lock guards
 queues, policies and counters, and is never held while a device computes. Worker threads pass finished
-requests to the service through `post`.
+requests to the service through `post`. `next_job` chooses a device's next batch.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from evaluator.backends.buffer_lease import BufferLease
-from evaluator.devices.choosing import expected_wait_ms, next_job, runners_to_notify
 from evaluator.devices.failover import Post, Trouble
 from evaluator.devices.runners import Device, Runner, now_ms
-from evaluator.devices.served_network import ServedNetwork
+from evaluator.devices.served_network import Job, ServedNetwork
 from evaluator.devices.tuning import BackgroundTuning
 from evaluator.devices.watchdog import Patience
 from evaluator.devices.workers import Choice, Workers
 from evaluator.metrics import Metrics
-from evaluator.scheduling.admission import Admission, QueueLimits
-from evaluator.scheduling.batching import LatencyTargets
+from evaluator.scheduling.batching import LatencyTargets, Launch, Wait
+from evaluator.scheduling.placement import Station, free_at_ms, place, share_out
 from evaluator.scheduling.requests import Request
-from protocol.errors import DeadlineExceeded, DeviceFailed
+from evaluator.scheduling.scheduler import Order, QueueLimits, Scheduler
+from protocol.errors import DeadlineExceeded, DeviceFailed, Overloaded
 from protocol.messages import PRIORITIES, NetworkInfo
 
 log = logging.getLogger("evaluator.dispatcher")
@@ -39,7 +41,7 @@ TOLD = 16
 class Dispatcher:
     """The served networks and the threads that run them.
 
-    post: see Post. patience: time limits for devices. on_hung, on_moved: see Failover.
+    post: see Post. limits: of the queues. patience: time limits for devices. on_hung, on_moved: see Failover.
     """
 
     def __init__(
@@ -51,14 +53,16 @@ class Dispatcher:
         on_hung: Callable[[str], None] = lambda reason: None,
         on_moved: Callable[[], None] = lambda: None,
     ) -> None:
-        self._admission = Admission(limits)
+        self.limits = limits
+        self.deadline_ms = math.inf
+        """When `expire` next has something to do at the earliest, on the clock of now_ms."""
         self._lock = threading.RLock()
         self._networks: list[ServedNetwork] = []
+        self._order = Order()
         self._workers = Workers(
             self._lock,
             self._networks,
-            self._choose,
-            self._closed,
+            partial(next_job, self._networks, self._order),
             post,
             metrics,
             patience,
@@ -75,6 +79,7 @@ class Dispatcher:
         with self._lock:
             if network in self._networks:
                 return
+            network.scheduler = Scheduler(self._order)
             self._networks.append(network)
             for runner in network.runners:
                 self._workers.start(runner)
@@ -112,7 +117,7 @@ class Dispatcher:
     def configure(self, limits: QueueLimits, patience: Patience, targets: LatencyTargets) -> None:
         """Apply new settings."""
         with self._lock:
-            self._admission.limits = limits
+            self.limits = limits
             self._workers.failover.patience = patience
             for network in self._networks:
                 for runner in network.all_runners:
@@ -134,38 +139,52 @@ class Dispatcher:
 
     def submit(self, network: ServedNetwork, request: Request) -> None:
         """Queue a request; the next `announce` notifies the devices. Raises Overloaded if the queue of its
-        class or the client's share is full, DeadlineExceeded if it would wait too long, and DeviceFailed if
-        no device can run it."""
+        class is full, DeadlineExceeded if it would wait too long, and DeviceFailed if no device can run
+        it."""
         with self._lock:
-            if network.hopeless:
+            if not network.in_use and network.hopeless:
                 raise DeviceFailed(f"network {network.info.name} has no device that works; try again later")
             if request.deadline_ms is not None:
-                now = now_ms()
-                wait_ms = expected_wait_ms(network, request, now)
-                if now + wait_ms > request.deadline_ms:
+                wait_ms = expected_wait_ms(self._networks, network, request, request.arrived_ms)
+                if request.arrived_ms + wait_ms > request.deadline_ms:
                     raise DeadlineExceeded(
                         f"it would wait {wait_ms:.0f} ms, which is longer than its deadline"
                     )
-            if not _hurries(request, network):
+            limit = self.limits[request.rank]
+            if network.scheduler.positions + request.count > limit:
+                queued = network.scheduler.positions_of(request.rank)
+                if queued + request.count > limit:
+                    raise Overloaded(
+                        f"{queued} positions of class {PRIORITIES[request.rank]} are queued, of at most "
+                        f"{limit}; try again later"
+                    )
+            if request.target_ms is not None and not _hurries(request, network):
                 request.target_ms = None
-            self._admission.admit(request, network.scheduler)
             network.scheduler.add(request)
+            if request.deadline_ms is not None:
+                self.deadline_ms = min(self.deadline_ms, request.deadline_ms)
             for runner in network.all_runners:
                 runner.policy.arrived(request.client, request.count, request.rank, request.arrived_ms)
                 if request.target_ms is not None:
                     runner.policy.hurry(request.target_ms, request.arrived_ms)
             self._unannounced = True
 
-    def announce(self) -> None:
+    def announce(self, *, now: float) -> None:
         """Notify the devices of queued requests, once for all that arrived together. Only devices that may
         need it are notified, because each check of the queues takes the GIL from the I/O thread."""
         if not self._unannounced:
             return
         with self._lock:
             self._unannounced = False
-            now = now_ms()
-            runners = (each for network in self._networks for each in runners_to_notify(network, now))
-            for device in {runner.device for runner in runners}:
+            devices: set[Device] = set()
+            for network in self._networks:
+                queued = network.scheduler.positions
+                if queued:
+                    runners = network.in_use if len(network.in_use) == 1 else _wanted(network, queued, now)
+                    for runner in runners:
+                        if not runner.knows_enough(queued):
+                            devices.add(runner.device)
+            for device in devices:
                 self._workers.notify(device)
 
     # -- a thread that runs batches directly -------------------------------------------------------------
@@ -177,10 +196,9 @@ class Dispatcher:
         with self._lock:
             if network.closing or any(each.scheduler.positions or each.retries for each in self._networks):
                 return None
-            runners = network.in_use
-            if len(runners) != 1:
+            if len(network.in_use) != 1:
                 return None
-            runner, device = runners[0], runners[0].device
+            runner, device = network.in_use[0], network.in_use[0].device
             if device.busy or device.stuck or device.reserved:
                 return None
             lease = runner.backend.lease_buffers()
@@ -234,7 +252,7 @@ class Dispatcher:
             for count, ms, lonely in zip(positions[last], milliseconds[last], alone[last], strict=True):
                 runner.ran(count, ms)
                 if lonely or not may_share:
-                    runner.learn(count, ms, disturbed=self._workers.others.busy)
+                    runner.learn(count, ms, disturbed=self._workers.disturbed(now))
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
         """Cancel a request. Returns False if it is already answered. Positions of it that are running are
@@ -243,7 +261,6 @@ class Dispatcher:
             if request.closed:
                 return False
             network.scheduler.remove(request)
-            self._admission.release(request)
             self._workers.notify_idle()
             return True
 
@@ -254,61 +271,17 @@ class Dispatcher:
                 network.scheduler.remove_client(client)
                 for runner in network.all_runners:
                     runner.policy.forget(client)
-            self._admission.forget(client)
             self._workers.notify_idle()
 
-    def expire(self) -> list[Request]:
+    def expire(self, now: float) -> list[Request]:
         """Remove and return the requests whose deadlines have passed."""
-        expired = []
         with self._lock:
-            for network in self._networks:
-                expired += network.scheduler.expire(now_ms())
-            for request in expired:
-                self._admission.release(request)
+            expired = [request for network in self._networks for request in network.scheduler.expire(now)]
+            deadlines = [network.scheduler.next_deadline_ms() for network in self._networks]
+            self.deadline_ms = min([each for each in deadlines if each is not None], default=math.inf)
             if expired:
                 self._workers.notify_idle()
         return expired
-
-    def next_deadline_ms(self) -> float | None:
-        """Return the earliest deadline in the queues, on the clock of now_ms; None if there is none."""
-        with self._lock:
-            deadlines = [network.scheduler.next_deadline_ms() for network in self._networks]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
-
-    def queued(self) -> dict[str, dict[str, int]]:
-        """Return the number of queued positions by network and class."""
-        with self._lock:
-            return {
-                network.info.name: {
-                    name: network.scheduler.positions_of(rank) for rank, name in enumerate(PRIORITIES)
-                }
-                for network in self._networks
-            }
-
-    def devices(self) -> dict[str, tuple[int, bool]]:
-        """Return for each device its batches in flight, and whether it is in use."""
-        found: dict[str, tuple[int, bool]] = {}
-        with self._lock:
-            for network in self._networks:
-                for runner in network.all_runners:
-                    running, in_use = found.get(runner.device.name, (0, True))
-                    found[runner.device.name] = (running + runner.running, in_use and runner.in_use)
-        return found
-
-    def curves(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Return the measured part of each network's curve on each device; see State.curves."""
-        with self._lock:
-            return {
-                network.info.name: {
-                    runner.device.name: {
-                        "measured": runner.model.measured,
-                        "largest": runner.model.largest,
-                        "known": runner.model.known,
-                    }
-                    for runner in network.all_runners
-                }
-                for network in self._networks
-            }
 
     def busy_ms(self) -> dict[str, float]:
         """Return each device's total time with a batch in flight; overlapping batches count once."""
@@ -317,42 +290,93 @@ class Dispatcher:
             devices = {runner.device for network in self._networks for runner in network.all_runners}
             return {device.name: device.busy_ms(now) for device in devices}
 
-    def tuning(self) -> dict[str, str]:
-        """Return what is being measured, in words, by device."""
-        with self._lock:
-            devices = {runner.device for network in self._networks for runner in network.runners}
-        return {device.name: device.tuning for device in devices if device.tuning}
-
-    def device_memory(self) -> dict[str, dict[str, int]]:
-        """The "used" and "total" bytes of each device that reports its memory."""
-        with self._lock:
-            runners = [runner for network in self._networks for runner in network.in_use]
-        known = {runner.device.name: runner.backend.memory() for runner in runners}
-        return {name: {"used": each[0], "total": each[1]} for name, each in known.items() if each is not None}
-
     def inspect(self, look: Callable[[Sequence[ServedNetwork], QueueLimits], Found]) -> Found:
         """Return `look` of all networks and the queue limits. No state changes and no batch starts meanwhile,
         so `look` must be quick."""
         with self._lock:
-            return look(self._networks, self._admission.limits)
+            return look(self._networks, self.limits)
 
     def info(self, network: ServedNetwork) -> NetworkInfo:
         """Return a network's description, with its latency curve corrected by observed batches."""
         with self._lock:
             return network.current_info()
 
-    # -- for the worker threads ------------------------------------------------------------------------
 
-    def _choose(self, device: Device) -> Choice:
-        """Return the next job for a device and its runner; without a job, the time to check again."""
-        return next_job(self._networks, device, now_ms())
+def next_job(networks: Sequence[ServedNetwork], order: Order, device: Device, now: float) -> Choice:
+    """Remove the next job for a device from its queue and return it with its runner; without a job, return
+    the time to check again. order: of the networks' queues."""
+    waiting: list[tuple[ServedNetwork, Runner]] = []
+    for network in networks:
+        if network.scheduler.positions:
+            for runner in network.in_use:
+                if runner.device is device and runner.running < runner.backend.max_in_flight:
+                    waiting.append((network, runner))
+    if len(waiting) > 1:
+        waiting.sort(key=lambda each: each[0].scheduler.urgency() or (0, (0.0, 0)))
+    again: float | None = None
+    busy_until = max(device.expected_end_ms) if device.expected_end_ms else None
+    for network, runner in waiting:
+        policy, queue, skip = runner.policy, network.scheduler, 0
+        decision: Launch | Wait
+        # A side-by-side batch has its own part of the processor and need not wait for the one in flight.
+        blocked_until = None if runner.backend.side_by_side else busy_until
+        if len(network.in_use) == 1:
+            decision = policy.decide(queue.pending(policy.largest_batch), now, blocked_until)
+        else:
+            others = [station(each, now) for each in network.in_use if each is not runner]
+            own = station(runner, now)
+            decision, skip = place(queue, policy, policy.largest_batch, own, others, now, blocked_until)
+        if isinstance(decision, Launch):
+            positions = decision.positions
+            # Only a batch that runs alone tells its time, so a trial among concurrent ones would never end.
+            alone = positions == policy.model.trial and runner.backend.computes_beside(positions)
+            if not alone or busy_until is None:
+                segments = queue.take(positions, now, skip)
+                job = Job(network, segments, sum([stop - start for _, start, stop in segments]), alone=alone)
+                order.ran(runner.policy.model.milliseconds(job.positions), segments)
+                return job, runner, None
+            decision = Wait(free_at_ms(busy_until, now))
+        again = decision.until_ms if again is None else min(again, decision.until_ms)
+        if blocked_until is not None and len(network.in_use) == 1:
+            break  # A full batch of a network that is less urgent would go before it, again and again.
+    return None, None, again
 
-    def _closed(self, request: Request, network: ServedNetwork) -> None:
-        """Note that a request is about to be answered."""
-        self._admission.release(request)
-        now = now_ms()
-        for runner in network.all_runners:
-            runner.policy.replied(request.client, now)
+
+def station(runner: Runner, now: float) -> Station:
+    """Return a device's station, as seen by others that could run the same network."""
+    ends = runner.device.expected_end_ms
+    if not ends:
+        return Station(runner.model, now)
+    if not runner.backend.side_by_side:
+        return Station(runner.model, free_at_ms(max(ends), now))
+    idle_part = len(ends) < runner.backend.max_in_flight
+    return Station(runner.model, now if idle_part else free_at_ms(min(ends), now))
+
+
+def _wanted(network: ServedNetwork, queued: int, now: float) -> list[Runner]:
+    """Return the runners of several devices that may have to start on queued positions."""
+    runners = network.in_use
+    if not runners:
+        return []
+    _, parts = share_out([station(runner, now) for runner in runners], queued)
+    wanted = [runner for runner, part in zip(runners, parts, strict=True) if part]
+    # If all requests can begin now, that is all. Otherwise notify idle devices, too; they keep checking.
+    return runners if any(runner.device.expected_end_ms for runner in wanted) else wanted
+
+
+def expected_wait_ms(
+    networks: Sequence[ServedNetwork], network: ServedNetwork, request: Request, now: float
+) -> float:
+    """Return the minimum wait of a request of one of the networks if it were queued now. It ends with the
+    work before the request on its devices, less one batch per device, in which the request might fit."""
+    runners = network.in_use
+    devices = {runner.device for runner in runners}
+    queues = [each.scheduler for each in networks if any(runner.device in devices for runner in each.in_use)]
+    together = sum([runner.policy.largest_batch for runner in runners])
+    if sum([queue.positions for queue in queues]) <= together:
+        return 0.0
+    ahead = sum([queue.ahead_of(request) for queue in queues]) - together
+    return share_out([station(each, now) for each in runners], ahead)[0] - now if ahead > 0 else 0.0
 
 
 def _hurries(request: Request, network: ServedNetwork) -> bool:

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from evaluator.backends.base import NotFiniteError
 from evaluator.backends.probe import probe_batch
-from evaluator.devices.runners import Device, Runner, evaluate_parts, now_ms
+from evaluator.devices.runners import Device, Runner, evaluate, now_ms
 from evaluator.devices.served_network import Job, ServedNetwork
 from evaluator.devices.watchdog import Patience, Watchdog
 from evaluator.metrics import Metrics
@@ -37,10 +37,12 @@ Post = Callable[[Sequence[tuple[Request, RemoteError | None]]], None]
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A job on a device. expected_end_ms: expected end. open: its end has not been noted yet."""
+    """A job on a device. places: number of batches that it counts as. expected_end_ms: expected end. open:
+    its end has not been noted yet."""
 
     job: Job
     runner: Runner
+    places: int
     expected_end_ms: float
     open: bool = True
 
@@ -75,8 +77,8 @@ Watched: TypeAlias = Attempt | Job | ServedNetwork | StandbyWait | Stuck
 class Failover:
     """Retries or answers failed work, excludes devices and takes them into use again.
 
-    lock: the dispatcher's; held in all calls. networks: the dispatcher's list of served networks. closed:
-    notes that a request is answered. post: see Post. patience: may be changed. on_hung: called with a reason
+    lock: the dispatcher's; held in all calls. networks: the dispatcher's list of served networks. post: see
+    Post. patience: may be changed. on_hung: called with a reason
     if a hanging call has not returned for retry_s seconds more. on_moved: called if a network's devices
     change. start: starts the threads of a standby. notify_all: called when any device may have work. end:
     notes that a device is no longer busy with an attempt.
@@ -86,7 +88,6 @@ class Failover:
         self,
         lock: threading.RLock,
         networks: list[ServedNetwork],
-        closed: Callable[[Request, ServedNetwork], None],
         post: Post,
         metrics: Metrics,
         patience: Patience,
@@ -95,11 +96,10 @@ class Failover:
         on_moved: Callable[[], None],
         start: Callable[[Runner], None],
         notify_all: Callable[[], None],
-        end: Callable[[Attempt], None],
+        end: Callable[[Attempt, float], None],
     ) -> None:
         self._lock = lock
         self._networks = networks
-        self._closed = closed
         self._post = post
         self._metrics = metrics
         self.patience = patience
@@ -186,7 +186,7 @@ class Failover:
         for segment in job.segments:
             if not segment.request.closed:
                 job.network.scheduler.remove(segment.request)
-                self._closed(segment.request, job.network)
+                job.network.replied(segment.request.client, now_ms())
                 finished.append((segment.request, error))
         self._post(finished)
 
@@ -205,7 +205,7 @@ class Failover:
             for network in self._networks:
                 for each in network.all_runners:
                     if each.device is device and not each.in_use:
-                        each.take_back()
+                        network.take_back(each)
             self._on_moved()
             self.well_since = time.time()
         if not worked or job.answered or not job.segments:
@@ -233,12 +233,12 @@ class Failover:
         runner, network = attempt.runner, attempt.job.network
         if failure is None:
             log.warning("%s works again with network %s", runner.device.name, network.info.name)
-            runner.take_back()
+            network.take_back(runner)
             self.well_since = time.time()
             self._on_moved()
         else:
             log.warning("%s: a probe failed: %s", runner.device.name, failure)
-            runner.leave_out(runner.out_reason, now_ms() + 1000 * self.patience.retry_s)
+            runner.probe_at_ms = now_ms() + 1000 * self.patience.retry_s
             if not network.in_use:
                 self._request_standby(network)
         self._notify_all()
@@ -250,7 +250,7 @@ class Failover:
         if runner.in_use:
             log.error("%s %s; network %s is run elsewhere", runner.device.name, reason, network.info.name)
             self._on_moved()
-        runner.leave_out(reason, probe_at_ms)
+        network.leave_out(runner, reason, probe_at_ms)
         if not network.in_use:
             if standby:
                 self._request_standby(network)
@@ -287,7 +287,7 @@ class Failover:
                     standby = not each.backend.on_host
                     reason = "hangs: a batch does not come back"
                     self._leave_out(network, each, reason, float("inf"), standby=standby)
-        self._end(work)
+        self._end(work, now_ms())
         self.watchdog.watch(Stuck(device), now_ms() + 1000 * self.patience.retry_s)
         work.job.awaited += 1
         if work.job.segments and not work.job.answered:
@@ -325,7 +325,7 @@ class Failover:
     def _standby_opened(self, network: ServedNetwork, runner: Runner | None, failure: str) -> None:
         network.standby_opening = network.standby_late = False
         self.watchdog.done(StandbyWait(network))
-        network.standby = runner
+        network.use_standby(runner)
         if runner is not None:
             log.warning(
                 "network %s: %s on %s stands in for devices that fail",
@@ -349,7 +349,7 @@ class Failover:
         if network.hopeless:
             finished: list[tuple[Request, RemoteError | None]] = []
             for request in network.scheduler.clear():
-                self._closed(request, network)
+                network.replied(request.client, now_ms())
                 finished.append((request, error))
             self._post(finished)
         self._notify_all()
@@ -359,7 +359,7 @@ def probe(runner: Runner) -> None:
     """Test an excluded device, reopening its backend if it fails. Raises the error if it still fails."""
     batch = [probe_batch(1)]
     try:
-        evaluate_parts(runner.backend, batch)
+        evaluate(runner.backend, batch)
     except NotFiniteError:
         return  # it computes; NaN or infinity is a fault of the batch
     except Exception:
@@ -367,4 +367,4 @@ def probe(runner: Runner) -> None:
             raise
         runner.backend.close()
         runner.backend = runner.reopen()
-        evaluate_parts(runner.backend, batch)
+        evaluate(runner.backend, batch)

@@ -17,29 +17,25 @@ import psutil
 MAX_OTHERS_SHARE = 0.25
 """Share of the processors used by other programs above which the machine is busy."""
 
-READ_S = 1.0
-"""Minimum interval between readings in seconds."""
-
 Reading: TypeAlias = tuple[float, float, float]
 """Seconds of the clock, of the whole machine's processor time, and of this process's."""
 
 
 class OtherPrograms:
-    """Detects a busy machine, with one reading per READ_S. Its owner serialises access."""
+    """Detects a busy machine. Its owner serialises access.
+
+    busy: True if they used more than MAX_OTHERS_SHARE of the processors between the last two readings.
+    """
 
     def __init__(self) -> None:
+        self.busy = False
         self._last = reading()
-        self._busy = False
 
-    @property
-    def busy(self) -> bool:
-        """Return True if they used more than MAX_OTHERS_SHARE of the processors between the last two
-        readings."""
-        if time.perf_counter() - self._last[0] >= READ_S:
-            now = reading()
-            self._busy = others_share(self._last, now) > MAX_OTHERS_SHARE
-            self._last = now
-        return self._busy
+    def read(self) -> None:
+        """Read the load."""
+        now = reading()
+        self.busy = others_share(self._last, now) > MAX_OTHERS_SHARE
+        self._last = now
 
 
 def reading() -> Reading:

@@ -49,7 +49,7 @@ class Device:
     directly, which are not counted otherwise (Dispatcher.begin_directly). reserved: no batch may begin
     because of a measurement (tuning.py). reserved_ms: duration of the last reservation, which ended at
     reserved_end_ms. tuning: what is being measured, in words. trial_end_ms: when it last tried a batch size
-    (trials.py), or was first used.
+    (trials.py), or was first used. tries_at_ms: when to ask again whether it should try one.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Device:
     reserved_end_ms: float = 0.0
     tuning: str = ""
     trial_end_ms: float = 0.0
+    tries_at_ms: float = 0.0
     _shares_ms: float = 0.0
     _shares_at_ms: float = 0.0
     _busy_ms: float = 0.0
@@ -153,22 +154,9 @@ class Runner:
     def learn(self, positions: int, milliseconds: float, *, disturbed: bool) -> None:
         """Update the model with a batch. disturbed: other programs kept the machine busy."""
         if positions <= self.backend.max_batch:
-            was_known = self.model.known
-            self.model.observe(positions, milliseconds, disturbed=disturbed)
-            if self.model.known and not was_known:
-                log.info("%s: latency curve known, measured %s", self.device.name, self.model.extent)
-
-    def leave_out(self, reason: str, probe_at_ms: float) -> None:
-        """Exclude it until `take_back`. reason: the rest of a sentence about the device."""
-        if self.in_use:
-            self.out_since = time.time()
-        self.out_reason = reason
-        self.probe_at_ms = probe_at_ms
-
-    def take_back(self) -> None:
-        """Use it again."""
-        self.failures = 0
-        self.out_reason = ""
+            model = self.policy.model
+            if model.observe(positions, milliseconds, disturbed=disturbed) and model.known:
+                log.info("%s: latency curve known, measured %s", self.device.name, model.extent)
 
     def knows_enough(self, queued: int) -> bool:
         """Return True if the device needs no notice of queued positions. It is fully busy, or a thread will
@@ -183,12 +171,21 @@ class Runner:
         return at_ms is not None and at_ms >= device.looks_at_ms - slack_ms
 
 
-def evaluate_parts(backend: Backend, parts: Sequence[PositionBatch]) -> EvaluationBatch:
-    """Evaluate the parts as one batch and check the result. Raises BackendError, including NotFiniteError."""
-    count = sum(len(part.positions) for part in parts)
-    evaluation = backend.evaluate_parts(parts)
+def evaluate(backend: Backend, parts: Sequence[PositionBatch]) -> EvaluationBatch:
+    """Evaluate the parts as one batch, in pieces if it is larger than the backend accepts. Raises
+    BackendError, including NotFiniteError."""
+    if len(parts) == 1:
+        count, moves = len(parts[0].positions), len(parts[0].moves)
+    else:
+        count, moves = sum([len(part.positions) for part in parts]), sum([len(part.moves) for part in parts])
+    most = backend.max_batch
+    if count > most:
+        whole = PositionBatch.concatenate(parts)
+        pieces = [whole.slice(start, min(start + most, count)) for start in range(0, count, most)]
+        return EvaluationBatch.concatenate([evaluate(backend, [piece]) for piece in pieces])
+    evaluation = backend.evaluate(parts[0]) if len(parts) == 1 else backend.evaluate_parts(parts)
     if (
-        evaluation.logits.shape != (sum(len(part.moves) for part in parts),)
+        evaluation.logits.shape != (moves,)
         or evaluation.wdl.shape != (count, 3)
         or evaluation.moves_left.shape != (count,)
     ):
@@ -196,17 +193,6 @@ def evaluate_parts(backend: Backend, parts: Sequence[PositionBatch]) -> Evaluati
     if not backend.finite and not _finite(evaluation):
         raise NotFiniteError(f"{backend.name} gave NaN or infinity")
     return evaluation
-
-
-def evaluate_in_pieces(backend: Backend, parts: Sequence[PositionBatch]) -> EvaluationBatch:
-    """Like evaluate_parts, for a batch that may be larger than the backend accepts."""
-    most = backend.max_batch
-    count = sum(len(part.positions) for part in parts)
-    if count <= most:
-        return evaluate_parts(backend, parts)
-    whole = PositionBatch.concatenate(parts)
-    pieces = [whole.slice(start, min(start + most, count)) for start in range(0, count, most)]
-    return EvaluationBatch.concatenate([evaluate_parts(backend, [piece]) for piece in pieces])
 
 
 def _finite(evaluation: EvaluationBatch) -> bool:

@@ -6,8 +6,9 @@ Plain data and the rules on it; workers.py has the threads.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -61,7 +62,9 @@ class ServedNetwork:
     open_standby: opens a backend for when no device works; None without one. standby: the opened standby.
     standby_opening: True while it opens. standby_late: True if it opens longer than requests wait. retries:
     jobs that failed on a device, for another one. closing: True while it is being unloaded. closed: True
-    after that.
+    after that. all_runners: the runners, with the standby last if it is open. in_use: the runners that get
+    requests: all working devices, or the standby if there are none. whole: all devices work, and there is no
+    standby. leases: its only device may lease its buffers (Backend.lease_buffers).
     """
 
     info: NetworkInfo
@@ -74,27 +77,54 @@ class ServedNetwork:
     standby: Runner | None = None
     standby_opening: bool = False
     standby_late: bool = False
+    all_runners: list[Runner] = field(init=False)
+    in_use: list[Runner] = field(init=False)
+    whole: bool = field(init=False)
+    leases: bool = field(init=False)
     _described: tuple[object, tuple[int, Curve]] | None = None
     """The last description of all devices together, and the state from which it was made."""
+
+    def __post_init__(self) -> None:
+        self._choose()
+
+    def _choose(self) -> None:
+        """Set the runners that get requests, after each change of a device."""
+        self.all_runners = self.runners if self.standby is None else [*self.runners, self.standby]
+        working = [runner for runner in self.all_runners if runner.in_use]
+        self.in_use = [runner for runner in working if runner is not self.standby] or working
+        self.whole = working == self.runners
+        kinds = [type(runner.backend) for runner in self.in_use]
+        self.leases = len(kinds) == 1 and kinds[0].lease_buffers is not Backend.lease_buffers
+
+    def leave_out(self, runner: Runner, reason: str, probe_at_ms: float) -> None:
+        """Exclude a runner until `take_back`. reason: the rest of a sentence about the device."""
+        if runner.in_use:
+            runner.out_since = time.time()
+        runner.out_reason = reason
+        runner.probe_at_ms = probe_at_ms
+        self._choose()
+
+    def take_back(self, runner: Runner) -> None:
+        """Use an excluded runner again."""
+        runner.failures = 0
+        runner.out_reason = ""
+        self._choose()
+
+    def use_standby(self, standby: Runner | None) -> None:
+        """Use a standby that has been opened; None if it could not be."""
+        self.standby = standby
+        self._choose()
+
+    def replied(self, client: Hashable, now: float) -> None:
+        """Note that a client is about to get an answer."""
+        for runner in self.all_runners:
+            runner.policy.replied(client, now)
 
     @property
     def idle(self) -> bool:
         """True if nothing is queued or running."""
         running = any(runner.running for runner in self.all_runners)
         return not len(self.scheduler) and not self.retries and not running
-
-    @property
-    def all_runners(self) -> list[Runner]:
-        """All runners, with the standby last if it is open."""
-        return self.runners if self.standby is None else [*self.runners, self.standby]
-
-    @property
-    def in_use(self) -> list[Runner]:
-        """The runners that get requests: all working devices, or the standby if there are none."""
-        working = [runner for runner in self.runners if runner.in_use]
-        if not working and self.standby is not None and self.standby.in_use:
-            return [self.standby]
-        return working
 
     @property
     def hopeless(self) -> bool:

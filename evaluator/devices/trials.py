@@ -30,13 +30,12 @@ def next_trial(
     networks: all served networks. now: milliseconds of now_ms. Returns the time of the next check if it is
     too early, and None if there is nothing to try.
     """
-    served = [network for network in networks if network.runner_on(device) is not None]
+    served = [(network, each) for network in networks for each in network.in_use if each.device is device]
     found: list[tuple[float, ServedNetwork, Runner, int]] = []
-    for network in served:
-        runner = network.runner_on(device)
-        growth = None if runner is None or network.closing else runner.model.growth
+    for network, runner in served:
+        growth = None if network.closing else runner.model.growth
         size = None if growth is None else growth.idle_trial()
-        if runner is None or size is None or runner.backend.provisional:
+        if size is None or runner.backend.provisional:
             continue
         expected_ms = runner.model.milliseconds(size)
         if expected_ms <= runner.policy.targets.selfplay:
@@ -44,7 +43,7 @@ def next_trial(
     if not found:
         return None
     expected_ms, network, runner, size = min(found, key=lambda each: each[0])
-    if device.busy or any(each.scheduler.positions for each in served):
+    if device.busy or any(each.scheduler.positions for each, _ in served):
         return now + LOOK_MS
     arrivals = [each.policy.last_arrival_ms(rank) for _, _, each, _ in found for rank in range(3)]
     idle_since = max(device.trial_end_ms, device.last_end_ms, device.reserved_end_ms, *arrivals)

@@ -125,7 +125,7 @@ class BackgroundTuning:
             with lease(), self._lock:
                 self._check(network)
                 if runner.device.stuck or not runner.in_use:
-                    raise BackendError("it has failed meanwhile; the next start has what was measured")
+                    raise BackendError("the device has failed; the next start uses the measurements")
                 before, policy = runner.model, runner.policy
                 backend, runner.backend = runner.backend, backend
                 policy.model, runner.save_curve = model, save_curve

@@ -53,7 +53,7 @@ class Patience:
     def answer_ms(self, expected_ms: float) -> float:
         """Return the time limit for answering a batch, by any device or with an error, in milliseconds. The
         defaults give ten times the expected time plus five seconds."""
-        return FOR_OTHERS * self.batch_ms(expected_ms)
+        return FOR_OTHERS * (self.hang_factor * expected_ms + 1000 * self.hang_s)
 
 
 class Watchdog(Generic[W]):

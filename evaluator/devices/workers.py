@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from evaluator.devices.failover import Attempt, Failover, Post, probe
 from evaluator.devices.machine import OtherPrograms
-from evaluator.devices.runners import Device, Runner, evaluate_in_pieces, now_ms
+from evaluator.devices.runners import Device, Runner, evaluate, now_ms
 from evaluator.devices.served_network import Job, ServedNetwork
 from evaluator.devices.trials import next_trial, run_trial
 from evaluator.devices.watchdog import Patience
@@ -30,6 +30,9 @@ FAULT_PAUSE_S = 1.0
 JOIN_S = 5.0
 """Time limit for a thread without a batch in flight to end."""
 
+READ_MS = 1000.0
+"""Interval between readings of the load of other programs."""
+
 HURRY_S = 0.05
 """Interval at which `stop` polls the flag of `hurry`: a signal handler must not take a lock."""
 
@@ -41,16 +44,15 @@ class Workers:
     """The threads that run a dispatcher's networks.
 
     lock: the dispatcher's; guards everything here. networks: its list of served networks. choose: removes the
-    next batch for a device from the queues. closed: notes that a request is answered. Both are called with
-    the lock held. post: see Post. patience, on_hung, on_moved: for `failover`.
+    next batch for a device from the queues, with the lock held. post: see Post. patience, on_hung, on_moved:
+    for `failover`.
     """
 
     def __init__(
         self,
         lock: threading.RLock,
         networks: list[ServedNetwork],
-        choose: Callable[[Device], Choice],
-        closed: Callable[[Request, ServedNetwork], None],
+        choose: Callable[[Device, float], Choice],
         post: Post,
         metrics: Metrics,
         patience: Patience,
@@ -60,13 +62,11 @@ class Workers:
         self._lock = lock
         self._networks = networks
         self._choose = choose
-        self._closed = closed
         self._post = post
         self._metrics = metrics
         self.failover = Failover(
             lock,
             networks,
-            closed,
             post,
             metrics,
             patience,
@@ -76,8 +76,8 @@ class Workers:
             notify_all=self._notify_all,
             end=self._end,
         )
-        self.others = OtherPrograms()
-        """Load of other programs on this machine; read with the lock held."""
+        self._others = OtherPrograms()
+        self._read_again_ms = now_ms() + READ_MS
         self.idle = threading.Condition(lock)
         """Notified when work ends; for threads that retire a network, measure on a device, or end the
         threads."""
@@ -94,6 +94,7 @@ class Workers:
     def start(self, runner: Runner) -> None:
         """Start the threads of a device, unless they run. With the lock held."""
         device = runner.device
+        device.tries_at_ms = 0.0
         if device in self._news:
             return
         self._news[device] = threading.Condition(self._lock)
@@ -111,9 +112,20 @@ class Workers:
 
     def notify_idle(self) -> None:
         """Notify waiters of `idle` that a request left a queue or a batch ended. With the lock held."""
-        waited_for = any(network.closing for network in self._networks)
-        if self._stopping or waited_for or any(device.reserved for device in self._news):
+        waited_for = self._stopping
+        for network in self._networks:
+            waited_for |= network.closing
+        for device in self._news:
+            waited_for |= device.reserved
+        if waited_for:
             self.idle.notify_all()
+
+    def disturbed(self, now: float) -> bool:
+        """Return True if other programs keep the machine busy. With the lock held."""
+        if now >= self._read_again_ms:
+            self._read_again_ms = now + READ_MS
+            self._others.read()
+        return self._others.busy
 
     def wait_until_idle(self, network: ServedNetwork) -> None:
         """Wait until a network has nothing queued or running, or `stop` is called. With the lock held."""
@@ -163,7 +175,7 @@ class Workers:
                     attempt.job, DeviceFailed(f"the evaluator could not finish the batch: {fault!r}")
                 )
                 self.failover.watchdog.done(attempt)
-                self._end(attempt)
+                self._end(attempt, now_ms())
         except BaseException:  # the watchdog handles the attempt when it is overdue
             log.exception("%s: a batch was not given up", device.name)
 
@@ -171,14 +183,15 @@ class Workers:
         """Wait for a job and start it. Returns None if the thread should end."""
         news = self._news[device]
         while not self._stopping:
-            job, runner, again_ms = self._look(device)
+            now = now_ms()
+            job, runner, again_ms = self._look(device, now)
             if job is not None and runner is not None:
-                attempt = self._begin(job, runner)
-                if self._work_waits():
+                attempt = self._begin(job, runner, now)
+                if device.threads > 1 and self._work_waits():
                     news.notify()  # another thread of this device may take the rest, now or later
                 return attempt
             device.looks_at_ms = again_ms
-            news.wait(None if again_ms is None else max(0.0, again_ms - now_ms()) / 1000)
+            news.wait(None if again_ms is None else max(0.0, again_ms - now) / 1000)
             device.looks_at_ms = None
         return None
 
@@ -186,13 +199,14 @@ class Workers:
         """Return True if any request is queued or waits for a retry."""
         return any(network.scheduler.positions or network.retries for network in self._networks)
 
-    def _look(self, device: Device) -> Choice:
+    def _look(self, device: Device, now: float) -> Choice:
         """Choose a device's next job: a retry, a probe if the device is excluded, or from the queues."""
         if device.reserved:
             return None, None, None
-        now = now_ms()
         probe_at_ms: float | None = None
         for network in self._networks:
+            if network.whole and not network.retries:
+                continue
             for runner in network.all_runners:
                 if runner.device is not device:
                     continue
@@ -205,50 +219,63 @@ class Workers:
                     if runner.probe_at_ms <= now:
                         return Job(network, [], 0), runner, None
                     probe_at_ms = min(runner.probe_at_ms, probe_at_ms or runner.probe_at_ms)
-        job, chosen, again_ms = self._choose(device)
-        if job is None and again_ms is None:
-            trial = next_trial(self._networks, device, now)
+        job, chosen, again_ms = self._choose(device, now)
+        if job is None and again_ms is None and self._is_unknown(device):
+            trial = (
+                next_trial(self._networks, device, now) if now >= device.tries_at_ms else device.tries_at_ms
+            )
             if isinstance(trial, tuple):
                 network, runner, size = trial
                 return Job(network, [], size), runner, None
             again_ms = trial
+            device.tries_at_ms = trial or 0.0
         if again_ms is None or (probe_at_ms is not None and probe_at_ms < again_ms):
             again_ms = probe_at_ms
         return job, chosen, again_ms
 
-    def _begin(self, job: Job, runner: Runner) -> Attempt:
-        device, now = runner.device, now_ms()
-        runner.running += _places(job, runner)
+    def _is_unknown(self, device: Device) -> bool:
+        """Return True if sizes are left to measure on a device."""
+        for network in self._networks:
+            for runner in network.in_use:
+                if runner.device is device and not runner.policy.model.known:
+                    return True
+        return False
+
+    def _begin(self, job: Job, runner: Runner, now: float) -> Attempt:
+        device = runner.device
         runner.in_flight.append(job.positions)
         job.began_share_ms = device.share_ms(now)
-        ms = runner.model.drain_ms(max(1, job.positions))
+        ms = runner.policy.model.drain_ms(max(1, job.positions))
         # Running batches may have to end first.
-        latest_ms = max(now, max(device.expected_end_ms, default=now))
-        attempt = Attempt(job, runner, (now if runner.backend.side_by_side else latest_ms) + ms)
+        latest_ms = max([now, *device.expected_end_ms])
+        places = _places(job, runner)
+        attempt = Attempt(job, runner, places, (now if runner.backend.side_by_side else latest_ms) + ms)
+        runner.running += places
         device.expected_end_ms.append(attempt.expected_end_ms)
-        if job.is_probe:
-            self.failover.watchdog.watch(attempt, now + 1000 * self.failover.patience.open_s)
-        else:
+        if job.positions:
             self._batches += 1
             job.began_ms = now if job.began_ms is None else job.began_ms
             patience, expected_ms = self.failover.patience, latest_ms - now + ms
             job.due_ms = job.began_ms + patience.answer_ms(expected_ms)
             self.failover.watchdog.watch(attempt, min(now + patience.batch_ms(expected_ms), job.due_ms))
+        else:
+            self.failover.watchdog.watch(attempt, now + 1000 * self.failover.patience.open_s)
         return attempt
 
-    def _end(self, attempt: Attempt) -> None:
+    def _end(self, attempt: Attempt, now: float) -> None:
         """Note that a device is no longer busy with an attempt. With the lock held."""
         if not attempt.open:
             return
         attempt.open = False
-        device = attempt.runner.device
-        attempt.runner.running -= _places(attempt.job, attempt.runner)
-        attempt.runner.in_flight.remove(attempt.job.positions)
-        device.share_ms(now_ms())
+        job, runner, device = attempt.job, attempt.runner, attempt.runner.device
+        runner.running -= attempt.places
+        runner.in_flight.remove(job.positions)
+        device.share_ms(now)
         device.expected_end_ms.remove(attempt.expected_end_ms)
-        if not attempt.job.is_probe:
+        if job.positions:
             self._batches -= 1
-        attempt.job.network.close_left(attempt.runner)
+        if job.network.closed:
+            job.network.close_left(runner)
         self.notify_idle()
 
     # -- one batch -------------------------------------------------------------------------------------
@@ -260,12 +287,12 @@ class Workers:
         failure: BaseException | None = None
         elapsed_ms, shared = 0.0, False
         try:
-            if job.is_probe:
-                probe(runner)
-            elif job.is_trial:
+            if job.segments:
+                evaluation = evaluate(runner.backend, parts_of(job.segments))
+            elif job.positions:
                 elapsed_ms = run_trial(runner, job.positions)
             else:
-                evaluation = evaluate_in_pieces(runner.backend, parts_of(job.segments))
+                probe(runner)
         except BaseException as error:  # any failure of a device must leave the service running
             failure = error
         finished: list[tuple[Request, RemoteError | None]] = []
@@ -273,22 +300,24 @@ class Workers:
             given_up = not self.failover.watchdog.done(attempt)
             if given_up and not self.failover.came_back(attempt, now_ms() - start, worked=failure is None):
                 return
-            if job.is_probe:
+            if evaluation is not None:
+                shared = given_up or self._shared(runner, start)
+                elapsed_ms = self._complete(attempt, evaluation, start, now_ms(), finished)
+            elif job.is_probe:
                 self.failover.probed(attempt, failure)
             elif job.is_trial:
                 shared = self._tried(attempt, start, failure)
-            elif evaluation is None:
+            else:
                 assert failure is not None
                 self.failover.failed(attempt, failure)
-            else:
-                shared = given_up or self._shared(runner, start)
-                elapsed_ms = self._complete(attempt, evaluation, start, now_ms(), finished)
-        self._post(finished)
+        if finished:
+            self._post(finished)
         # No client waits for the remaining work.
         with self._lock:
+            now = now_ms()
             if elapsed_ms and not shared:
-                runner.learn(job.positions, elapsed_ms, disturbed=self.others.busy)
-            self._end(attempt)
+                runner.learn(job.positions, elapsed_ms, disturbed=self.disturbed(now))
+            self._end(attempt, now)
 
     def _tried(self, attempt: Attempt, start: float, failure: BaseException | None) -> bool:
         """Note the end of a trial. Returns True if it is invalid because it shared the device."""
@@ -304,9 +333,10 @@ class Workers:
         """Return True if a batch that began at `start` and has just ended may have shared the device. With
         the lock held."""
         device = runner.device
+        if len(device.expected_end_ms) <= 1 and not device.stuck and start >= device.last_end_ms:
+            return False
         last = [device.last_batch[0]] if device.last_batch is not None else []
-        overlapped = len(device.expected_end_ms) > 1 or device.stuck > 0 or start < device.last_end_ms
-        return overlapped and runner.may_share([*runner.in_flight, *last])
+        return runner.may_share([*runner.in_flight, *last])
 
     def _complete(
         self,
@@ -332,7 +362,8 @@ class Workers:
             # Another device may have answered it in the meantime.
             segments, job.answered = [] if job.answered else job.segments, True
             for request in distribute(segments, evaluation):
-                self._closed(request, job.network)
+                for each in job.network.all_runners:
+                    each.policy.replied(request.client, end)
                 finished.append((request, None))
         except Exception as fault:  # probably out of memory: the remaining requests get an error
             log.exception("%s: the answers of a batch could not be put together", runner.device.name)
@@ -354,7 +385,7 @@ class Workers:
 def _places(job: Job, runner: Runner) -> int:
     """Return how many batches a job counts as: a trial runs one per side-by-side slot, and a job that runs
     alone takes all places."""
-    all_places = job.alone or (job.is_trial and runner.backend.side_by_side)
+    all_places = job.alone or (runner.backend.side_by_side and job.is_trial)
     return runner.backend.max_in_flight if all_places else 1
 
 

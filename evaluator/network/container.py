@@ -10,6 +10,7 @@ import hashlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -22,8 +23,12 @@ READER_VERSION = (0, 33, 0)
 
 _ANY_READER = (97, 98, 99)  # a minimum version that every lc0 accepts
 
-MAX_BYTES = 2**31 - 1
-"""Maximum size of a protobuf message."""
+MAX_BYTES = 1 << 30
+"""Maximum size of a network, of which the parser needs as much again."""
+
+MAX_FIELDS = 100_000
+"""Maximum fields of all messages together; networks of 60 blocks have some 6,000. An empty message takes two
+bytes of the file, and some hundred of the parser's."""
 
 _DIGEST_BYTES = 4 << 20
 
@@ -60,8 +65,9 @@ def read_container(path: Path, limits: Limits | None = None) -> tuple[Message, F
         raise _unreadable(error) from None
     net = new_message("Net")
     try:
+        _check_fields(memoryview(raw), net.DESCRIPTOR)
         net.ParseFromString(raw)
-    except (DecodeError, RecursionError, ValueError):
+    except (DecodeError, RecursionError, ValueError, IndexError):
         raise NetworkError(_not_a_network(head)) from None
     if not net.HasField("magic"):
         raise NetworkError(_not_a_network(head))
@@ -71,6 +77,51 @@ def read_container(path: Path, limits: Limits | None = None) -> tuple[Message, F
         )
     _check_version(net)
     return net, digest, size
+
+
+def _check_fields(raw: memoryview, kind: Any) -> None:
+    """Raise NetworkError if a serialised message has more fields than a network has, and ValueError or
+    IndexError if it is none. kind: its descriptor. Counted without parsing, because a parser allocates memory
+    for each field."""
+    fields = 0
+    parts = [(0, len(raw), kind)]
+    while parts:
+        at, end, kind = parts.pop()
+        while at < end:
+            fields += 1
+            if fields > MAX_FIELDS:
+                raise NetworkError(f"more than {MAX_FIELDS:,} fields: this is not an lc0 network")
+            tag, at = _varint(raw, at)
+            wire = tag & 7
+            if wire == 0:
+                _, at = _varint(raw, at)
+            elif wire in (1, 5):
+                at += 8 if wire == 1 else 4
+            elif wire == 2:
+                size, at = _varint(raw, at)
+                field = kind.fields_by_number.get(tag >> 3)
+                if field is not None and field.message_type is not None:
+                    parts.append((at, at + size, field.message_type))
+                at += size
+            else:
+                raise ValueError("a group")
+        if at != end or end > len(raw):
+            raise ValueError("truncated")
+
+
+def _varint(raw: memoryview, at: int) -> tuple[int, int]:
+    """Return a variable-length integer and the offset behind it."""
+    value = raw[at]
+    if value < 128:
+        return value, at + 1
+    value &= 127
+    for shift in range(7, 70, 7):
+        at += 1
+        byte = raw[at]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at + 1
+    raise ValueError("a long integer")
 
 
 def _size(path: Path, maximum: int) -> int:

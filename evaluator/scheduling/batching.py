@@ -62,16 +62,12 @@ MAX_CLIENTS = 1024
 """Clients whose think times are kept; beyond that the least recent one is deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyTargets:
+class LatencyTargets(NamedTuple):
     """Target latencies per class in milliseconds, from receipt to answer."""
 
     play: float = 50.0
     analysis: float = 200.0
     selfplay: float = 1000.0
-
-    def of(self, rank: int) -> float:
-        return (self.play, self.analysis, self.selfplay)[rank]
 
 
 @dataclass(slots=True)
@@ -135,16 +131,12 @@ class BatchPolicy:
     @property
     def largest_batch(self) -> int:
         """The largest batch that the policy may run at present."""
-        return max(self._usual_batch, self.model.trial or 0)
-
-    @property
-    def _usual_batch(self) -> int:
-        """The same without trial sizes."""
-        return self.model.ceiling if self.side_by_side else self.model.max_batch
+        model = self.model
+        return max(model.ceiling if self.side_by_side else model.max_batch, model.trial or 0)
 
     def arrived(self, client: Hashable, positions: int, rank: int, now_ms: float) -> None:
         """Update the state with a client's request."""
-        self.expect(rank, now_ms)
+        self._last_arrival[rank] = now_ms
         habit = self._habits.get(client)
         if habit is None:
             if len(self._habits) >= MAX_CLIENTS:
@@ -206,10 +198,13 @@ class BatchPolicy:
             until_ms = self._worth_waiting_until(total, pending, now_ms)
             if until_ms is not None:
                 return Wait(until_ms)
-        trial = self._trial(pending, total, now_ms)
-        if trial is not None:
-            return Launch(trial)
-        total = min(total, self._usual_batch)
+        if (
+            model.trial is not None
+            and total >= model.trial
+            and self._may_try(model.trial, pending, total, now_ms)
+        ):
+            return Launch(model.trial)
+        total = min(total, model.ceiling if self.side_by_side else model.max_batch)
         whole_ms = model.milliseconds(total)
         if (
             len(pending) == 1
@@ -227,25 +222,22 @@ class BatchPolicy:
             return None
         return busy_until_ms - SECOND_LEAD * self.model.milliseconds(total)
 
-    def _trial(self, pending: Sequence[Pending], total: int, now_ms: float) -> int | None:
-        """Return the batch size to try on this queue; None if none is due or a request could become late."""
-        size = self.model.trial
-        if size is None or total < size:
-            return None
+    def _may_try(self, size: int, pending: Sequence[Pending], total: int, now_ms: float) -> bool:
+        """Return True if no request becomes late by a batch of this size, which the queue fills."""
         model = self.model
         usual_ms, first_ms = model.milliseconds(min(size, model.measured)), model.milliseconds(size)
         all_ms = first_ms + (model.launch_ms + model.drain_ms(total - size) if total > size else 0.0)
         reached = 0
         for request in pending:
             if reached < size and first_ms > self._blocking_limit_ms(request.rank, now_ms):
-                return None
+                return False
             reached += request.positions
-            left_ms = self.targets.of(request.rank) - (now_ms - request.arrived_ms)
+            left_ms = self.targets[request.rank] - (now_ms - request.arrived_ms)
             late = left_ms < (first_ms if reached <= size else all_ms)
             # A trial does no harm if a usual batch would make a lower class late as well.
             if late and (request.rank == 0 or usual_ms <= left_ms < first_ms):
-                return None
-        return size
+                return False
+        return True
 
     def _best_cut(self, pending: Sequence[Pending], total: int, now_ms: float) -> int:
         model = self.model
@@ -307,7 +299,7 @@ class BatchPolicy:
         for rank in range(3):
             if not summary.requests[rank]:
                 continue
-            target_ms = self.targets.of(rank)
+            target_ms = self.targets[rank]
             waited_ms = now_ms - summary.oldest_ms[rank]
             if waited_ms < target_ms or self._higher_class_active(rank, now_ms) is None:
                 late = max(late, (waited_ms + done_ms) / target_ms - 1.0)
@@ -315,8 +307,8 @@ class BatchPolicy:
 
     def _blocking_limit_ms(self, rank: int, now_ms: float) -> float:
         """Return how long a batch with requests of a class may occupy the device."""
-        higher = self._higher_class_active(rank, now_ms)
-        return self.targets.of(rank) if higher is None else self.targets.of(higher) / 2
+        higher = self._higher_class_active(rank, now_ms) if rank else None
+        return self.targets[rank] if higher is None else self.targets[higher] / 2
 
     def _higher_class_active(self, rank: int, now_ms: float) -> int | None:
         """Return the highest class above `rank` that is expected to have requests soon; None if none is."""

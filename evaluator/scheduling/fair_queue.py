@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The queue of one class, ordered by start-time fair queueing, with partial sums.
+"""The queue of one class and network, ordered by start-time fair queueing, with partial sums.
 
 Each request has a start tag: the virtual time at which a round-robin over clients by positions reaches it.
 The virtual time is the tag of the last request taken. A client that keeps the queue full has tags far ahead;
-a client with few positions does not, and is served soon.
+a client with few positions does not, and is served soon. The queues of all networks share the tags of a class
+(Turns).
+
+The clients of a payer (a key, a program, an address: Session.payer) share its turns: if N of them have
+requests queued, a position of theirs counts as N. Their tags are spread over the N-fold length of a request;
+else all would come due at once.
 
 Requests that want a short latency (`target_ms`) are placed ahead by the size of the largest request, and a
 position of theirs counts as 1 / HURRIED_SHARE.
@@ -15,8 +20,10 @@ is described by blocks, at a cost independent of the queue's length.
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from evaluator.scheduling.batching import Pending
 from evaluator.scheduling.requests import Request, Segment
@@ -33,6 +40,13 @@ HURRIED_SHARE = 2
 simulation, 4 shortens the latency no further on a CPU, and by 15 % on a GPU."""
 
 
+MOST_TAGS = 4096
+"""Clients of a class whose tags are kept while its queues are not empty."""
+
+GOLDEN = 0.6180339887498949
+"""Multiples of the golden ratio, modulo 1, are spread evenly."""
+
+
 @dataclass(slots=True, eq=False)
 class _Block:
     """Consecutive requests. positions: those not taken yet. oldest_ms: the earliest arrival."""
@@ -47,22 +61,78 @@ class _Block:
         self.oldest_ms = min([request.arrived_ms for request in self.requests], default=0.0)
 
 
-class FairQueue:
-    """The queued requests of one class. Its owner serialises access.
+class Turns:
+    """The tags of one class. positions: queued on all networks. virtual: tag of the last request that was
+    taken in order."""
 
-    positions: number of queued positions.
+    def __init__(self) -> None:
+        self.positions = 0
+        self.virtual = 0.0
+        self._finish_tags: dict[Hashable, float] = {}
+        self._queued: dict[Hashable, Counter[Hashable]] = {}
+        """Requests queued, by payer and client."""
+        self._largest = 0
+        self._serial = 0
+
+    def tag_of(self, client: Hashable) -> float:
+        """Return the start tag of the client's next request, if it is its payer's only one."""
+        return max(self.virtual, self._finish_tags.get(client, 0.0))
+
+    def last_place(self, tag: float) -> tuple[float, int]:
+        """Return the place of a request with this tag that arrives now."""
+        return tag, self._serial + 1
+
+    def give_place(self, request: Request) -> None:
+        """Set the place of an arrived request."""
+        queued = self._queued.setdefault(request.payer, Counter())
+        queued[request.client] += 1
+        self.positions += request.count
+        cost = request.count * len(queued)
+        self._serial += 1
+        spread = (cost - request.count) * (self._serial * GOLDEN % 1.0)
+        tag = max(self.virtual + spread, self._finish_tags.get(request.client, 0.0))
+        self._largest = max(self._largest, request.count)
+        if request.target_ms is None:
+            self._finish_tags[request.client] = tag + cost
+            request.place = (tag, self._serial)
+        else:
+            self._finish_tags[request.client] = tag + cost / HURRIED_SHARE
+            request.place = (tag - self._largest, self._serial)
+        if len(self._finish_tags) > MOST_TAGS:  # The lowest are over, or soon.
+            highest = sorted(self._finish_tags.items(), key=itemgetter(1))[MOST_TAGS // 2 :]
+            self._finish_tags = dict(highest)
+
+    def left(self, request: Request) -> None:
+        """Note that a request has left its queue."""
+        queued = self._queued[request.payer]
+        queued[request.client] -= 1
+        if not queued[request.client]:
+            del queued[request.client]
+            if not queued:
+                del self._queued[request.payer]
+
+    def took(self, positions: int) -> None:
+        """Count positions that have left a queue. Without any, no client is owed anything."""
+        self.positions -= positions
+        if not self.positions:
+            self._finish_tags.clear()
+            self.virtual = 0.0
+            self._largest = 0
+
+
+class FairQueue:
+    """The queued requests of one class and network. Its owner serialises access.
+
+    positions: number of queued positions. turns: shared with the class's queues of other networks.
     """
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, turns: Turns | None = None) -> None:
         self.rank = rank
         self.positions = 0
+        self.turns = Turns() if turns is None else turns
         self._blocks: list[_Block] = []
         self._last_places: list[tuple[float, int]] = []
         """Place of the last request of each block."""
-        self._finish_tags: dict[Hashable, float] = {}
-        self._virtual = 0.0
-        self._largest = 0
-        self._serial = 0
 
     @property
     def first(self) -> Request | None:
@@ -71,15 +141,7 @@ class FairQueue:
 
     def add(self, request: Request) -> None:
         """Insert a request at its place."""
-        tag = self.tag_of(request.client)
-        self._largest = max(self._largest, request.count)
-        self._serial += 1
-        if request.target_ms is None:
-            self._finish_tags[request.client] = tag + request.count
-            request.place = (tag, self._serial)
-        else:
-            self._finish_tags[request.client] = tag + request.count / HURRIED_SHARE
-            request.place = (tag - self._largest, self._serial)
+        self.turns.give_place(request)
         self.positions += request.count
         index = bisect.bisect_left(self._last_places, request.place)
         if index == len(self._blocks):
@@ -106,12 +168,10 @@ class FairQueue:
         index = bisect.bisect_left(self._last_places, request.place)
         block = self._blocks[index]
         block.requests.remove(request)
-        self.positions -= request.count - request.taken
+        self.turns.left(request)
         self._tidy(index)
-
-    def forget(self, client: Hashable) -> None:
-        """Delete the state of a disconnected client without queued requests."""
-        self._finish_tags.pop(client, None)
+        self.positions -= request.count - request.taken
+        self.turns.took(request.count - request.taken)
 
     def describe(self, most: int, skip: int, before: int) -> list[Pending]:
         """Describe the queue in order, skipping `skip` positions, until `most` positions are reached.
@@ -183,18 +243,22 @@ class FairQueue:
                     whole.append(request)
                 if not positions:
                     break
+            for request in whole:
+                self.turns.left(request)
             if whole and in_order:
-                self._virtual = max(self._virtual, whole[-1].place[0])
+                self.turns.virtual = max(self.turns.virtual, whole[-1].place[0])
             blocks = len(self._blocks)
             _drop(block.requests, whole)
             self._tidy(index)
             index += len(self._blocks) == blocks
         self.positions -= wanted - positions
+        self.turns.took(wanted - positions)
         return segments
 
-    def ahead_of(self, tag: float) -> int:
-        """Return the number of positions queued before a start tag."""
-        index = bisect.bisect_left(self._last_places, (tag, self._serial + 1))
+    def ahead_of(self, client: Hashable) -> int:
+        """Return the number of positions queued before the next request of a client."""
+        tag = self.turns.tag_of(client)
+        index = bisect.bisect_left(self._last_places, self.turns.last_place(tag))
         ahead = sum([block.positions for block in self._blocks[:index]])
         if index < len(self._blocks):
             for request in self._blocks[index].requests:
@@ -202,10 +266,6 @@ class FairQueue:
                     break
                 ahead += request.count - request.taken
         return ahead
-
-    def tag_of(self, client: Hashable) -> float:
-        """Return the start tag of the client's next request."""
-        return max(self._virtual, self._finish_tags.get(client, 0.0))
 
     def __iter__(self) -> Iterator[Request]:
         for block in self._blocks:
@@ -220,11 +280,6 @@ class FairQueue:
         else:
             del self._blocks[index]
             del self._last_places[index]
-            if not self._blocks:
-                # The queue is empty, so no client is owed anything.
-                self._finish_tags.clear()
-                self._virtual = 0.0
-                self._largest = 0
 
 
 def _drop(requests: list[Request], gone: list[Request]) -> None:

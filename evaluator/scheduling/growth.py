@@ -47,8 +47,10 @@ class Growth:
         self._grown: set[int] = set()
         """Sizes that were tried in use, when the device may have been shared."""
         self._rounds: dict[int, int] = {}
-        self._spent_ms = 0.0
-        self._retry_at_ms = 0.0
+        self.spent_ms = 0.0
+        """Device time of all batches since the start."""
+        self.retry_at_ms = 0.0
+        """Value of spent_ms from which a deep queue may retry a size."""
         self._plan()
 
     @property
@@ -61,16 +63,11 @@ class Growth:
         """The largest batch of the device."""
         return max(self._steps[-1], self.measured)
 
-    @property
-    def known(self) -> bool:
-        """True if no size is left to try."""
-        return self.next_step is None and not self.doubted
-
     def trial(self) -> int | None:
         """Return the size to try now on a deep queue; None if none is due."""
         if self._urgent:
             return self.next_step
-        if self._queue_retry is not None and self._spent_ms >= self._retry_at_ms:
+        if self._queue_retry is not None and self.spent_ms >= self.retry_at_ms:
             return self._queue_retry
         return None
 
@@ -83,7 +80,7 @@ class Growth:
 
         disturbed: other programs kept the machine busy.
         """
-        self._spent_ms += milliseconds
+        self.spent_ms += milliseconds
         if size != self.next_step and size not in self.doubted:
             return False
         runs = self._runs.setdefault(size, [])
@@ -103,7 +100,7 @@ class Growth:
     def _measured(self, size: int, runs: list[float]) -> None:
         if not self._urgent:
             rounds = self._rounds[size] = min(MOST_ROUNDS, self._rounds.get(size, 0) + 1)
-            self._retry_at_ms = self._spent_ms + RETRY_TIMES * sum(runs) * 2 ** (rounds - 1)
+            self.retry_at_ms = self.spent_ms + RETRY_TIMES * sum(runs) * 2 ** (rounds - 1)
         self.points[size] = sorted(runs)[TRIES // 2]
         self._grown.add(size)
         self.doubted.discard(size)
@@ -135,6 +132,8 @@ class Growth:
         self._idle_retry = first(retries)
         # A deep queue has no use for much smaller batches.
         self._queue_retry = first([size for size in retries if 2 * size >= best])
+        self.known = self.next_step is None and not self.doubted
+        """True if no size is left to try."""
 
 
 def is_flat(points: Mapping[int, float]) -> bool:

@@ -93,6 +93,10 @@ class LatencyModel:
         self.observations = 0
         self.version = 0
         """Changes whenever the times change."""
+        self.trial: int | None = None
+        """The size that a deep queue should try now; None if there is none."""
+        self.known = growth is None
+        """True if no size is left to measure or to repeat."""
         self._rebuild()
         if growth is not None:
             self._grow()
@@ -124,28 +128,6 @@ class LatencyModel:
         return 1000.0 * batch / self.milliseconds(batch)
 
     @property
-    def ladder(self) -> tuple[int, ...]:
-        """Sizes that may be worth cutting at: the measured ones and the device's buckets, within
-        max_batch."""
-        return self._cuts
-
-    @property
-    def knee(self) -> int:
-        """The smallest measured batch within KNEE_TOLERANCE of the best throughput within KNEE_MS, by the
-        shortest times and with launch_ms per batch."""
-        return self._knee
-
-    @property
-    def full(self) -> int:
-        """The smallest measured batch within KNEE_TOLERANCE of the best throughput, without a time limit."""
-        return self._full
-
-    @property
-    def ceiling(self) -> int:
-        """The largest measured batch within KNEE_TOLERANCE of the best throughput."""
-        return self._ceiling
-
-    @property
     def measured(self) -> int:
         """The largest measured size within max_batch."""
         return min(self.max_batch, self._measured)
@@ -156,19 +138,9 @@ class LatencyModel:
         return self.max_batch if self.growth is None else self.growth.largest
 
     @property
-    def known(self) -> bool:
-        """True if no size is left to measure or to repeat."""
-        return self.growth is None or self.growth.known
-
-    @property
     def extent(self) -> str:
         """The measured part of the curve in words: "up to 64 of 1024"."""
         return f"up to {self.measured} of {self.largest}"
-
-    @property
-    def trial(self) -> int | None:
-        """The size that a deep queue should try now; None if there is none."""
-        return None if self.growth is None else self.growth.trial()
 
     def shortest(self) -> dict[int, float]:
         """Return the lowest average of each measured size in milliseconds."""
@@ -182,16 +154,16 @@ class LatencyModel:
         """Return (batch, milliseconds) at the measured sizes, with corrections."""
         return tuple((size, round(self._ms[size], 4)) for size in self._sizes if size <= self.measured)
 
-    def observe(self, batch: int, milliseconds: float, *, disturbed: bool = False) -> None:
-        """Correct the model by an observed batch.
+    def observe(self, batch: int, milliseconds: float, *, disturbed: bool = False) -> bool:
+        """Correct the model by an observed batch. Returns True if a size was measured by it.
 
         The averages of the two nearest measured sizes move by the ratio of observed to expected time,
         weighted by distance. disturbed: other programs kept the machine busy.
         """
         if milliseconds <= 0 or not 1 <= batch <= self.max_batch:
-            return
+            return False
         limit = math.log(OUTLIER_RATIO)
-        size = self._run_size(batch)
+        size = self._buckets[bisect.bisect_left(self._buckets, batch)] if self._padded else batch
         # Compare with the current averages, not the tables. The tables are rebuilt only at intervals, so the
         # same error would be corrected repeatedly.
         change = max(-limit, min(limit, math.log(milliseconds / self._expected(size))))
@@ -207,10 +179,18 @@ class LatencyModel:
             self._log_ms[above] += LEARNING_RATE * share * change
             self._log_ms[above - 1] += LEARNING_RATE * (1 - share) * change
         self.observations += 1
-        if self.growth is not None and self.growth.ran(size, milliseconds, disturbed=disturbed):
-            self._grow(size)
-        elif self.observations % REBUILD_OBSERVATIONS == 0:
+        growth = self.growth
+        if growth is not None and not self.known:
+            if size != growth.next_step and size not in growth.doubted:
+                growth.spent_ms += milliseconds
+            elif growth.ran(size, milliseconds, disturbed=disturbed):
+                self._grow(size)
+                return True
+            if self.trial is None and growth.spent_ms >= growth.retry_at_ms:
+                self.trial = growth.trial()
+        if self.observations % REBUILD_OBSERVATIONS == 0:
             self._rebuild()
+        return False
 
     def refuse(self, batch: int) -> None:
         """Note that the device fails with `batch` positions: never run that many again unless measured
@@ -232,6 +212,7 @@ class LatencyModel:
             new = math.log(growth.points[changed])
             known[changed] = new, new
         self._measured, step = growth.measured, growth.next_step
+        self.trial, self.known = growth.trial(), growth.known
         self._sizes = sorted(known)
         self._log_ms = [known[size][0] for size in self._sizes]
         self._shortest_log_ms = [known[size][1] for size in self._sizes]
@@ -255,9 +236,6 @@ class LatencyModel:
         low, high = self._sizes[above - 1], self._sizes[above]
         low_ms = math.exp(self._log_ms[above - 1])
         return low_ms + (high_ms - low_ms) * (size - low) / (high - low)
-
-    def _run_size(self, batch: int) -> int:
-        return self._buckets[bisect.bisect_left(self._buckets, batch)] if self._padded else batch
 
     def _rebuild(self) -> None:
         self._shortest_log_ms = list(map(min, self._shortest_log_ms, self._log_ms))
@@ -283,14 +261,16 @@ class LatencyModel:
         # Lists, because reading one element of an array takes as long as the rest of a decision.
         self._ms: list[float] = ms.tolist()
         candidates = {size for size in (*self._sizes, *self._buckets) if size <= self.max_batch}
-        self._cuts = tuple(sorted(candidates))
-        rates = {size: size / self._ms[size] for size in self._cuts}
+        self.ladder = tuple(sorted(candidates))
+        """Sizes that may be worth cutting at: the measured ones and the device's buckets, within
+        max_batch."""
+        rates = {size: size / self._ms[size] for size in self.ladder}
         self._best_batch = max(rates, key=lambda size: rates[size])
-        self._knee, self._full, self._ceiling = self._find_knee()
+        self._find_knee()
         # The cheapest cuts for any number of positions. Optionally taking 1, 2, 4, … pieces of a size reaches
         # any count of them.
         drain = ms.copy()
-        for cut in self._cuts:
+        for cut in self.ladder:
             size, cost = cut, self._ms[cut]
             while size < self.max_batch:
                 after = drain[1 : self.max_batch + 1 - size]
@@ -298,16 +278,21 @@ class LatencyModel:
                 size, cost = 2 * size, 2 * cost + self.launch_ms
         self._drain: list[float] = drain.tolist()
 
-    def _find_knee(self) -> tuple[int, int, int]:
-        """Return the knee, the full batch and the ceiling of the curve."""
+    def _find_knee(self) -> None:
         times = np.minimum.accumulate(np.exp(self._shortest_log_ms)[::-1])[::-1]
         sizes = zip(self._sizes, times, strict=True)
         known = {size: float(ms) for size, ms in sizes if size <= self.measured}
         if not known:
-            return self.max_batch, self.max_batch, self.max_batch
+            known[self.max_batch] = 1.0
         quick = {size: ms for size, ms in known.items() if ms <= KNEE_MS} or dict([min(known.items())])
         good = self._good(known)
-        return min(self._good(quick)), min(good), max(good)
+        self.knee = min(self._good(quick))
+        """The smallest measured batch within KNEE_TOLERANCE of the best throughput within KNEE_MS, by the
+        shortest times and with launch_ms per batch."""
+        self.full = min(good)
+        """The smallest measured batch within KNEE_TOLERANCE of the best throughput, without a time limit."""
+        self.ceiling = max(good)
+        """The largest measured batch within KNEE_TOLERANCE of the best throughput."""
 
     def _good(self, times: Mapping[int, float]) -> list[int]:
         """Return the sizes within KNEE_TOLERANCE of the best throughput."""

@@ -26,10 +26,12 @@ OVERHEAD_BYTES = 2048
 class Request:
     """An evaluate request in the service.
 
-    client: its sender. id: the sender's id of the request. rank: 0 play, 1 analysis, 2 self-play. Times are
-    milliseconds on the service's monotonic clock; deadline_ms: None without a deadline. place: in the order
-    of its class (fair_queue.py). network: content hash to name in the answer; empty for none. target_ms:
-    wanted latency; None for that of its class.
+    client: its sender. id: the sender's id of the request. payer: whose share of the device it uses (default:
+    the client's own). rank: 0 play, 1 analysis, 2 self-play. Times are milliseconds on the service's
+    monotonic clock; deadline_ms: None without a deadline. place: in the order of its class (fair_queue.py).
+    network: content hash to name in the answer; empty for none. target_ms: wanted latency; None for that of
+    its class. answer_bytes: of the answer's arrays. footprint: bytes of the request's and the answer's
+    arrays, plus overhead.
     """
 
     client: Hashable
@@ -49,21 +51,18 @@ class Request:
     place: tuple[float, int] = (0.0, 0)
     network: str = ""
     target_ms: float | None = None
+    answer_bytes: int = 0
+    footprint: int = 0
+    payer: Hashable = None
 
     def __post_init__(self) -> None:
-        self.count = len(self.batch.positions)
-
-    @property
-    def answer_bytes(self) -> int:
-        """Bytes of the answer's arrays."""
-        return ANSWER_BYTES * self.count + MOVE_ANSWER_BYTES * len(self.batch.moves)
-
-    @property
-    def footprint(self) -> int:
-        """Bytes of the request's and the answer's arrays, plus overhead."""
         batch = self.batch
+        if self.payer is None:
+            self.payer = self.client
+        self.count = len(batch.positions)
+        self.answer_bytes = ANSWER_BYTES * self.count + MOVE_ANSWER_BYTES * len(batch.moves)
         arrays = batch.positions.nbytes + batch.move_offsets.nbytes + batch.moves.nbytes
-        return OVERHEAD_BYTES + arrays + self.answer_bytes
+        self.footprint = OVERHEAD_BYTES + arrays + self.answer_bytes
 
 
 class Segment(NamedTuple):
@@ -76,38 +75,36 @@ class Segment(NamedTuple):
 
 def parts_of(segments: list[Segment]) -> list[PositionBatch]:
     """Return the positions of each segment, without a copy."""
-    return [
-        segment.request.batch
-        if segment.stop - segment.start == segment.request.count
-        else segment.request.batch.slice(segment.start, segment.stop)
-        for segment in segments
-    ]
+    parts = []
+    for request, start, stop in segments:
+        whole = stop - start == request.count
+        parts.append(request.batch if whole else request.batch.slice(start, stop))
+    return parts
 
 
 def distribute(segments: list[Segment], evaluation: EvaluationBatch) -> Iterator[Request]:
     """Give each request its part of a batch's evaluation. Yields the requests that are now complete, with
     their evaluation in `parts`."""
-    sizes = [(segment.stop - segment.start, _moves(segment)) for segment in segments]
-    for segment, part in zip(segments, evaluation.split(sizes), strict=True):
-        request = segment.request
-        if len(part) == request.count:
-            request.parts = part
+    logits, wdl, moves_left = evaluation.logits, evaluation.wdl, evaluation.moves_left
+    position = move = 0
+    for request, start, stop in segments:
+        offsets = request.batch.move_offsets
+        first = int(offsets[start])
+        moves, count = int(offsets[stop]) - first, stop - start
+        of_moves, of_positions = slice(move, move + moves), slice(position, position + count)
+        move, position = move + moves, position + count
+        if count == request.count:
+            request.parts = EvaluationBatch(logits[of_moves], wdl[of_positions], moves_left[of_positions])
         else:
             if request.parts is None:
                 request.parts = _empty(len(request.batch.moves), request.count)
-            first = int(request.batch.move_offsets[segment.start])
-            request.parts.logits[first : first + len(part.logits)] = part.logits
-            request.parts.wdl[segment.start : segment.stop] = part.wdl
-            request.parts.moves_left[segment.start : segment.stop] = part.moves_left
-        request.done += len(part)
+            request.parts.logits[first : first + moves] = logits[of_moves]
+            request.parts.wdl[start:stop] = wdl[of_positions]
+            request.parts.moves_left[start:stop] = moves_left[of_positions]
+        request.done += count
         if request.done == request.count and not request.closed:
             request.closed = True
             yield request
-
-
-def _moves(segment: Segment) -> int:
-    offsets = segment.request.batch.move_offsets
-    return int(offsets[segment.stop]) - int(offsets[segment.start])
 
 
 def _empty(moves: int, positions: int) -> EvaluationBatch:

@@ -2,31 +2,86 @@
 """The queues of one network: classes, deadlines, and cutting requests into batches.
 
 A pure data structure: no threads or sockets, and times are arguments. The dispatcher (dispatcher.py) has one
-per network under its lock; the simulation has one, too.
+per network under its lock, and one order for all; the simulation has one, too.
 
-Order: classes that are owed device time (shares.py), then play, analysis, self-play. Within a class,
-start-time fair queueing by positions (Goyal, Vin, Cheng: "Start-time fair queuing", 1996). So a client that
-keeps the queue full does not delay a client with few positions.
+Order: classes that are owed device time, then play, analysis, self-play. Within a class, start-time fair
+queueing by positions (Goyal, Vin, Cheng: "Start-time fair queuing", 1996), over all networks. So a client
+that keeps a queue full does not delay one with few positions, whatever networks they use.
+
+While requests of analysis or self-play wait, their class earns GUARANTEED_SHARE of the time that other
+classes use. A class that is owed time goes first, and the time it then uses is deducted. So a deep queue
+takes no more than this share from play, and endless play leaves the others this share.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 from evaluator.scheduling.batching import Pending
-from evaluator.scheduling.fair_queue import FairQueue
+from evaluator.scheduling.fair_queue import FairQueue, Turns
 from evaluator.scheduling.requests import Request, Segment
-from evaluator.scheduling.shares import ClassShares
 from protocol.messages import PRIORITIES
+
+GUARANTEED_SHARE = 0.05
+"""Minimum share of device time for analysis and for self-play, each while its requests wait."""
+
+REMEMBERED_MS = 50.0
+"""Maximum debt of a class that had the device to itself, unless its last batch was longer. It pays this back
+before it is owed time again."""
+
+
+class QueueLimits(NamedTuple):
+    """Limits in positions: queued per network for each class; queued or running for a client."""
+
+    play: int = 65536
+    analysis: int = 65536
+    selfplay: int = 65536
+    client: int = 32768
+
+
+class Order:
+    """What the queues of all networks share. turns: by class. ranks: the classes, as they are served."""
+
+    def __init__(self) -> None:
+        self.turns = [Turns() for _ in PRIORITIES]
+        self.ranks = [*range(len(PRIORITIES))]
+        self._owed_ms = [0.0] * len(PRIORITIES)
+        """Device time owed to each class; negative for a class in debt. Not kept for play, which is first
+        anyway."""
+
+    def is_owed(self, rank: int) -> bool:
+        """Return True if a class is owed device time."""
+        return self._owed_ms[rank] > 0
+
+    def ran(self, milliseconds: float, segments: Sequence[Segment]) -> None:
+        """Account for a batch. segments: of its requests."""
+        positions = [0] * len(self.turns)
+        for request, start, stop in segments:
+            positions[request.rank] += stop - start
+        per_position = milliseconds / max(1, sum(positions))
+        owed = self._owed_ms
+        for rank in range(1, len(owed)):
+            own_ms = per_position * positions[rank]
+            after_ms = owed[rank] + GUARANTEED_SHARE * milliseconds - own_ms
+            if after_ms > 0 and not self.turns[rank].positions:
+                after_ms = 0.0  # a class without queued positions earns nothing, but pays back
+            owed[rank] = max(after_ms, min(owed[rank], -own_ms, -REMEMBERED_MS))
+        self.ranks = sorted(range(len(owed)), key=lambda rank: owed[rank] <= 0)
 
 
 class Scheduler:
-    """Queued requests of one network. Its owner serialises access."""
+    """Queued requests of one network. Its owner serialises access.
 
-    def __init__(self) -> None:
-        self._queues = [FairQueue(rank) for rank in range(len(PRIORITIES))]
-        self._shares = ClassShares()
+    positions: number of queued positions.
+    """
+
+    def __init__(self, order: Order | None = None) -> None:
+        """order: shared with the other networks."""
+        self.positions = 0
+        self._order = Order() if order is None else order
+        self._queues = [FairQueue(rank, turns) for rank, turns in enumerate(self._order.turns)]
         self._deadlines: list[tuple[float, int, Request]] = []
         self._requests: dict[Hashable, dict[int, Request]] = {}
         self._count = 0
@@ -36,11 +91,6 @@ class Scheduler:
         """The number of requests queued."""
         return self._count
 
-    @property
-    def positions(self) -> int:
-        """The number of positions queued."""
-        return sum([queue.positions for queue in self._queues])
-
     def positions_of(self, rank: int) -> int:
         """The number of queued positions of one class."""
         return self._queues[rank].positions
@@ -48,6 +98,7 @@ class Scheduler:
     def add(self, request: Request) -> None:
         """Queue a request."""
         self._queues[request.rank].add(request)
+        self.positions += request.count
         self._requests.setdefault(request.client, {})[request.id] = request
         self._count += 1
         if request.deadline_ms is not None:
@@ -59,6 +110,7 @@ class Scheduler:
         request.closed = True
         if self._requests.get(request.client, {}).get(request.id) is request:
             self._queues[request.rank].remove(request)
+            self.positions -= request.count - request.taken
             self._left(request)
 
     def remove_client(self, client: Hashable) -> list[Request]:
@@ -66,8 +118,6 @@ class Scheduler:
         gone = list(self._requests.get(client, {}).values())
         for request in gone:
             self.remove(request)
-        for queue in self._queues:
-            queue.forget(client)
         return gone
 
     def clear(self) -> list[Request]:
@@ -93,19 +143,19 @@ class Scheduler:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def urgency(self) -> tuple[int, float] | None:
-        """Return (class, arrival) of the next request, class -1 if its class is owed time; None if empty."""
-        for queue in self._order():
-            first = queue.first
+    def urgency(self) -> tuple[int, tuple[float, int]] | None:
+        """Return (class, place) of the next request, class -1 if its class is owed time; None if empty."""
+        for rank in self._order.ranks:
+            first = self._queues[rank].first
             if first is not None:
-                return (-1 if self._shares.owed(queue.rank) else queue.rank), first.arrived_ms
+                return (-1 if self._order.is_owed(rank) else rank), first.place
         return None
 
     def pending(self, most: int, skip: int = 0) -> list[Pending]:
         """Describe the queue in order, skipping `skip` positions, until `most` positions are reached."""
         runs: list[Pending] = []
         reached = 0
-        for queue in self._order():
+        for queue in [self._queues[rank] for rank in self._order.ranks]:
             if skip >= queue.positions:
                 skip -= queue.positions
             elif reached < most:
@@ -118,13 +168,14 @@ class Scheduler:
     def take(self, positions: int, now_ms: float, skip: int = 0) -> list[Segment]:
         """Remove up to `positions` positions from the queue, after skipping `skip`."""
         segments: list[Segment] = []
-        for queue in self._order():
+        for queue in [self._queues[rank] for rank in self._order.ranks]:
             if skip >= queue.positions:
                 skip -= queue.positions
                 continue
             for segment in queue.take(positions, skip):
                 request, start, stop = segment
                 positions -= stop - start
+                self.positions -= stop - start
                 segments.append(segment)
                 if request.launched_ms < 0:
                     request.launched_ms = now_ms
@@ -139,23 +190,11 @@ class Scheduler:
         """Return how many queued positions would be taken before a request if it were queued now."""
         own = self._queues[request.rank]
         higher = sum([queue.positions for queue in self._queues[: request.rank]])
-        return higher + own.ahead_of(own.tag_of(request.client))
+        return higher + own.ahead_of(request.client)
 
     def ran(self, milliseconds: float, segments: Sequence[Segment] = ()) -> None:
-        """Account for a batch on a device of this network. segments: positions of this network in it; none if
-        it was another network's."""
-        positions = [0] * len(self._queues)
-        for request, start, stop in segments:
-            positions[request.rank] += stop - start
-        per_position = milliseconds / max(1, sum(positions))
-        waiting = [queue.positions for queue in self._queues]
-        self._shares.ran(milliseconds, [per_position * count for count in positions], waiting)
-
-    def _order(self) -> list[FairQueue]:
-        """Return the classes in the order in which they are served."""
-        if not self._shares.any_owed:
-            return self._queues
-        return sorted(self._queues, key=lambda queue: not self._shares.owed(queue.rank))
+        """Account for a batch. segments: of this network's requests in it; none if it was another's."""
+        self._order.ran(milliseconds, segments)
 
     def _left(self, request: Request) -> None:
         """Delete the state of a request that has left its queue."""

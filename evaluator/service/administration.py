@@ -7,11 +7,13 @@ import logging
 from collections.abc import Callable
 from typing import Any, get_args
 
+from evaluator.service.connections.transport import Client
 from evaluator.service.lifecycle import SHUTTING_DOWN
 from evaluator.service.networks import NetworkToLoad, ReloadedNetwork
 from evaluator.service.record import Service
 from protocol import messages
 from protocol.errors import BadRequest, Draining, LoadFailed, NotAllowed
+from protocol.host.printing import printable
 from protocol.keys.notation import KeysError
 
 log = logging.getLogger("evaluator.service")
@@ -27,15 +29,32 @@ class Administration:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def handle(self, client: bytes, message: Request, user: str) -> None:
+    def handle(self, client: Client, message: Request, user: str) -> None:
         """Handle a request. user: identity under which the client was admitted. Raises RemoteError."""
         access = self._service.access
         if not access.may_administer(user):
             name = type(message).__name__.lower()
             raise NotAllowed(f"{name} is not allowed here: {access.advice(user)}")
+        if not isinstance(message, messages.Clients):
+            self._note(client, message)
         _HANDLERS[type(message)](self, client, message)
 
-    def _load(self, client: bytes, message: messages.Load) -> None:
+    def _note(self, client: Client, message: Request) -> None:
+        """Log who changes the service, and how."""
+        session = self._service.sessions.of(client)
+        who = "a client that has left" if session is None else session.who
+        what = {"load": "path", "unload": "network", "alias": "alias", "reload": "network"}
+        kind = type(message).__name__.lower()
+        about = getattr(message, what[kind]) if kind in what else ""
+        log.info(
+            "%s asks for %s%s",
+            who,
+            kind,
+            f" {about}" if about else "",
+            extra={"client": who, "request": message.id, "network": getattr(message, "network", "")},
+        )
+
+    def _load(self, client: Client, message: messages.Load) -> None:
         if self._service.life.draining:
             raise Draining(SHUTTING_DOWN)
 
@@ -51,7 +70,7 @@ class Administration:
         wanted = NetworkToLoad(message.path, message.policy_head, message.value_head)
         self._service.networks.load(wanted, loaded, failed)
 
-    def _reload(self, client: bytes, message: messages.Reload) -> None:
+    def _reload(self, client: Client, message: messages.Reload) -> None:
         if self._service.life.draining:
             raise Draining(SHUTTING_DOWN)
         if not message.network:
@@ -66,30 +85,32 @@ class Administration:
             self._service.replies.send(client, messages.Reloaded(message.id, infos, changed))
 
         def failed(error: Exception) -> None:
-            log.warning("not all could be loaded again, what was served before is served on: %s", error)
+            log.warning("a file was not loaded again, so its former network is still served: %s", error)
             self._service.replies.send_error(client, message.id, LoadFailed(str(error)))
 
         self._service.networks.reload(message.network, reloaded, failed)
 
-    def _unload(self, client: bytes, message: messages.Unload) -> None:
+    def _unload(self, client: Client, message: messages.Unload) -> None:
         def unloaded() -> None:
             log.info("network %s is unloaded", message.network)
             self._service.replies.send(client, messages.Unloaded(message.id))
 
         self._service.networks.unload(message.network, unloaded)
 
-    def _alias(self, client: bytes, message: messages.Alias) -> None:
+    def _alias(self, client: Client, message: messages.Alias) -> None:
         if not message.alias:
             raise BadRequest("alias: must not be empty")
+        if not message.alias.isprintable():
+            raise BadRequest(f"alias: {printable(message.alias)} has characters that cannot be printed")
         name = self._service.networks.alias(message.alias, message.network)
         log.info("alias %s %s", message.alias, f"means {name}" if name else "is gone")
         self._service.replies.send(client, messages.Aliased(message.id, name))
 
-    def _clients(self, client: bytes, message: messages.Clients) -> None:
-        clients = tuple(session.description() for session in self._service.sessions)
+    def _clients(self, client: Client, message: messages.Clients) -> None:
+        clients = tuple(session.description(self._service.sockets) for session in self._service.sessions)
         self._service.replies.send(client, messages.ClientsReply(message.id, clients))
 
-    def _start_drain(self, client: bytes, message: messages.Drain) -> None:
+    def _start_drain(self, client: Client, message: messages.Drain) -> None:
         self._service.life.drain_for(client, message.id)
 
 
@@ -99,7 +120,7 @@ def _about(path: str, error: Exception) -> str:
     return text if not path or text.startswith(f"{path}:") else f"{path}: {text}"
 
 
-_HANDLERS: dict[type[Any], Callable[[Administration, bytes, Any], None]] = {
+_HANDLERS: dict[type[Any], Callable[[Administration, Client, Any], None]] = {
     messages.Load: Administration._load,
     messages.Reload: Administration._reload,
     messages.Unload: Administration._unload,

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from evaluator.backends.buffer_lease import BufferLease
 from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
+from evaluator.service.connections.hub_sockets import HubSockets
 from evaluator.service.connections.transport import Arrived
-from evaluator.service.connections.unix_sockets import UnixSockets
 from evaluator.service.record import Service
 from evaluator.service.sessions import Session
 from protocol.messages import PRIORITIES
@@ -78,8 +78,8 @@ class FastPath:
     def __init__(
         self,
         service: Service,
-        sockets: UnixSockets,
-        handle: Callable[[Arrived], None],
+        sockets: HubSockets,
+        handle: Callable[[Arrived, float], None],
         replace: Callable[[], None],
     ) -> None:
         self._service = service
@@ -87,14 +87,15 @@ class FastPath:
         self._handle = handle
         self._replace = replace
         self._last: tuple[Session, ServedNetwork] | None = None
-        self._in_a_row = 0
+        self.in_a_row = 0
+        """Consecutive evaluations of one client. From IN_A_ROW on, `run` may serve the next."""
         self._not_before = 0.0
         self._loop: tuple[tuple[object, ...], DeviceLoop] | None = None
         self._guard = _Guard(self._taken_over)
 
     def saw(self, session: Session, network: ServedNetwork) -> None:
         """Note an evaluation that the dispatcher handles."""
-        self._in_a_row = self._in_a_row + 1 if self._last == (session, network) else 1
+        self.in_a_row = self.in_a_row + 1 if self._last == (session, network) else 1
         self._last = session, network
 
     def run(self) -> bool:
@@ -128,7 +129,7 @@ class FastPath:
 
     def _begin(self) -> _Run | None:
         """Start a turn if all its conditions hold, else return None."""
-        if self._in_a_row < IN_A_ROW or not self._sockets.has_message or time.monotonic() < self._not_before:
+        if self.in_a_row < IN_A_ROW or not self._sockets.has_message or time.monotonic() < self._not_before:
             return None
         assert self._last is not None
         session, network = self._last
@@ -156,7 +157,8 @@ class FastPath:
         return _Run(session, network, runner, lease, self._loop[1])
 
     def _serve(self, run: _Run) -> str:
-        connection = self._sockets.connection(run.session.client)
+        connection = run.session.client
+        assert isinstance(connection, int)
         until_ms = now_ms() + RUN_MS
         self._guard.watch(run)
         try:
@@ -207,7 +209,7 @@ class FastPath:
         self._loop = None
         self._not_before = time.monotonic() + PAUSE_S
         for request in requests:
-            self._handle(request)
+            self._handle(request, now_ms())
 
     # -- metrics ----------------------------------------------------------------------------------------
 
@@ -295,7 +297,7 @@ def _prepare(run: _Run) -> bool:
 
 
 def _arrived(requests: Sequence[tuple[int, Sequence[object]]]) -> list[Arrived]:
-    return [UnixSockets.arrived(number, frames) for number, frames in requests]
+    return [Arrived(number, frames, number) for number, frames in requests]
 
 
 def times_of_their_own(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from evaluator._core import is_sound
-from evaluator.devices.runners import now_ms
 from evaluator.scheduling.requests import Request
 from evaluator.service import administration
 from evaluator.service.administration import Administration
@@ -37,20 +36,22 @@ class Handlers:
         self._administration = Administration(service)
         self._compression = offered()
 
-    def handle(self, arrived: Arrived) -> None:
-        """Handle a message. Raises RemoteError."""
+    def handle(self, arrived: Arrived, now: float) -> None:
+        """Handle a message. now: time of its arrival in milliseconds of now_ms. Raises RemoteError."""
         service = self._service
         message = decode_request(arrived.frames, service.max_request, _check)
-        handler = _HANDLERS.get(type(message))
         session = service.sessions.of(arrived.client)
         if session is None:
-            session = service.sessions.begin(arrived, include_disconnected=handler is None)
-        if handler is None:
-            assert isinstance(message, administration.Request)
+            administers = isinstance(message, administration.Request)
+            session = service.sessions.begin(arrived, include_disconnected=administers)
+        if isinstance(message, messages.Evaluate):
+            if session is not None:
+                self._evaluate(session, message, now)
+        elif isinstance(message, administration.Request):
             # Not the session's user: ZeroMQ may give a new connection the identity of an ended one.
             self._administration.handle(arrived.client, message, service.sockets.user(arrived))
         elif session is not None:
-            handler(self, session, message)
+            _HANDLERS[type(message)](self, session, message)
 
     def welcome_waiting(self) -> None:
         """Answer the hellos that came before the first networks."""
@@ -72,14 +73,13 @@ class Handlers:
                 session.network = service.networks.default
                 service.replies.send(session.client, notice)
 
-    def _evaluate(self, session: Session, message: messages.Evaluate) -> None:
+    def _evaluate(self, session: Session, message: messages.Evaluate, now: float) -> None:
         service = self._service
         if service.life.draining:
             raise Draining(ELSEWHERE)
         if message.id in session.requests:
             raise DuplicateId(f"another request with id {message.id} is in flight, and goes on")
         network = service.networks.find(message.network, session.network)
-        now = now_ms()
         deadline = None if message.deadline_ms is None else now + message.deadline_ms
         if deadline is not None and deadline <= now:
             raise DeadlineExceeded("the deadline had passed on arrival")
@@ -94,8 +94,9 @@ class Handlers:
             deadline,
             network=named,
             target_ms=message.target_ms,
+            payer=session.payer,
         )
-        session.charge(request)
+        session.charge(request, service.dispatcher.limits.client, service.sockets)
         try:
             service.dispatcher.submit(network, request)
         except BaseException:
@@ -103,7 +104,10 @@ class Handlers:
             raise
         session.requests[message.id] = (request, network)
         if self._fast_path is not None:
-            self._fast_path.saw(session, network)
+            if network.leases:
+                self._fast_path.saw(session, network)
+            else:
+                self._fast_path.in_a_row = 0
 
     def _cancel(self, session: Session, message: messages.Cancel) -> None:
         entry = session.requests.get(message.id)
@@ -183,11 +187,11 @@ def _check(batch: PositionBatch) -> None:
 
 
 _HANDLERS: dict[type[Any], Callable[[Handlers, Session, Any], None]] = {
-    messages.Evaluate: Handlers._evaluate,
     messages.Cancel: Handlers._cancel,
     messages.Hello: Handlers._hello,
     messages.Ping: Handlers._ping,
     messages.Status: Handlers._status,
 }
 
-assert {*_HANDLERS, *get_args(administration.Request)} == {*get_args(messages.Request)}, "all have a handler"
+_HANDLED = {messages.Evaluate, *_HANDLERS, *get_args(administration.Request)}
+assert {*get_args(messages.Request)} == _HANDLED, "all have a handler"

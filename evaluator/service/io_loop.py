@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 
 from evaluator.devices.runners import now_ms
+from evaluator.service.connections.hub_sockets import HubSockets
 from evaluator.service.connections.transport import Arrived
-from evaluator.service.connections.unix_sockets import UnixSockets
-from evaluator.service.fast_path import FastPath
+from evaluator.service.fast_path import IN_A_ROW, FastPath
 from evaluator.service.handlers import Handlers
 from evaluator.service.loop_threads import LoopThreads
 from evaluator.service.record import Service
@@ -32,11 +33,12 @@ are notified after the round. ZeroMQ takes messages from its clients in turn."""
 class IoLoop:
     """Runs rounds until the service ends."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, *, private: bool) -> None:
+        """private: only one program connects, so that the fast path may serve it."""
         self._service = service
         self._threads = LoopThreads(self._step)
         self._fast_path: FastPath | None = None
-        if isinstance(service.sockets, UnixSockets):
+        if private and isinstance(service.sockets, HubSockets):
             self._fast_path = FastPath(service, service.sockets, self._take, self._threads.replace)
         self.handlers = Handlers(service, self._fast_path)
 
@@ -57,53 +59,56 @@ class IoLoop:
 
     def _round(self) -> None:
         service = self._service
-        deadline = service.dispatcher.next_deadline_ms()
-        service.sockets.wait(self._poll_timeout(deadline))
-        service.manager.alive()
+        news = service.sockets.wait(self._poll_timeout())
+        now = now_ms()
+        if now >= service.manager.next_alive_ms:
+            service.manager.alive(now)
         while service.tasks:
             service.tasks.popleft()()
-        service.replies.send_waiting()
-        service.sessions.forget_disconnected()
-        service.sockets.log_closed()
-        service.sockets.authenticate()
-        if self._fast_path is not None and not self._fast_path.run():
+        if service.replies.outbox:
+            service.replies.send_waiting()
+        if news:
+            service.sessions.forget_disconnected()
+            service.sockets.attend()
+        if self._fast_path is not None and self._fast_path.in_a_row >= IN_A_ROW and not self._fast_path.run():
             return
-        self._receive()
-        if deadline is not None and deadline <= now_ms():
-            service.replies.send_expired(service.dispatcher.expire())
+        if service.sockets.has_message:
+            now = self._receive(now_ms() if news else now)
+        if service.dispatcher.deadline_ms <= now:
+            service.replies.send_expired(service.dispatcher.expire(now))
         if service.life.draining:
             service.life.finish()
-        service.dispatcher.announce()
+        service.dispatcher.announce(now=now)
 
-    def _poll_timeout(self, deadline: float | None) -> int:
-        """Return the poll timeout in milliseconds. deadline: the earliest of the queues, in ms of
-        `now_ms`."""
-        service, end_by = self._service, self._service.life.end_by_ms
-        if service.replies.waiting or service.tasks:
+    def _poll_timeout(self) -> int:
+        """Return the poll timeout in milliseconds."""
+        service = self._service
+        if service.replies.outbox or service.tasks:
             return 0
-        if end_by is not None:
-            deadline = min(deadline or end_by, end_by)
-        longest = min(1000.0, service.manager.every_ms)
-        if deadline is None:
-            return int(longest)
-        return int(max(0, min(longest, deadline - now_ms() + 1)))
+        wakes_ms = min(service.dispatcher.deadline_ms, service.life.end_by_ms, service.manager.next_alive_ms)
+        return 1000 if wakes_ms == math.inf else int(max(0, min(1000.0, wakes_ms - now_ms() + 1)))
 
-    def _receive(self) -> None:
-        end = now_ms() + ROUND_MS
-        for number in range(MESSAGES_PER_ROUND):
-            if number and now_ms() >= end:
-                break
-            arrived = self._service.sockets.receive()
+    def _receive(self, now: float) -> float:
+        """Receive the messages of a round. Returns the time after it. now: in milliseconds of now_ms."""
+        sockets, end = self._service.sockets, now + ROUND_MS
+        for _ in range(MESSAGES_PER_ROUND):
+            arrived = sockets.receive()
             if arrived is None:
-                return
-            self._take(arrived)
+                return now
+            self._take(arrived, now)
+            now = now_ms()
+            if not sockets.has_message:
+                return now
+            if now >= end:
+                break
         # More messages may be waiting, so the next round must not block.
-        self._service.sockets.wakeup.wake()
+        sockets.wakeup.wake()
+        return now
 
-    def _take(self, arrived: Arrived) -> None:
+    def _take(self, arrived: Arrived, now: float) -> None:
         """Handle a message, or answer with an error."""
         try:
-            self.handlers.handle(arrived)
+            self.handlers.handle(arrived, now)
             return
         except RemoteError as refused:
             # Drop the traceback: its cycle with this frame would keep the message until it is collected.

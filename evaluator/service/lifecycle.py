@@ -7,6 +7,7 @@ A service that drains accepts nothing new, finishes its requests, and ends.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Literal, TypeAlias
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.failover import Trouble
 from evaluator.devices.runners import now_ms
+from evaluator.service.connections.transport import Client
 from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
 from evaluator.service.systemd import ServiceManager
@@ -60,15 +62,15 @@ class LifeCycle:
         self._began = time.time()
         self._loaded_at = 0.0
         self._drained = 0.0, ""
-        self._drain_requests: list[tuple[bytes, int]] = []
+        self._drain_requests: list[tuple[Client, int]] = []
         self.loaded = False
         """True once the initial networks are loaded."""
         self.draining = False
         """True if the service accepts nothing new."""
         self.ending = False
         """True if the service is about to end. Set it to end the service as soon as possible."""
-        self.end_by_ms: float | None = None
-        """Latest end of a draining service, in milliseconds of `now_ms`; None for no limit."""
+        self.end_by_ms = math.inf
+        """Latest end of a draining service, in milliseconds of `now_ms`."""
 
     def load(self) -> None:
         """Note that the initial networks are loaded."""
@@ -89,7 +91,7 @@ class LifeCycle:
             if session.greeted:
                 self._replies.announce(session.client, Draining(ELSEWHERE))
 
-    def drain_for(self, client: bytes, identity: int) -> None:
+    def drain_for(self, client: Client, identity: int) -> None:
         """Drain at a client's request. The client gets its reply once everything is finished."""
         self._drain_requests.append((client, identity))
         self.drain("a client asked for it")
@@ -98,8 +100,8 @@ class LifeCycle:
         """End a draining service if it has no work left or its time limit has passed."""
         if self.ending:
             return
-        if self._sessions.busy or self._replies.waiting:
-            if self.end_by_ms is not None and now_ms() >= self.end_by_ms:
+        if self._sessions.busy or self._replies.outbox:
+            if now_ms() >= self.end_by_ms:
                 log.warning("the time to finish is over: what is left is answered with an error")
                 self._dispatcher.hurry()
                 self.ending = True

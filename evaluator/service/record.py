@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from evaluator.backends.base import Backend
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.loading import Loader
 from evaluator.devices.sensing import Sensing
+from evaluator.devices.served_network import ServedNetwork
 from evaluator.metrics import Metrics, State
+from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.transport import Sockets
 from evaluator.service.lifecycle import LifeCycle
@@ -59,7 +63,8 @@ class Service:
         """Return the current state of the service."""
         dispatcher, sockets = self.dispatcher, self.sockets
         condition = self.life.condition(*dispatcher.troubles(), self.loader.doing())
-        devices = dispatcher.devices()
+        devices, serving = dispatcher.inspect(_devices)
+        memory = {name: backend.memory() for name, backend in serving.items()}
         return State(
             state=condition.state,
             since=condition.since,
@@ -67,16 +72,49 @@ class Service:
             ready=condition.ready,
             clients=len(self.sessions),
             connections=sockets.open_connections,
-            queued=dispatcher.queued(),
-            running={name: running for name, (running, _) in devices.items()},
-            in_use={name: in_use for name, (_, in_use) in devices.items()},
-            device_memory=dispatcher.device_memory(),
+            device_memory={
+                name: {"used": each[0], "total": each[1]} for name, each in memory.items() if each is not None
+            },
             buffered_bytes=sockets.buffered_bytes,
             closed_connections=sockets.closed_connections,
-            tuning=dispatcher.tuning(),
-            curves=dispatcher.curves(),
             device_sensors={} if self.sensing is None else self.sensing.last(),
             busy_seconds={name: busy / 1000 for name, busy in dispatcher.busy_ms().items()},
-            target_ms={name: self.loader.targets.of(rank) for rank, name in enumerate(PRIORITIES)},
+            target_ms=dict(zip(PRIORITIES, self.loader.targets, strict=True)),
             max_connections=self.max_connections,
+            **devices,
         )
+
+
+def _devices(
+    networks: Sequence[ServedNetwork], limits: QueueLimits
+) -> tuple[dict[str, Any], dict[str, Backend]]:
+    """Return the fields of a State that describe queues and devices, and a backend of each device in use."""
+    running: dict[str, int] = {}
+    in_use: dict[str, bool] = {}
+    tuning: dict[str, str] = {}
+    for network in networks:
+        for runner in network.all_runners:
+            name = runner.device.name
+            running[name] = running.get(name, 0) + runner.running
+            in_use[name] = in_use.get(name, True) and runner.in_use
+            if runner.device.tuning:
+                tuning[name] = runner.device.tuning
+    queued = {
+        network.info.name: {
+            name: network.scheduler.positions_of(rank) for rank, name in enumerate(PRIORITIES)
+        }
+        for network in networks
+    }
+    curves = {
+        network.info.name: {
+            runner.device.name: {
+                "measured": runner.model.measured,
+                "largest": runner.model.largest,
+                "known": runner.model.known,
+            }
+            for runner in network.all_runners
+        }
+        for network in networks
+    }
+    found = {"queued": queued, "running": running, "in_use": in_use, "tuning": tuning, "curves": curves}
+    return found, {runner.device.name: runner.backend for network in networks for runner in network.in_use}

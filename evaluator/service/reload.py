@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from evaluator.devices.watchdog import Patience
-from evaluator.scheduling.admission import QueueLimits
 from evaluator.scheduling.batching import LatencyTargets
+from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.record import Service
 from evaluator.settings import Settings

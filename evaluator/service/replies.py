@@ -15,7 +15,7 @@ from typing import Any
 from evaluator.devices.runners import now_ms
 from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request
-from evaluator.service.connections.transport import Delivery, Sockets
+from evaluator.service.connections.transport import Client, Delivery, Sockets
 from evaluator.service.sessions import Sessions
 from protocol import messages
 from protocol.codec import Frame, encode, encode_result
@@ -35,28 +35,23 @@ class Replies:
         self._metrics = metrics
         self._sessions = sessions
         self._sockets = sockets
-        # Filled by other threads, emptied by the I/O thread.
-        self._outbox: deque[tuple[bytes, int, list[Frame] | RemoteError]] = deque()
+        self.outbox: deque[tuple[Client, int, list[Frame] | RemoteError]] = deque()
+        """Answers that wait for `send_waiting`."""
         self.wake_always = False
         """True if each `post` must wake the I/O thread: a draining service may have sent its last answer."""
 
-    @property
-    def waiting(self) -> bool:
-        """True if answers wait for `send_waiting`."""
-        return bool(self._outbox)
-
-    def send(self, client: bytes, message: messages.Reply) -> None:
+    def send(self, client: Client, message: messages.Reply) -> None:
         """Send a reply."""
         self._send_frames(client, encode(message))
 
-    def send_error(self, client: bytes, identity: int, error: RemoteError) -> None:
+    def send_error(self, client: Client, identity: int, error: RemoteError) -> None:
         """Send an error and count it for the client. identity: id of the request it answers; 0 for none."""
         session = self._sessions.of(client)
         if session is not None:
             session.errors += 1
         self.announce(client, error, identity)
 
-    def announce(self, client: bytes, error: RemoteError, identity: int = 0) -> None:
+    def announce(self, client: Client, error: RemoteError, identity: int = 0) -> None:
         """Send an error that the client did not cause, such as the end of the service."""
         self._metrics.error(error.code)
         self.send(client, messages.Error(identity, error.code, error.message))
@@ -64,26 +59,26 @@ class Replies:
     def send_expired(self, requests: Sequence[Request]) -> None:
         """Send errors for requests that were removed from the queues because their deadlines had passed."""
         for request in requests:
-            assert isinstance(request.client, bytes)
+            assert isinstance(request.client, int | bytes)
             self._sessions.finish(request.client, request.id, answered=False)
             error = DeadlineExceeded("still queued when its deadline passed")
             self.send_error(request.client, request.id, error)
 
     def send_waiting(self) -> None:
         """Send the answers in the outbox."""
-        while self._outbox:
-            self._answer(*self._outbox.popleft())
+        while self.outbox:
+            self._answer(*self.outbox.popleft())
 
     def post(self, finished: Sequence[tuple[Request, RemoteError | None]]) -> None:
         """Accept finished requests from a worker thread: encode the answers, and send them if the I/O thread
         sleeps. Otherwise the I/O thread sends them. Does not raise: the client gets an answer in any case."""
         if not finished:
             return
-        answers = [
-            (request.client, request.id, error or self._encoded(request)) for request, error in finished
-        ]
+        answers = []
+        for request, error in finished:
+            answers.append((request.client, request.id, error or self._encoded(request)))
         if not self._sockets.borrow():
-            self._outbox += answers  # type: ignore[arg-type]  # clients are bytes
+            self.outbox += answers  # type: ignore[arg-type]  # clients of sockets
             self._sockets.wakeup.wake()
             return
         try:
@@ -94,7 +89,7 @@ class Replies:
         if self.wake_always:
             self._sockets.wakeup.wake()
 
-    def _answer(self, client: bytes, identity: int, answer: list[Frame] | RemoteError) -> None:
+    def _answer(self, client: Client, identity: int, answer: list[Frame] | RemoteError) -> None:
         """Send the result or error of a request, unless its client is gone."""
         entry = self._sessions.finish(client, identity, answered=not isinstance(answer, RemoteError))
         if entry is None:
@@ -106,8 +101,7 @@ class Replies:
         queue_s = (request.launched_ms - request.arrived_ms) / 1000
         whole_s = (now_ms() - request.arrived_ms) / 1000
         self._metrics.answered(network.info.name, request.rank, request.count, queue_s, whole_s)
-        if self._send_frames(client, answer) is Delivery.DROPPED:
-            self._sessions.take_back(client, request)
+        self._send_frames(client, answer)
 
     def _encoded(self, request: Request) -> list[Frame] | RemoteError:
         """Return the encoded result of a request, or an error if encoding fails."""
@@ -127,7 +121,7 @@ class Replies:
             log.exception("an answer could not be encoded")
             return DeviceFailed(f"the evaluator could not put the answer together: {fault!r}")
 
-    def _send_frames(self, client: bytes, frames: Sequence[Any]) -> Delivery:
+    def _send_frames(self, client: Client, frames: Sequence[Any]) -> Delivery:
         delivery = self._sockets.send(client, frames)
         if delivery is not Delivery.SENT:
             self._metrics.dropped_replies.add()

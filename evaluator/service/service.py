@@ -21,12 +21,12 @@ from evaluator.devices.sensing import Sensing
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.devices.watchdog import Patience
 from evaluator.metrics import Metrics
-from evaluator.scheduling.admission import QueueLimits
-from evaluator.service.connections import unix_sockets
+from evaluator.scheduling.scheduler import QueueLimits
+from evaluator.service.connections import hub_sockets
 from evaluator.service.connections.access import Access
-from evaluator.service.connections.gate import ConnectionLimits
+from evaluator.service.connections.hub_sockets import HubSockets
+from evaluator.service.connections.limits import ConnectionLimits
 from evaluator.service.connections.transport import Sockets
-from evaluator.service.connections.unix_sockets import UnixSockets
 from evaluator.service.connections.zeromq import ZeroMqSockets
 from evaluator.service.io_loop import IoLoop
 from evaluator.service.lifecycle import LifeCycle
@@ -107,7 +107,7 @@ class EvaluatorService:
             life=LifeCycle(sessions, replies, dispatcher, manager),
             sensing=None if private else Sensing(partial(dispatcher.inspect, _backends)),
         )
-        self._loop = IoLoop(self.record)
+        self._loop = IoLoop(self.record, private=private)
 
     def bind(self, address: str) -> str:
         """Listen at an address and return it as clients must name it. Raises AddressError."""
@@ -197,10 +197,10 @@ class EvaluatorService:
 def _open_sockets(
     max_request: int, limits: ConnectionLimits, access: Access, metrics: Metrics, *, private: bool
 ) -> Sockets:
-    if private and unix_sockets.AVAILABLE:
-        return UnixSockets(max_request, limits, access)
     on_refused = partial(metrics.error, NotAllowed.code)
-    return ZeroMqSockets(max_request, limits, access, on_refused, gated=not private)
+    if hub_sockets.AVAILABLE:
+        return HubSockets(max_request, limits, access, on_refused, private=private)
+    return ZeroMqSockets(max_request, limits, access, on_refused)
 
 
 def _backends(networks: Sequence[ServedNetwork], limits: QueueLimits) -> dict[str, Backend]:

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluator._core import ByteAccount
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.scheduling.requests import Request
 from evaluator.service.connections.access import Access
-from evaluator.service.connections.transport import GONE, Arrived, Sockets
+from evaluator.service.connections.transport import GONE, Arrived, Client, Sockets
 from protocol.errors import NotAllowed, Overloaded
 from protocol.messages import PRIORITIES
 
 log = logging.getLogger("evaluator.service")
+
+LOOPBACK = ("127.", "::1", "::ffff:127.")
+"""Beginnings of the addresses of tcp clients on this machine, as ZeroMQ names them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,19 +31,20 @@ class Session:
     """A connected client.
 
     descriptor: of its connection; -1 if unknown. address: where it comes from, as the transport names it.
-    link: its connection to the gate, if there is one. user: identity under which it was admitted (see
-    Access). key: name of its key in the list of clients. since: start of the session in seconds of the Unix
-    epoch. name: what the client calls itself. greeted: True after its hello. hello: id of a hello that waits
-    for the networks; 0 for none. network: name of the default network in its last welcome. follows: it has
-    negotiated network names in results and notices of changed networks. requests: in flight, by id, each with
-    its network. answered, positions, errors: counts of results, their positions, and errors. rank: class of
-    the last answered request; -1 before.
+    user: identity under which it was admitted (see Access). key: name of its key in the list of clients.
+    since: start of the session in seconds of the Unix epoch. name: what the client calls itself. greeted:
+    True after its hello. hello: id of a hello that waits for the networks; 0 for none. network: name of the
+    default network in its last welcome. follows: it has negotiated network names in results and notices of
+    changed networks. requests: in flight, by id, each with its network. in_flight: positions of these. held:
+    bytes of these and their answers. answered, positions, errors: counts of results, their positions, and
+    errors. rank: class of the last answered request; -1 before. payer: whose share of a device its requests
+    use: its key's; without a key, its address's, which names a program at an ipc address; its own at a
+    loopback address, where a proxy may have the clients of many hosts.
     """
 
-    client: bytes
+    client: Client
     descriptor: int = -1
     address: str = ""
-    link: ByteAccount | None = None
     user: str = ""
     key: str = ""
     since: float = field(default_factory=time.time)
@@ -51,25 +54,51 @@ class Session:
     network: str = ""
     follows: bool = False
     requests: dict[int, tuple[Request, ServedNetwork]] = field(default_factory=dict)
+    in_flight: int = 0
+    held: int = 0
     answered: int = 0
     positions: int = 0
     errors: int = 0
     rank: int = -1
+    payer: Hashable = None
 
-    def charge(self, request: Request) -> None:
-        """Count the bytes of a request and its answer. Raises Overloaded if there is no room for them."""
-        if self.link is not None and not self.link.charge(request.footprint):
+    def __post_init__(self) -> None:
+        has_address = self.address and not self.address.startswith(LOOPBACK)
+        self.payer = self.user if self.key else self.address if has_address else self.client
+
+    @property
+    def who(self) -> str:
+        """The client as the log names it: its key, or its process and user at an ipc address, or its
+        address."""
+        if self.key:
+            return f"the key {self.key}"
+        if self.address.startswith("localhost:"):
+            user, _, process = self.address.split(":")[1:4]
+            return f"process {process} of user {user}"
+        return self.address or "a client without an address"
+
+    def charge(self, request: Request, most: int, sockets: Sockets) -> None:
+        """Count a request in flight, and the bytes of it and its answer. most: positions in flight. Raises
+        Overloaded if there is no room for them."""
+        if self.in_flight + request.count > most:
             raise Overloaded(
-                f"{self.link.held} bytes of this client's requests and {self.link.unread} of answers that it "
-                "has not read are kept (see max_client_bytes): read answers first"
+                f"{self.in_flight} positions of this client are queued, of at most {most}; "
+                "keep fewer in flight"
             )
+        if sockets.keeps_too_much(self.client, self.held + request.footprint):
+            raise Overloaded(
+                f"{self.held} bytes of this client's requests and {sockets.unread(self.client)} of answers "
+                "that it has not read are kept (see max_client_bytes): read answers first"
+            )
+        self.in_flight += request.count
+        self.held += request.footprint
 
-    def release(self, request: Request, *, answered: bool = False) -> None:
-        """Stop counting a request. answered: keep counting its answer, which is about to be sent."""
-        if self.link is not None:
-            self.link.answer(request.footprint, request.answer_bytes if answered else 0)
+    def release(self, request: Request) -> None:
+        """Stop counting a request."""
+        self.in_flight -= request.count
+        self.held -= request.footprint
 
-    def description(self) -> dict[str, Any]:
+    def description(self, sockets: Sockets) -> dict[str, Any]:
         """Return the session's entry of a list of clients."""
         in_flight = dict.fromkeys(PRIORITIES, 0)
         for request, _ in list(self.requests.values()):  # a copy: other threads may change it
@@ -85,8 +114,8 @@ class Session:
             "requests": self.answered,
             "positions": self.positions,
             "errors": self.errors,
-            "held_bytes": 0 if self.link is None else self.link.held,
-            "unread_bytes": 0 if self.link is None else self.link.unread,
+            "held_bytes": self.held,
+            "unread_bytes": sockets.unread(self.client),
         }
 
 
@@ -97,11 +126,11 @@ class Sessions:
     drop_requests: called with a client whose session has ended.
     """
 
-    def __init__(self, access: Access, sockets: Sockets, drop_requests: Callable[[bytes], None]) -> None:
+    def __init__(self, access: Access, sockets: Sockets, drop_requests: Callable[[Client], None]) -> None:
         self._access = access
         self._sockets = sockets
         self._drop_requests = drop_requests
-        self._sessions: dict[bytes, Session] = {}
+        self._sessions: dict[Client, Session] = {}
         self._by_descriptor: dict[int, Session] = {}
 
     def __len__(self) -> int:
@@ -138,8 +167,7 @@ class Sessions:
         if not self._access.may_use(user):
             self._sockets.hang_up(origin.descriptor)
             raise NotAllowed("the key of this client was revoked")
-        administrator = self._access.may_administer(user)
-        if origin.link is not None and not origin.link.establish(administrator=administrator):
+        if not self._sockets.admit(arrived):
             raise Overloaded("too many connections (max_connections): try again later")
         session = Session(arrived.client, *origin, user, self._access.name(user))
         self._sessions[arrived.client] = session
@@ -147,11 +175,13 @@ class Sessions:
             self._by_descriptor[origin.descriptor] = session
         return session
 
-    def of(self, client: bytes) -> Session | None:
+    def of(self, client: Client) -> Session | None:
         """Return the session of a client, or None."""
         return self._sessions.get(client)
 
-    def finish(self, client: bytes, identity: int, *, answered: bool) -> tuple[Request, ServedNetwork] | None:
+    def finish(
+        self, client: Client, identity: int, *, answered: bool
+    ) -> tuple[Request, ServedNetwork] | None:
         """Remove a request and return it with its network; None if it was removed before. answered: with a
         result."""
         session = self._sessions.get(client)
@@ -161,14 +191,8 @@ class Sessions:
                 session.answered += 1
                 session.positions += entry[0].count
                 session.rank = entry[0].rank
-            session.release(entry[0], answered=answered)
+            session.release(entry[0])
         return entry
-
-    def take_back(self, client: bytes, request: Request) -> None:
-        """Stop counting the answer of a finished request, because it could not be sent."""
-        session = self._sessions.get(client)
-        if session is not None and session.link is not None:
-            session.link.answer(0, -request.answer_bytes)
 
     def forget_disconnected(self) -> None:
         """End the sessions of closed connections."""
@@ -177,7 +201,7 @@ class Sessions:
             if session is not None:
                 self.forget(session.client)
 
-    def forget(self, client: bytes) -> None:
+    def forget(self, client: Client) -> None:
         """End the session of a disconnected client, and discard its requests."""
         session = self._sessions.pop(client, None)
         if session is not None and self._by_descriptor.get(session.descriptor) is session:

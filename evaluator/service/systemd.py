@@ -7,6 +7,7 @@ The protocol is a datagram of NAME=VALUE lines to the socket that NOTIFY_SOCKET 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import time
@@ -27,13 +28,9 @@ class ServiceManager:
             and within_us.isdecimal()
             and os.environ.get("WATCHDOG_PID") in (None, str(os.getpid()))
         )
-        self._every_s = SHARE_OF_WATCHDOG * int(within_us) / 1e6 if wanted else float("inf")
-        self._next_alive = time.monotonic() if wanted else float("inf")
-
-    @property
-    def every_ms(self) -> float:
-        """Maximum interval between calls of `alive` in milliseconds; infinite without a watchdog."""
-        return 1000 * self._every_s
+        self._every_ms = SHARE_OF_WATCHDOG * int(within_us) / 1000 if wanted else math.inf
+        self.next_alive_ms = 0.0 if wanted else math.inf
+        """When to call `alive` next, in milliseconds of the monotonic clock; infinite without a watchdog."""
 
     def ready(self, status: str) -> None:
         """Report that the service accepts requests, at the start or after a reload."""
@@ -47,12 +44,10 @@ class ServiceManager:
         """Report that the service is about to end."""
         self._notify("STOPPING=1", "STATUS=draining")
 
-    def alive(self) -> None:
-        """Report that the service's loop runs, at the interval that systemd needs."""
-        now = time.monotonic()
-        if now >= self._next_alive:
-            self._next_alive = now + self._every_s
-            self._notify("WATCHDOG=1")
+    def alive(self, now: float) -> None:
+        """Report that the service's loop runs. now: milliseconds of the monotonic clock."""
+        self.next_alive_ms = now + self._every_ms
+        self._notify("WATCHDOG=1")
 
     def _notify(self, *lines: str) -> None:
         if not self._address:

@@ -52,8 +52,16 @@ nb::object plain_result_of(nb::sequence frames) {
 }  // namespace
 
 void bind_header(nb::module_& module) {
-  module.def("plain_evaluate", &plain_evaluate_of, nb::arg("frames"), "See protocol/_core.pyi.");
-  module.def("plain_result", &plain_result_of, nb::arg("frames"), "See protocol/_core.pyi.");
+  module.def("plain_evaluate", &plain_evaluate_of, nb::arg("frames"),
+             nb::sig("def plain_evaluate(frames: collections.abc.Sequence[_typeshed.ReadableBuffer]) -> "
+                     "tuple[int, int, str, str, float | None, float | None] | None"),
+             R"(Return id, count, class, network, deadline_ms and target_ms of an uncompressed `evaluate`.
+Its arrays have the sizes that `count` requires and are aligned; their content is not checked. Return None
+for any other message and for unusual headers, which the caller must decode itself.)");
+  module.def("plain_result", &plain_result_of, nb::arg("frames"),
+             nb::sig("def plain_result(frames: collections.abc.Sequence[_typeshed.ReadableBuffer]) -> "
+                     "tuple[int, float, float, int, str, str] | None"),
+             "Same for a `result`: id, queue_ms, compute_ms, batch, instance, network.");
 }
 
 }  // namespace wavefront::protocol

@@ -20,6 +20,9 @@ from protocol.keys.notation import KeysError
 SERVICE_PAIR, CLIENT_PAIR = "evaluator.key", "client.key"
 CLIENTS, SERVICES = "clients", "evaluators"
 
+MOST_BYTES = 16 << 20
+"""Longest file: some 200,000 clients."""
+
 
 def keys_folder(wanted: str | Path = "") -> Path:
     """Return the folder of keys: `wanted`, or else the user's configuration folder.
@@ -37,13 +40,14 @@ def keys_folder(wanted: str | Path = "") -> Path:
 
 
 def read_private(path: Path) -> str:
-    """Return the text of a file that only its owner may read. Raises KeysError, FileNotFoundError."""
+    """Return the text of a file that only its owner may read: this user or root. Raises KeysError,
+    FileNotFoundError."""
     return _read(path, stat.S_IRWXG | stat.S_IRWXO, "others may read it: chmod 600")
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file that only its owner may change, with comments; none if there is no file.
-    Raises KeysError."""
+    """Return the lines of a file that only its owner (this user or root) may change, with comments; none if
+    there is no file. Raises KeysError."""
     try:
         return _read(path, stat.S_IWGRP | stat.S_IWOTH, "others may change it: chmod go-w").splitlines()
     except FileNotFoundError:
@@ -73,17 +77,37 @@ def _make_folder(folder: Path) -> None:
 
 
 def _read(path: Path, forbidden: int, complaint: str) -> str:
+    """Return the text of a file. Refuse it before reading if others may do what is forbidden (mode bits), or
+    could replace it."""
     with _told(path, "cannot read", FileNotFoundError), open(path, "rb", opener=_open_at_once) as file:
-        mode = os.fstat(file.fileno()).st_mode  # of the open file; the path may have changed since
-        if not stat.S_ISREG(mode):
+        status = os.fstat(file.fileno())  # of the open file; the path may have changed since
+        if not stat.S_ISREG(status.st_mode):
             raise KeysError(f"{path}: it is no file")
-        data = file.read(1 << 20)
-    if os.name == "posix" and mode & forbidden:
-        raise KeysError(f"{path}: {complaint} {path}")
+        if os.name == "posix":
+            if status.st_mode & forbidden:
+                raise KeysError(f"{path}: {complaint} {path}")
+            _check_owner(path, status)
+            _check_folder(path.absolute().parent)
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise KeysError(f"{path}: it is longer than {MOST_BYTES >> 20} MiB")
     try:
         return data.decode()
     except UnicodeDecodeError:
         raise KeysError(f"{path}: it is not text") from None
+
+
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    if status.st_uid not in (0, os.geteuid()):
+        raise KeysError(f"{path}: user {status.st_uid} owns it: chown {os.geteuid()} {path}")
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise KeysError if another user may rename or replace files in a folder."""
+    status = folder.stat()
+    _check_owner(folder, status)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
+        raise KeysError(f"{folder}: others may change it: chmod go-w {folder}")
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -99,6 +123,6 @@ def _told(path: Path, what: str, *but: type[OSError]) -> Iterator[None]:
     except but:
         raise
     except OSError as error:
-        raise KeysError(
-            f"{what} {path}: {error.strerror}; --keys, of an engine EvaluatorKeys, names another folder"
-        ) from None
+        named = path.name in (SERVICE_PAIR, CLIENT_PAIR, CLIENTS, SERVICES)
+        remedy = "; --keys, of an engine EvaluatorKeys, names another folder" if named else ""
+        raise KeysError(f"{what} {path}: {error.strerror}{remedy}") from None

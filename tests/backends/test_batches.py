@@ -29,6 +29,7 @@ def same_bits(one: EvaluationBatch, other: EvaluationBatch) -> bool:
     return all(getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in names)
 
 
+@pytest.mark.integration
 def test_a_position_does_not_depend_on_its_batch(subject: Subject) -> None:
     """Neither on how many there are beside it, nor on which, nor on its place: what pads a batch is not
     seen."""
@@ -126,9 +127,7 @@ def test_results_are_plain_float32_arrays_and_inputs_are_left_alone(subject: Sub
 @pytest.mark.parametrize("name", ["tiny-attention", "tiny-resnet"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, of the reference
-def test_what_is_not_finite_shows_and_stays_in_its_position(
-    subject: Subject, name: str, value: float
-) -> None:
+def test_backend_keeps_infinite_results_in_their_position(subject: Subject, name: str, value: float) -> None:
     """The service looks for it in what a backend answers: an overflow must not end as a number."""
     batch = probe_batch(3, seed=8)
     good = part(batch, [0, 2])

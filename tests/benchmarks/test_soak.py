@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from evaluator.service.connections import gate
+from evaluator.service.connections import hub_sockets
 from tests.paths import REPOSITORY
 
 MOST_MB = 600
@@ -17,7 +17,7 @@ MOST_MB = 600
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(not gate.AVAILABLE, reason="this system has no gate to keep attackers off")
+@pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="this system has no limits to keep attackers off")
 @pytest.mark.timeout(400)
 def test_half_a_minute_of_everything_leaves_nothing_unanswered() -> None:
     command = [sys.executable, "-m", "benchmarks.service.soak", "--minutes", "0.5"]

@@ -61,6 +61,6 @@ def test_the_log_of_a_device_that_falters_is_as_it_should_be() -> None:
         line("error", "no batch could be chosen"),
     ],
 )
-def test_what_should_not_be_in_the_log_is_told(entry: str) -> None:
+def test_verdict_lists_unexpected_log_lines(entry: str) -> None:
     _, wrong = read_log([line("info", "ready"), entry])
     assert len(wrong) == 1

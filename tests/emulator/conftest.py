@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.gpu.driver.device import Device
-from evaluator.gpu.inspect import clang
+from scripts import amd_compilers
 from tests.emulator import instructions
 from tests.emulator.offline import COMPILER
 from tests.emulator.strategy import Emulation
@@ -44,8 +44,8 @@ def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def device(request: pytest.FixtureRequest, rocm: Path) -> Iterator[Device]:
     """The target that the test names, through hip-python. Whatever a correct program does not do fails the
     test at its end."""
-    reason = clang.unavailable(request.param, COMPILER)
-    if reason is not None:
+    reason = amd_compilers.unavailable(request.param, COMPILER)
+    if reason:
         pytest.skip(reason)
     runtime = standin.load(rocm)
     runtime.reset(request.param)

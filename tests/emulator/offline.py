@@ -2,7 +2,7 @@
 """What hipRTC does on a machine with ROCm, without it: the same source and options to a code object.
 
 The environment variable AMD_COMPILER names the compiler: clang-19, clang-22 or rocm. By default it is
-clang-19, or a newer clang for targets that clang-19 does not know (evaluator/gpu/inspect/clang.py).
+clang-19, or a newer clang for targets that clang-19 does not know (scripts/amd_compilers.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluator.gpu.inspect import clang
+from scripts import amd_compilers
 
 COMPILER = os.environ.get("AMD_COMPILER", "")
 
@@ -26,5 +26,5 @@ def compile_offline(source: str, options: Sequence[str]) -> bytes:
         path = Path(folder) / "kernel.hip"
         path.write_text(source, "utf-8")
         out = path.with_suffix(".co")
-        clang.compile_file(path, target.partition(":")[0], options, out, COMPILER)
+        amd_compilers.compile_file(path, target.partition(":")[0], options, out, COMPILER)
         return out.read_bytes()

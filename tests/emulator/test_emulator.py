@@ -138,7 +138,7 @@ def test_permutations_exchange_lanes_of_rows(device: Device, kind: str, row: NDA
 
 
 @pytest.mark.parametrize("device", ["gfx950"], indirect=True)
-def test_what_precedes_a_product_is_not_its_scales(device: Device) -> None:
+def test_product_ignores_scales_of_earlier_instructions(device: Device) -> None:
     # 0x38 is 1 in e4m3.
     product = r'asm volatile("s_nop 0\n s_nop 0\n v_mfma_f32_16x16x128_f8f6f4 %0, %1, %1, %0\n s_nop 15"'
     types = "typedef int Eights __attribute__((ext_vector_type(8)));"

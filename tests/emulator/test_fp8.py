@@ -109,7 +109,7 @@ def test_products_of_8_bits_by_fragments(device: Device) -> None:
 
 
 @pytest.mark.parametrize("device", ["gfx942", "gfx950"], indirect=True)
-def test_what_the_tuner_compares_products_of_8_bits_with(device: Device) -> None:
+def test_tuner_compares_8_bit_products_with_rounded_operands(device: Device) -> None:
     product = Product(64, 32, 64, Activation.RELU, residual=True, e4m3=True)
     choice = smallest_tile(device.info.target, Precision.FP16)(product)
     compiler = Compiler(device, use_cache=False)

@@ -21,6 +21,7 @@ from engine._core import Game
 from engine.analysis.scheduler import Scheduler
 from engine.analysis.settings import AnalysisSettings
 from engine.commands.analysis import default_options
+from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.games.openings import Opening
 from engine.match.adjudication import Adjudication
 from engine.match.config import PlayerConfig
@@ -118,9 +119,13 @@ def searching(session: Session) -> Iterator[tuple[threading.Event, Callable[[], 
         ("swap", True, "served"),
     ],
 )
-def test_a_running_search_starts_over(operator: Operator, change: str, bursts: bool, named: str) -> None:
+def test_a_running_search_starts_over(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, change: str, bursts: bool, named: str
+) -> None:
+    if not bursts:
+        monkeypatch.setattr(PooledEvaluator, "burst", lambda *_: None)
     options = operator.options.changed(weights=named, transposition_visits=1, batches_in_flight=3)
-    with searching(Session(options, log=operator.log, bursts=bursts)) as (began, end):
+    with searching(Session(options, log=operator.log)) as (began, end):
         assert began.wait(WAIT_S)
         CHANGES[change](operator)
         assert operator.noted.wait(WAIT_S), "the search has started over"

@@ -3,36 +3,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
-from engine import session
 from engine._core import Game
 from engine.evaluation.errors import EvaluatorLateError
 from engine.options import Options
+from engine.pool import search
+from engine.pool.search import InstantEvaluator, PooledSearch
 from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
-from engine.search.task import SearchTask
-from engine.session import Session
+from engine.search.player import Player
 
 OVERHEAD_MS = 100
 
 
-class Start:
-    """An evaluator that is being started, seen by a clock that stands still but for the waits for it.
-
-    Stands for the link and for perf_counter.
-    """
-
-    was_connected = True
+class Start(InstantEvaluator):
+    """An evaluator that is being started, seen by a clock that stands still but for the waits for it."""
 
     def __init__(self, seconds: float) -> None:
         """seconds: that the start takes."""
+        super().__init__(8, print)
         self.now = 0.0
         self._seconds = seconds
 
-    def wait(self, timeout: float) -> Start | None:
-        self.now += timeout + 1e-6
-        return self if self.now >= self._seconds else None
+    def offers(self, key: Any) -> Sequence[Any]:
+        return super().offers(key) if self.now >= self._seconds else []
 
     def __call__(self) -> float:
         return self.now
@@ -40,13 +38,15 @@ class Start:
 
 def waited(monkeypatch: pytest.MonkeyPatch, start: Start, limits: Limits, control: SearchControl) -> bool:
     """Whether the search gets the evaluator in time; the start's `now` is then how long it has waited."""
-    game, options = Game(), Options(move_overhead_ms=OVERHEAD_MS)
-    task = SearchTask(game, game.legal_moves(), limits, options, 0.0, random=None)  # type: ignore[arg-type]
-    monkeypatch.setattr(session, "perf_counter", start)
-    try:
-        return Session._connected(start, task, control) is not None  # type: ignore[arg-type]
-    except EvaluatorLateError:
-        return False
+    player = Player(Options(move_overhead_ms=OVERHEAD_MS, hash=1, tree_memory=16), print)
+    monkeypatch.setattr(search, "perf_counter", start)
+    running = PooledSearch(start, player, player.task(Game(), limits, 0.0), control=control, keeps_time=True)
+    assert not running.known()
+    while running.advance(1, 1) and running._search is None:
+        start.now = running.due_at + 1e-6
+    error = running.future.exception() if running.future.done() else None
+    assert error is None or isinstance(error, EvaluatorLateError)
+    return error is None
 
 
 @pytest.mark.parametrize(("clock_ms", "seconds"), [(-20, 0.0), (90, 0.0), (110, 0.005), (1100, 0.5)])

@@ -7,7 +7,9 @@ import json
 import logging
 import sys
 
-from evaluator.logs import KEPT_WARNINGS, LONGEST_WARNING, JsonFormatter, Warnings
+import pytest
+
+from evaluator.logs import KEPT_WARNINGS, LONGEST_WARNING, JsonFormatter, LineFormatter, Warnings
 
 
 def record(message: str, *arguments: object, fault: bool = False) -> logging.LogRecord:
@@ -48,7 +50,7 @@ def test_the_last_warnings_are_kept_the_newest_first() -> None:
     assert kept.last()[0] == {"time": 1767225600.25, "level": "warning", "message": messages[0]}
 
 
-def test_what_a_kept_warning_takes_is_bounded_and_it_names_its_exception() -> None:
+def test_kept_warning_is_bounded_and_names_its_exception() -> None:
     kept = Warnings()
     kept.handle(record("x" * 10 * LONGEST_WARNING))
     assert len(kept.last()[0]["message"]) == LONGEST_WARNING
@@ -57,3 +59,27 @@ def test_what_a_kept_warning_takes_is_bounded_and_it_names_its_exception() -> No
     except ZeroDivisionError:
         kept.handle(record("failed", fault=True))
     assert kept.last()[0]["message"] == "failed: ZeroDivisionError('for nothing')"
+
+
+@pytest.mark.parametrize("name", ["x\n2026-01-01 00:00:00,000 ERROR forged", "a\x1b[2Jb", "a\rb", "a\u2028b"])
+def test_name_cannot_forge_a_line_of_the_log(name: str) -> None:
+    line = LineFormatter().format(record("network %s is loaded", name))
+    assert line.isprintable()
+    kept = Warnings()
+    kept.handle(record("no network %s", name))
+    assert kept.last()[0]["message"].isprintable()
+
+
+def test_exception_is_indented_below_its_line() -> None:
+    try:
+        raise ValueError("x\n2026-01-01 00:00:00,000 ERROR forged")
+    except ValueError:
+        _, *lines = LineFormatter().format(record("failed", fault=True)).splitlines()
+    assert lines and all(line.startswith("  ") for line in lines)
+
+
+def test_json_names_whom_and_what_a_record_is_about() -> None:
+    made = record("asked")
+    made.client, made.request, made.network = "the key laptop", 7, "net"
+    entry = json.loads(JsonFormatter().format(made))
+    assert (entry["client"], entry["request"], entry["network"]) == ("the key laptop", 7, "net")

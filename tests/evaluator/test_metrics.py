@@ -56,7 +56,7 @@ def test_quantiles_of_nothing_and_of_what_is_beyond_all_edges() -> None:
     assert histogram.quantile(0.5) == BATCH_EDGES[-1]
 
 
-def test_what_came_since_an_earlier_moment() -> None:
+def test_metrics_difference_counts_only_later_events() -> None:
     histogram = Histogram(BATCH_EDGES)
     histogram.observe(3)
     before = histogram.copy()

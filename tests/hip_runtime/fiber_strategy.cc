@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <sstream>
 #include <string>
@@ -81,6 +83,16 @@ std::string library_folder() {
   return path.substr(0, path.rfind('/'));
 }
 
+// Where WAVEFRONT_TEST_CACHE keeps the code of a source; empty without that variable. The name has everything
+// that the code depends on.
+std::string kept_path(const std::vector<std::string>& options, const std::string& source) {
+  const char* folder = std::getenv("WAVEFRONT_TEST_CACHE");
+  if (!folder) return {};
+  std::string all = __VERSION__ + source;
+  for (const std::string& option : options) all += '\n' + option;
+  return std::string(folder) + "/fibers-" + std::to_string(std::hash<std::string>{}(all)) + ".so";
+}
+
 int compile(const char* source, const char*, const char* const* options, int count, void* result) {
   const Folder folder;
   std::string target = "none";
@@ -90,25 +102,37 @@ int compile(const char* source, const char*, const char* const* options, int cou
     if (option.rfind("--offload-arch=", 0) == 0) target = option.substr(15);
     if (option.rfind("-D", 0) == 0 || option.rfind("-std=", 0) == 0) passed.push_back(option);
   }
-  std::ofstream file(folder.path + "/kernel.cpp");
+  std::ostringstream file;
   file << source << "\nextern \"C\" const char standin_target[] = \"" << target << "\";\n";
   for (const std::string& name : kernels(source))
     file << "extern \"C\" int standin_launch_" << name
          << "(const unsigned* grid, int threads, unsigned long shared_bytes, const void* arguments) {\n"
          << "  return fibers::launch_packed(" << name << ", grid, threads, shared_bytes, arguments);\n}\n";
-  file.close();
   const std::string wave = target.rfind("gfx9", 0) == 0 ? "64" : "32";
   // standin.py has put fibers.h beside this library, precompiled for each wave with these same flags.
-  std::vector<std::string> command{"c++",      "-O1",
-                                   "-w",       "-fno-strict-aliasing",
-                                   "-fPIC",    "-DWAVEFRONT_CPU",
-                                   "-shared",  "-DWAVEFRONT_CPU_WAVE=" + wave,
-                                   "-include", library_folder() + "/wave" + wave + "/fibers.h"};
+  const std::string header = library_folder() + "/wave" + wave + "/fibers.h";
+  std::vector<std::string> command{"c++",     "-O1",
+                                   "-w",      "-fno-strict-aliasing",
+                                   "-fPIC",   "-DWAVEFRONT_CPU",
+                                   "-shared", "-DWAVEFRONT_CPU_WAVE=" + wave};
   command.insert(command.end(), passed.begin(), passed.end());
-  command.insert(command.end(), {folder.path + "/kernel.cpp", "-o", folder.path + "/kernel.so"});
+  const std::string kept = kept_path(command, read(header) + file.str());
+  const std::string found = kept.empty() ? "" : read(kept);
+  if (!found.empty()) {
+    standin_deliver(result, found.data(), found.size(), "");
+    return SUCCESS;
+  }
+  std::ofstream(folder.path + "/kernel.cpp") << file.str();
+  command.insert(command.end(),
+                 {"-include", header, folder.path + "/kernel.cpp", "-o", folder.path + "/kernel.so"});
   const int status = run(command, folder.path + "/log");
   const std::string log = status < 0 ? "c++ cannot be run" : read(folder.path + "/log");
   const std::string code = status == 0 ? read(folder.path + "/kernel.so") : "";
+  if (status == 0 && !kept.empty()) {
+    const std::string unfinished = kept + "." + std::to_string(getpid());
+    std::ofstream(unfinished, std::ios::binary) << code;
+    std::rename(unfinished.c_str(), kept.c_str());
+  }
   standin_deliver(result, code.data(), code.size(), log.c_str());
   return status == 0 ? SUCCESS : status < 0 ? INTERNAL_ERROR : COMPILATION_FAILED;
 }

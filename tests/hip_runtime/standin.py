@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,16 @@ def build(folder: Path) -> Path:
         if not (folder / "lib").exists():
             _build(folder)
     return folder
+
+
+def kept(folder: Path) -> Path:
+    """The folder of a build, or one in WAVEFRONT_TEST_CACHE named for the sources and their compiler."""
+    cache = os.environ.get("WAVEFRONT_TEST_CACHE")
+    if cache is None:
+        return folder
+    compiler = subprocess.run(["c++", "--version"], capture_output=True, check=True).stdout
+    sources = [path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.is_file()]
+    return Path(cache, sha256(b"".join([compiler, *sources])).hexdigest()[:32], folder.name)
 
 
 def _build(folder: Path) -> None:

@@ -169,7 +169,7 @@ def test_moves_that_tablebases_leave_out_have_lines(croissant: EnCroissant, mult
         assert not display.refused and not display.block
 
 
-def test_lines_of_moves_left_out_say_what_tablebases_know(croissant: EnCroissant) -> None:
+def test_lines_of_moves_omitted_say_what_tablebases_know(croissant: EnCroissant) -> None:
     path = str(shared("syzygy"))
     display = croissant.analyse(ENDINGS[0], [], "go nodes 300", MultiPV="500", SyzygyPath=path)
     display.read(croissant.engine.until("bestmove"))

@@ -222,6 +222,7 @@ def test_another_reply_ends_pondering(run: Run) -> None:
     run(test)
 
 
+@pytest.mark.integration
 def test_an_engine_that_cannot_search_is_terminated(tmp_path: Any) -> None:
     command = [*COMMAND, "--weights", str(tmp_path / "missing.pb.gz")]
     with SimpleEngine.popen_uci(command, timeout=60) as engine:

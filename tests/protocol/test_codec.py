@@ -35,6 +35,7 @@ from protocol.messages import (
     Unloaded,
     Welcome,
 )
+from tests.rounds import rounds
 
 NETWORK = NetworkInfo(
     "bt4",
@@ -268,7 +269,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300), deadline=None)
 @given(st.lists(st.binary(max_size=64), max_size=5))
 def test_random_frames_are_refused_not_crashed_on(frames: list[bytes]) -> None:
     for decode in (decode_request, decode_reply):
@@ -276,7 +277,7 @@ def test_random_frames_are_refused_not_crashed_on(frames: list[bytes]) -> None:
             decode(frames)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300), deadline=None)
 @given(
     st.sampled_from([*REQUESTS, *REPLIES, Evaluate(9, batch()), RESULT]),
     st.data(),
@@ -293,7 +294,7 @@ def test_messages_with_a_field_replaced_are_read_or_refused(message: Any, data: 
             assert str(error)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300), deadline=None)
 @given(st.integers(0, 3), st.integers(0, 1 << 16), st.integers(0, 255))
 def test_batches_with_a_byte_replaced_are_read_within_bounds_or_refused(
     frame: int, at: int, byte: int

@@ -55,7 +55,7 @@ def declaring(size: int, whole: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("count", [1, 12, 300])
-def test_what_goes_in_comes_out(count: int) -> None:
+def test_compression_round_trip_is_exact(count: int) -> None:
     batch = varied_batch(count, 2)
     compressor = Compressor()
     for identity in (1, 2):  # It is used again.
@@ -128,7 +128,7 @@ LARGE = frame(bytes(64 << 20))
         ([header(), GOOD, b""], "3 frames, expected 4"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_right_is_refused_by_name(frames: list[bytes], complaint: str) -> None:
+def test_compressed_array_is_rejected_by_name_when_invalid(frames: list[bytes], complaint: str) -> None:
     with pytest.raises(BadRequest, match=complaint):
         decode_request(frames)
 
@@ -245,7 +245,7 @@ def test_the_option_decides(evaluator: RunningEvaluator, setting: str, compresse
         link.close()
 
 
-def test_who_cannot_does_without_and_says_so_if_told_to(
+def test_compression_is_off_when_unavailable(
     evaluator: RunningEvaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compression, "zstd", lambda: None)

@@ -181,7 +181,7 @@ def test_a_client_without_keys_is_not_let_in_where_they_are_demanded(tmp_path: P
     pair = pair_at(tmp_path / SERVICE_PAIR)
     evaluator = ScriptedEvaluator("tcp://127.0.0.1:0", faults.append, (), pair)
     try:
-        with pytest.raises(EvaluatorLost, match="lets in clients with keys only"):
+        with pytest.raises(EvaluatorLost, match="keys only"):
             EvaluatorClient(evaluator.address, timeout=PATIENCE_S)
     finally:
         evaluator.close(linger_ms=0)
@@ -195,7 +195,7 @@ def test_our_own_client_compresses_where_that_is_offered() -> None:
     assert script.compressed > 0
 
 
-def test_a_client_that_compresses_unasked_is_told() -> None:
+def test_a_client_that_compresses_unasked_is_reported() -> None:
     pytest.importorskip("backports.zstd" if sys.version_info < (3, 14) else "compression.zstd")
     faults: list[str] = []
     evaluator = ScriptedEvaluator("tcp://127.0.0.1:0", faults.append)
@@ -237,7 +237,7 @@ FIRST = BATCHES[0]
         ([GREETING, Evaluate(2, with_moves(5, 5))], "same policy index twice"),
     ],
 )
-def test_a_wrong_message_is_told(messages: list[Any], fault: str) -> None:
+def test_a_wrong_message_is_reported(messages: list[Any], fault: str) -> None:
     faults: list[str] = []
     evaluator = ScriptedEvaluator("tcp://127.0.0.1:0", faults.append)
     with client_thread(raw_client(*messages), evaluator.address):
@@ -253,22 +253,22 @@ def test_a_wrong_message_is_told(messages: list[Any], fault: str) -> None:
 @pytest.mark.parametrize(
     ("messages", "fault"), [([], "a hello was waited for"), ([GREETING], "an evaluate was waited for")]
 )
-def test_a_client_that_falls_silent_is_told_what_was_expected(messages: list[Any], fault: str) -> None:
+def test_a_client_that_falls_silent_is_reported_what_was_expected(messages: list[Any], fault: str) -> None:
     (told,) = walk(raw_client(*messages), BRIEF_S)
     assert told.endswith(fault)
 
 
-def test_a_client_that_does_not_notice_a_loss_is_told() -> None:
+def test_a_client_that_does_not_notice_a_loss_is_reported() -> None:
     (told,) = walk(asking_client, BRIEF_S)
     assert told.startswith("a restart: ") and "say hello, and ask again" in told
 
 
-def test_a_client_that_spins_while_the_evaluator_drains_is_told() -> None:
+def test_a_client_that_spins_while_the_evaluator_drains_is_reported() -> None:
     faults = walk(partial(asking_client, persistent=True))
     assert any(told.startswith("draining: ") and "go elsewhere" in told for told in faults)
 
 
-def test_a_client_that_gives_up_after_an_error_is_told() -> None:
+def test_a_client_that_gives_up_after_an_error_is_reported() -> None:
     (told,) = walk(partial(asking_client, ends_at="error"), BRIEF_S)
     assert "is to be sent again" in told
 

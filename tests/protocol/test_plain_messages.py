@@ -21,6 +21,7 @@ from protocol.codec import decode_reply, decode_request, encode, encode_evaluate
 from protocol.errors import RemoteError
 from protocol.messages import Evaluate, Result
 from tests.backends.batches import varied_batch
+from tests.rounds import rounds
 
 BATCH = varied_batch(3, 1)
 ARRAYS = [np.asarray(each).tobytes() for each in encode(Evaluate(1, BATCH))[1:]]
@@ -89,7 +90,7 @@ def outcome(decode: Any, frames: list[Any]) -> Any:
         return type(error), str(error)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=rounds(500), deadline=None)
 @given(
     headers(
         {
@@ -110,7 +111,7 @@ def test_an_evaluate_is_read_as_without_the_core(header: bytes) -> None:
         assert outcome(decode_request, frames) == with_core
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=rounds(500), deadline=None)
 @given(
     headers(
         {
@@ -131,7 +132,7 @@ def test_a_result_is_read_as_without_the_core(header: bytes) -> None:
         assert outcome(decode_reply, frames) == with_core
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300), deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_not(header: bytes) -> None:
     assert plain_evaluate([header, *ARRAYS]) is None
@@ -174,7 +175,7 @@ def test_our_own_messages_are_plain() -> None:
         encode_evaluate(1, BATCH, "play", None, "x" * 256),
     ],
 )
-def test_what_is_rare_is_left_to_the_codec(frames: list[Any]) -> None:
+def test_core_leaves_unusual_headers_to_the_codec(frames: list[Any]) -> None:
     assert plain_evaluate(frames) is None
 
 

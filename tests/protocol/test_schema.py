@@ -95,7 +95,7 @@ def test_every_message_is_there() -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=kind)
-def test_what_the_codec_makes_is_valid(message: Any) -> None:
+def test_encoded_messages_match_the_schema(message: Any) -> None:
     VALIDATOR.validate(header(message))
     VALIDATOR.validate(header(message) | {"a_field_of_tomorrow": [1, "x"]})
     side = "request" if isinstance(message, get_args(messages.Request)) else "reply"
@@ -124,7 +124,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=kind)
-def test_what_it_refuses_the_codec_refuses_and_the_other_way_round(message: Any) -> None:
+def test_schema_and_codec_reject_the_same_messages(message: Any) -> None:
     whole = header(message)
     refused = 0
     for field in whole:

@@ -70,7 +70,7 @@ def test_annotations_are_what_the_network_says(network: Path, folder: Path) -> N
         assert np.allclose(shard.columns["prior"][mine] / NAT_STEPS, nats, atol=0.04)
 
 
-def test_what_was_annotated_is_passed_over_and_another_network_takes_its_place(
+def test_annotated_games_are_skipped_unless_the_network_differs(
     network: Path, folder: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.shard"
@@ -147,7 +147,7 @@ def test_a_shard_with_an_illegal_move_is_left_as_it_is(network: Path, tmp_path: 
     assert bad.read_bytes() == before
 
 
-def test_who_names_no_network_gets_what_training_takes_as_the_prior(tmp_path: Path) -> None:
+def test_annotate_uses_the_prior_of_training_by_default(tmp_path: Path) -> None:
     path = tmp_path / "a.shard"
     write_shard(path, labelled_shard(1, 8))
     run_training("annotate", path, "--backend", "onnx", "--threads", 1)

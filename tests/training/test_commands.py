@@ -32,7 +32,7 @@ def test_settings_to_begin_with_are_written_once(tmp_path: Path) -> None:
     assert "is there already" in run_training("init", path, status=1).stderr
 
 
-def test_a_network_to_go_on_with_is_tried(tmp_path: Path) -> None:
+def test_a_network_to_continue_with_is_tried(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
     done = run_training("init", "-", "--from", "shipped")
     assert "3,9" in done.stderr

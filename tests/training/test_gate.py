@@ -71,6 +71,6 @@ def test_only_the_hypothesis_of_more_strength_accepts(decision: str | None, acce
     assert verdict["elo"] == elo
 
 
-def test_a_network_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_network_that_is_not_there_is_reported(tmp_path: Path) -> None:
     refused = run_training("gate", tmp_path / "none.pb.gz", status=1)
     assert "no network there" in refused.stderr

@@ -30,7 +30,7 @@ def test_runs_are_drawn_beside_each_other(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_unfinished_last_line_is_passed_over_and_any_other_is_named(tmp_path: Path) -> None:
+def test_an_unfinished_last_line_is_skipped_and_any_other_is_named(tmp_path: Path) -> None:
     assert len(read_metrics(run_folder(tmp_path / "a", end='{"kind": "st'))) == 6
     with pytest.raises(TrainingError, match="line 7 is damaged"):
         read_metrics(run_folder(tmp_path / "b", end="{\n{}\n"))

@@ -11,11 +11,10 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,9 @@ from training.data.records import NO_MOVE, RECORDS, parse_records
 from training.data.sources import KnownSources, Source, digest_of
 
 CHUNK_SUFFIXES = (".gz", ".tar", ".tar.gz", ".tgz")
+MAX_PROPERTIES = 64 << 10
+"""Bytes of a tar header's name and properties."""
+
 MAX_CHUNK = MAX_RECORDS * RECORDS[7].itemsize
 HISTORY = 8
 REPETITIONS_ONLY = (5, 133)
@@ -68,7 +70,7 @@ class ChunkGames:
                     continue
                 try:
                     games += games_of(parse_records(_unpacked(data)))
-                except (OSError, EOFError, zlib.error, ValueError) as error:
+                except Exception as error:  # Files of unknown origin: none ends the import.
                     self._broken(chunk, error)
                     broken = True
                     continue
@@ -76,7 +78,7 @@ class ChunkGames:
                     sources.append(Source(f"{before.name}:{member}", digest=digest))
                 else:
                     before = replace(before, digest=digest)
-        except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        except Exception as error:
             self._broken(path, error)
             return
         self._games += games
@@ -92,14 +94,30 @@ class ChunkGames:
 def _chunks(path: Path) -> Iterator[tuple[str, str, bytes]]:
     """Yield name for messages, name within an archive (or "") and gzipped bytes of every chunk in a file."""
     if not path.name.endswith((".tar", ".tar.gz", ".tgz")):
-        yield str(path), "", path.read_bytes()
+        with path.open("rb") as file:
+            yield str(path), "", _bounded(file)
         return
-    with tarfile.open(path, "r|*") as archive:
+    with tarfile.open(path, "r|*", tarinfo=_Member) as archive:
         for member in archive:
             wanted = member.isfile() and member.name.endswith(".gz")
             content = archive.extractfile(member) if wanted else None
             if content is not None:
-                yield f"{path}:{member.name}", member.name, content.read()
+                yield f"{path}:{member.name}", member.name, _bounded(content)
+
+
+class _Member(tarfile.TarInfo):
+    """A member of an archive, whose long name or other properties tarfile would read whole into memory."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if not self.isfile() and self.size > MAX_PROPERTIES:
+            raise tarfile.ReadError(f"the header of a member has {self.size:,} bytes")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
+
+
+def _bounded(file: IO[bytes]) -> bytes:
+    """Return the content of a packed chunk, or its beginning, which is no whole one, if it is too long."""
+    return file.read(MAX_CHUNK)
 
 
 def _unpacked(data: bytes) -> bytes:

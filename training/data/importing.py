@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.games.journal import Journal, JournalError
-from engine.selfplay.shard import SUFFIX, Shard, ShardError, write_shard
+from engine.selfplay.shard import SUFFIX, Shard, write_shard
 from training.config import DataSettings, TargetSettings
 from training.data import labelled_games
 from training.data.chunks import CHUNK_SUFFIXES, ChunkGames
@@ -68,7 +68,7 @@ def import_sources(
         raise TrainingError(str(error)) from None
     with journal:
         if journal.header.get("journal") != "wavefront training import":
-            raise TrainingError(f"{folder / JOURNAL} is no journal of an import: choose another --output")
+            raise TrainingError(f"{folder / JOURNAL} is not an import's journal: choose another --output")
         known = KnownSources(journal.entries)
         new = [file for file in files if not known.has_file(file)]
         done.passed_over = len(files) - len(new)
@@ -120,7 +120,7 @@ def _shards(
                 shard = labelled_games.read_labelled_games(file)
                 table_of(shard, DataSettings(), TargetSettings(), input_format=1)  # replays all games
                 yield [source], shard
-            except (ShardError, OSError) as error:
+            except Exception as error:  # Files of unknown origin: none ends the import.
                 broken(file, error)
             continue
         chunks.add(file)

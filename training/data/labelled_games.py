@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -21,25 +22,43 @@ from numpy.typing import NDArray
 from engine.selfplay.shard import Shard, ShardError
 
 SUFFIX = ".npz.xz"
-MAX_BYTES = 1 << 32
+MAX_BYTES = 128 << 20
+"""Largest archive after decompression, and largest sum of its columns: ten times the usual ones."""
 
 
 def read_labelled_games(path: Path) -> Shard:
     """Return the games of an archive. Raises ShardError with the reason, and OSError."""
     try:
-        with (
-            lzma.open(path) as file,
-            np.load(io.BytesIO(file.read(MAX_BYTES)), allow_pickle=False) as archive,
-        ):
-            columns = {name: archive[name] for name in archive.files}
-    except (lzma.LZMAError, EOFError, ValueError, zipfile.BadZipFile) as error:
-        raise ShardError(f"damaged, or no archive of labelled games: {error}") from None
-    try:
-        shard = _shard(columns, path.name)
+        shard = _shard(_columns(path), path.name)
+        shard.check()
+    except (ShardError, OSError):
+        raise
     except KeyError as error:
         raise ShardError(f"no column {error} in the archive") from None
-    shard.check()
+    except Exception as error:  # A file of unknown origin can make any part of a reader fail.
+        raise ShardError(f"damaged, or no archive of labelled games: {error!r}") from None
     return shard
+
+
+def _columns(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an archive, whose sizes are checked before they are read."""
+    with lzma.open(path) as packed:
+        data = packed.read(MAX_BYTES + 1)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if max(len(data), sum(info.file_size for info in archive.infolist())) > MAX_BYTES:
+            raise ShardError(f"more than {MAX_BYTES >> 20} MiB after decompression")
+        return {info.filename.removesuffix(".npy"): _array(archive.read(info)) for info in archive.infolist()}
+
+
+def _array(data: bytes) -> NDArray[Any]:
+    stream = io.BytesIO(data)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError("a column in another version of numpy's format")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+        raise ValueError(f"a column of shape {shape} in {len(data)} bytes")
+    array: NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False)
+    return array
 
 
 def _shard(given: dict[str, NDArray[Any]], name: str) -> Shard:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.selfplay.check import INPUT_FORMATS
 from engine.selfplay.chunk import TrainingDataError
 from engine.selfplay.training_record import RECORD_DTYPE
+from training.config import INPUT_FORMATS
 
 NO_MOVE = 0xFFFF
 """played_idx and best_idx of versions without these fields."""
@@ -83,10 +83,8 @@ def _check_formats(records: NDArray[np.void]) -> None:
     """Raise TrainingDataError for unknown or mixed input formats."""
     formats = np.unique(records["input_format"])
     for number in formats.tolist():
-        if number not in INPUT_FORMATS:
-            raise TrainingDataError(
-                f"input format {number} is not one of {', '.join(map(str, INPUT_FORMATS))}"
-            )
+        if str(number) not in INPUT_FORMATS:
+            raise TrainingDataError(f"input format {number} is not one of {', '.join(INPUT_FORMATS)}")
     if len(formats) > 1:
         raise TrainingDataError(f"the records have several input formats: {formats.tolist()}")
 

@@ -12,9 +12,6 @@ from engine.workers import MAX_WORKERS
 from protocol.settings.sources import toml_text
 from protocol.settings.spec import UNREACHED, Setting, SettingsError, SettingsGroup, setting, settings_of
 
-SHIPPED = "shipped"
-"""Name of the included network."""
-
 WARM_SHARE = 3 / 8
 """Default nodes of the search for several lines, relative to the first search."""
 

@@ -111,11 +111,6 @@ class Ladder:
             self._pending.add(number)
             yield number
 
-    def can_play(self) -> bool:
-        """Whether a further game may begin now, with no game in flight."""
-        self._pending.clear()
-        return monotonic() < self.deadline and bool(self._other_games() or self._round(1))
-
     def _other_games(self) -> list[int]:
         """Return the unplayed games of openings with one game."""
         pairs = (pair for pair, opening in self._openings.items() if opening.games < PAIR_GAMES)

@@ -45,10 +45,11 @@ Burst::Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view
       target_ms_(target_ms) {}
 
 BurstEnd Burst::run(const BurstLimits& limits) {
-  Filled filled = Filled::kSent;
+  Filled filled = fill(tree_.root_info(), limits);
+  if (filled == Filled::kLost) return BurstEnd::kOther;
   while (true) {
     if (count_of(slots_) > 0) {
-      const Stream::Found found = stream_.wait(limits.patience, -1);
+      const Stream::Found found = stream_.wait(limits.patience, limits.interrupt);
       if (found == Stream::Found::kNothing) return BurstEnd::kSilence;
       if (found != Stream::Found::kMessage || !take_answer()) return BurstEnd::kOther;
     } else if (filled != Filled::kCached) {

@@ -35,13 +35,14 @@ struct BurstLimits {
   bool nodes_as_playouts = false;
   std::int64_t look_at = 0;  // root visits at which Python must check the search,
   double depth = 0;          // and the mean depth
+  int interrupt = -1;        // descriptor whose input ends a wait like `patience`
 };
 
 enum class BurstEnd : std::uint8_t {
   kTime,     // `until` is over
   kLook,     // `look_at` or `depth` is reached: Python must check the search
   kIdle,     // nothing is in flight, and only decided games are left
-  kSilence,  // `patience` is over
+  kSilence,  // `patience` is over, or there is input at `interrupt`
   kOther,    // Python must receive: the next message is no plain result of a batch in flight, the connection
              // has ended, or a signal arrived
 };
@@ -56,7 +57,7 @@ class Burst {
         std::string_view network, std::string_view content_hash, std::int64_t next_id,
         std::vector<Slot> slots, std::optional<double> target_ms = std::nullopt);
 
-  // Applies answers and sends batches until there is a reason to end. Call it once. Throws the tree's
+  // Sends batches and applies answers until there is a reason to end. Call it once. Throws the tree's
   // exceptions (std::bad_alloc).
   BurstEnd run(const BurstLimits& limits);
 

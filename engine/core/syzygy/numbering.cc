@@ -9,8 +9,7 @@
 namespace wavefront::syzygy {
 namespace {
 
-// -- counting
-// ------------------------------------------------------------------------------------------------
+// -- counting -----------------------------------------------------------------------------------------------
 
 struct Binomials {
   std::array<std::array<uint64_t, kMostMen>, 65> choose{};
@@ -42,8 +41,7 @@ uint64_t combination(Bitboard set, Bitboard taken, int left_out) {
   return number;
 }
 
-// -- the board without its symmetry
-// --------------------------------------------------------------------------
+// -- the board without its symmetry -------------------------------------------------------------------------
 
 constexpr int above_diagonal(Square square) {
   return rank_of(square) - file_of(square);
@@ -68,8 +66,7 @@ constexpr uint64_t kBelowInTriangle = 6;  // squares of a1-d1-d4 below the diago
 constexpr uint64_t kDiagonalInTriangle = 4;
 constexpr uint64_t kBelowOnBoard = 28;
 
-// -- leading groups
-// ------------------------------------------------------------------------------------------
+// -- leading groups -----------------------------------------------------------------------------------------
 
 // Three different men. Placements are ordered: first man off the diagonal, then second man off it, then third
 // man off it, then all three on it.
@@ -162,8 +159,7 @@ uint64_t leading_pawns_number(std::span<Square> pawns) {
   return number;
 }
 
-// -- the men of a file
-// ---------------------------------------------------------------------------------------
+// -- the men of a file --------------------------------------------------------------------------------------
 
 Kind kind_of_code(uint8_t code) {
   const int type = (code & 7) - 1;

@@ -31,11 +31,12 @@ R = TypeVar("R", bound=PooledRequest)
 
 @dataclass(slots=True, eq=False)
 class Offer(Generic[R]):
-    """An evaluator that serves a network. network: its description. max_batch: positions of its largest
-    request."""
+    """An evaluator that serves a network. network: its description. identity: NetworkInfo.identity.
+    max_batch: positions of its largest request."""
 
     upstream: Upstream[R]
     network: NetworkInfo
+    identity: str
     max_batch: int
 
 
@@ -45,9 +46,9 @@ def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first:
     waiting: queued positions. first: size of the first batch. A full request has the recommended batch, or a
     quarter of the evaluator's share of all positions if larger. It has at most that share.
     """
-    total = waiting + sum(offer.upstream.in_flight(key) for offer in offers)
     if len(offers) == 1:
-        return offers[0], _full(offers[0], total)
+        return offers[0], _full(offers[0], waiting + offers[0].upstream.in_flight(key))
+    total = waiting + sum(offer.upstream.in_flight(key) for offer in offers)
     able = [offer for offer in offers if offer.max_batch >= first] or offers
     rates = [offer.upstream.rate(key) for offer in able]
     best: tuple[float, Offer[R], int] | None = None

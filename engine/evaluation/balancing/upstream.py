@@ -27,7 +27,8 @@ RETRY_SECONDS = 2.0
 
 
 class PooledRequest(Protocol):
-    """A request, as far as an upstream needs it. network: the one it is for. size: positions."""
+    """A request, as far as an upstream needs it. network: the one it is for. size: positions. target_ms:
+    latency that it asks for; None for that of its class."""
 
     @property
     def network(self) -> NetworkKey: ...
@@ -35,19 +36,26 @@ class PooledRequest(Protocol):
     @property
     def size(self) -> int: ...
 
+    @property
+    def target_ms(self) -> float | None: ...
+
 
 R = TypeVar("R", bound=PooledRequest)
 
 
 @dataclass(slots=True)
-class _Served:
+class Served:
     """A network at an evaluator. info: its description there. unfit: why it must not be used. moved: the
-    evaluator replaced the common network by it."""
+    evaluator replaced the common network by it. identity: NetworkInfo.identity."""
 
     info: NetworkInfo
     speed: SpeedEstimate
     unfit: str = ""
     moved: bool = False
+    identity: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.identity = self.info.identity
 
 
 @dataclass(slots=True)
@@ -75,14 +83,16 @@ class Upstream(Generic[R]):
         settings: EvaluatorSettings,
         log: Callable[[str], None],
         priority: Priority,
-        interrupt: int,
+        interrupt: int | None,
         send_again: Callable[[R], object],
         agreement: Agreement,
         *,
         alone: bool,
+        fallback: bool = False,
     ) -> None:
         """interrupt: file descriptor; `receive` returns when it becomes readable. send_again: see Requests.
-        alone: there is no other upstream, so a failure here fails the searches."""
+        alone: there is no other upstream, so a failure here fails the searches. fallback: see
+        EvaluatorLink."""
         self.failure: NoEvaluatorError | None = None
         """Why the link gave up; None once it is connected again."""
         self._log = log if alone else self._log_once
@@ -93,29 +103,33 @@ class Upstream(Generic[R]):
         self._agreement = agreement
         self._alone = alone
         self._retry_at = 0.0
+        self._client: EvaluatorClient | None = None
+        """The connection of `_served`, as of its notice number `_notices`."""
         self._notices = 0
-        self._served: dict[NetworkKey, _Served] = {}
+        self._served: dict[NetworkKey, Served] = {}
+        self._last_served: dict[NetworkKey, NetworkInfo] = {}
         self._in_flight: dict[R, _Sent] = {}
-        self.link = EvaluatorLink(settings, self._log, prepare=self._prepare)
-        self._requests: Requests[R] = Requests(self.link, priority, self._take_back)
-        self.link.start()
+        self.link = EvaluatorLink(settings, self._log, fallback=fallback, prepare=self._prepare)
+        self.requests: Requests[R] = Requests(self.link, priority, self._take_back)
 
     @property
     def client(self) -> EvaluatorClient | None:
         """The connection for requests; None if there is none."""
-        return self._requests.client
+        return self.requests.client
 
     @property
     def awaited(self) -> bool:
         """True if a request is unanswered."""
-        return bool(self._requests.sent)
+        return bool(self.requests.sent)
 
-    def network(self, key: NetworkKey) -> NetworkInfo | None:
+    def network(self, key: NetworkKey, *, look: bool = True) -> Served | None:
         """Return the network of that name, loaded if necessary; None if the evaluator cannot be used now.
 
-        If there is no other upstream, raises NoEvaluatorError after the last failure, or if it cannot serve
-        the network.
+        look: first read the notices of changes, which otherwise answers bring. If there is no other upstream,
+        raises NoEvaluatorError after the last failure, or if it cannot serve the network.
         """
+        if not look and (served := self.current(key)) is not None:
+            return served
         client = self._connect()
         if client is None:
             return None
@@ -124,14 +138,14 @@ class Upstream(Generic[R]):
             try:
                 info = self._look_up(client, key)
             except (EvaluatorLost, Draining) as error:
-                self._requests.lost(str(error), refused=isinstance(error, Draining))
+                self.requests.lost(str(error), refused=isinstance(error, Draining))
                 return None
             except EvaluatorError as error:
                 served = self._left_out(client, key, error)
             else:
-                served = _Served(info, SpeedEstimate(info.curve))
+                served = self._newly_served(key, info)
             self._served[key] = served
-        return None if served.unfit else served.info
+        return None if served.unfit else served
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
         """Return the evaluator's current networks; None while there is no connection."""
@@ -155,7 +169,7 @@ class Upstream(Generic[R]):
 
     def in_flight(self, key: NetworkKey) -> int:
         """Return the positions in flight for a network."""
-        return sum(request.size for request in self._requests.sent if request.network == key)
+        return sum(request.size for request in self.requests.sent.values() if request.network == key)
 
     def rate(self, key: NetworkKey) -> float:
         """Return a network's positions per second, less the capacity that other clients use."""
@@ -170,19 +184,39 @@ class Upstream(Generic[R]):
         """Send a request; return False if the evaluator is lost. `receive` returns the answer, unless the
         request is sent again. Raises PipelineError if it is refused."""
         served = self._served[request.network]
+        if self._alone:  # There is no choice for which a speed would be needed.
+            return self.requests.send(batch, request, served.info.name, request.target_ms)
         sent = _Sent(
             monotonic(),
             self._expected_ms(request.network, request.size),
             served.speed.share_ms(request.size),
         )
-        if not self._requests.send(batch, request, network=served.info.name):
+        if not self.requests.send(batch, request, served.info.name, request.target_ms):
             return False
         self._in_flight[request] = sent
         return True
 
+    def cancel(self, unwanted: Callable[[R], bool]) -> None:
+        """Cancel the requests for which `unwanted` returns True, if the evaluator has not begun them."""
+        self.requests.cancel(unwanted)
+
+    def current(self, key: NetworkKey) -> Served | None:
+        """Return a network as requests may use it without another look at the connection; None if `network`
+        must look first."""
+        client = self._client
+        if (
+            client is None
+            or client is not self.link.client
+            or client is not self.requests.client
+            or client.notices != self._notices
+        ):
+            return None
+        served = self._served.get(key)
+        return None if served is None or served.unfit else served
+
     def receive(self, timeout_ms: float | None) -> tuple[R | None, Completed] | None:
         """Return the next answer; see Requests."""
-        answer = self._requests.receive(timeout_ms)
+        answer = self.requests.receive(timeout_ms)
         if answer is None:
             return None
         request, completed = answer
@@ -206,13 +240,14 @@ class Upstream(Generic[R]):
                 raise
             self._give_up(error)
             return None
-        before = self._requests.client
-        client = self._requests.connect()
-        if client is not None and client is not before:
+        client = self.requests.connect()
+        if client is not None and client is not self._client:
+            self._client = client
             self._served.clear()
             self.failure = None
             self._notices = client.notices
-            client.interrupt_by(self._interrupt)
+            if self._interrupt is not None:
+                client.interrupt_by(self._interrupt)
         if client is not None and not client.in_flight:  # Otherwise `receive` reads them.
             with suppress(EvaluatorLost):  # The next sender gets the error.
                 client.take_notices()
@@ -224,7 +259,6 @@ class Upstream(Generic[R]):
     def _follow(self, client: EvaluatorClient) -> None:
         """Adopt the networks that the evaluator has announced."""
         self.failure = None
-        told: set[str] = set()
         for key, served in list(self._served.items()):
             own = key == self.link.settings.network
             info = client.network if own else client.following(served.info.name)
@@ -233,15 +267,21 @@ class Upstream(Generic[R]):
             elif info.identity == served.info.identity:
                 served.info = info
             else:
-                self._served[key] = _Served(info, SpeedEstimate(info.curve))
-                told.add(changed_network(served.info, info))
+                self._served[key] = self._newly_served(key, info)
             agreed = self._agreement.networks.get(key)
             if agreed is not None and key in self._served and agreed.identity != info.identity:
                 self._served[key].moved = True
                 self._served[key].unfit = f"the evaluator at {client.address} has another network now"
                 self.failure = EvaluatorRefusalError(self._served[key].unfit)
-        for text in told:
-            self._log(text)
+
+    def _newly_served(self, key: NetworkKey, info: NetworkInfo) -> Served:
+        """Return the record of a network that requests begin to use, and log that it is another one."""
+        before, self._last_served[key] = self._last_served.get(key), info
+        if before is not None and before.identity != info.identity:
+            if key == self.link.settings.network:
+                self.link.follow(info)
+            self._log_once(changed_network(before, info))
+        return Served(info, SpeedEstimate(info.curve))
 
     def _give_up(self, error: NoEvaluatorError) -> None:
         """Record that the link gave up, and let it retry after a while, unless the evaluator refuses."""
@@ -266,13 +306,13 @@ class Upstream(Generic[R]):
             self._agreement.networks[key] = network
         return network
 
-    def _left_out(self, client: EvaluatorClient, key: NetworkKey, error: EvaluatorError) -> _Served:
+    def _left_out(self, client: EvaluatorClient, key: NetworkKey, error: EvaluatorError) -> Served:
         if self._alone:
             raise NoEvaluatorError(f"the evaluator cannot serve {key[0]!r}: {error}") from None
         text = f"the evaluator at {client.address} cannot serve the network: {error}"
         self.failure = EvaluatorRefusalError(text)
         self._log(f"{text}; it is left out")
-        return _Served(client.network, SpeedEstimate(()), unfit=text)
+        return Served(client.network, SpeedEstimate(()), unfit=text)
 
     def _prepare(self, client: EvaluatorClient) -> None:
         """Let a new connection's evaluator load the common networks. Runs in the link's thread, so that the

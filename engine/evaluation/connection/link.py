@@ -12,12 +12,10 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from engine.evaluation.connection.configured import ConfiguredEvaluators
-from engine.evaluation.connection.connecting import changed_network, served_network
 from engine.evaluation.connection.keepalive import Keepalive
 from engine.evaluation.connection.process import (
     EvaluatorProcess,
     EvaluatorSettings,
-    NetworkKey,
     crash_folder,
     evaluator_command,
 )
@@ -28,7 +26,6 @@ from engine.evaluation.errors import (
     EvaluatorRefusalError,
     NoEvaluatorError,
 )
-from protocol.errors import EvaluatorLost
 from protocol.host.extras import missing
 from protocol.host.processes import crash_signal
 from protocol.settings.spec import SettingsError
@@ -86,7 +83,8 @@ class EvaluatorLink:
         self._fallback = fallback
         self._prepare = prepare
         self._condition = threading.Condition()
-        self._client: EvaluatorClient | None = None
+        self.client: EvaluatorClient | None = None
+        """The connection; None while there is none. Read without the lock, for each batch."""
         self._error: NoEvaluatorError | None = None
         self._keepalive: Keepalive | None = None
         self._thread: threading.Thread | None = None
@@ -104,10 +102,6 @@ class EvaluatorLink:
         """Address of the current or last given evaluator; "" for an embedded one."""
         self._next: tuple[EvaluatorClient, str] | None = None
         """A better evaluator with another network and its address, for the next search."""
-        self._network: NetworkInfo | None = None
-        """The last result of `network_of`."""
-        self._own: tuple[EvaluatorClient, str] | None = None
-        """The client for which another network is chosen, and the name of its own one."""
         self._closed = False
         self._crashes: str | None = None
         """Temporary folder for crash records; "" if none is needed; None until that is known."""
@@ -120,7 +114,7 @@ class EvaluatorLink:
 
     def adopt(self, settings: EvaluatorSettings) -> bool:
         """Adopt settings that the current evaluator fulfils. Return False if they need another one."""
-        mine, client, process = self.settings, self._client, self._process
+        mine, client, process = self.settings, self.client, self._process
         if settings.address and not self._fallback:  # no evaluator is started
             settings = replace(settings, backend=mine.backend, threads=mine.threads)
         in_force = mine
@@ -134,11 +128,6 @@ class EvaluatorLink:
             return False
         self.settings = settings
         return True
-
-    @property
-    def client(self) -> EvaluatorClient | None:
-        """The connection; None while there is none."""
-        return self._client  # Without the lock: this is read for each batch.
 
     @property
     def was_connected(self) -> bool:
@@ -169,7 +158,7 @@ class EvaluatorLink:
 
     def _begin(self) -> None:
         with self._condition:
-            if self._closed or self._client is not None or self._thread is not None:
+            if self._closed or self.client is not None or self._thread is not None:
                 return
             if isinstance(self._error, EvaluatorRefusalError):
                 return
@@ -184,10 +173,10 @@ class EvaluatorLink:
         """
         with self._condition:
             self._idle_restarts = 0
-            self._condition.wait_for(lambda: self._client or self._error or self._closed, timeout)
+            self._condition.wait_for(lambda: self.client or self._error or self._closed, timeout)
             if self._error is not None:
                 raise self._error
-            return self._client
+            return self.client
 
     def lost(self, client: EvaluatorClient, reason: str, *, refused: bool = False) -> None:
         """Close the failed `client` and reconnect in the background.
@@ -195,9 +184,9 @@ class EvaluatorLink:
         refused: the evaluator answers but does not serve, because it shuts down or its devices failed.
         """
         with self._condition:
-            if client is not self._client:  # Its process has ended, and another one is starting.
+            if client is not self.client:  # Its process has ended, and another one is starting.
                 return
-            self._client = None
+            self.client = None
             steady = time.monotonic() - self._connected_at >= STEADY_SECONDS
             self._refusals = (0 if steady else self._refusals) + 1 if refused else 0
             self._drained = client.said_goodbye()
@@ -207,38 +196,15 @@ class EvaluatorLink:
         client.close()
         self._begin()
 
-    def network_of(self, client: EvaluatorClient) -> NetworkInfo:
-        """Return the current network of `client`, after reading pending notices. A change since the last call
-        is logged; the caller must discard the old network's values."""
-        with suppress(EvaluatorLost):  # The next sender gets the error.
-            client.take_notices()
-        before, self._network = self._network, client.network
-        if before is not None and before.identity != self._network.identity:
-            self._given.follow(self._network)
-            self._log(changed_network(before, self._network))
-        return self._network
-
-    def choose(self, client: EvaluatorClient, network: NetworkKey) -> None:
-        """Let the next batches of `client` go to a network, which the evaluator loads if it is not served.
-
-        The key of `settings` means the client's own network. Raises EvaluatorError, and changes nothing.
-        """
-        own = self._own if self._own is not None and self._own[0] is client else None
-        if network != self.settings.network:
-            name = served_network(client, network).name
-            self._own = own or (client, client.network.name)
-        elif own is not None:
-            self._own, name = None, own[1]
-        else:
-            return
-        client.use(name)
-        self._network = client.network
+    def follow(self, network: NetworkInfo) -> None:
+        """Require another network of all evaluators, because the one in use serves it now."""
+        self._given.follow(network)
 
     def look_after(self, client: EvaluatorClient) -> None:
         """Check a `client` that owes answers, and kill an embedded evaluator that does not answer keepalives,
         which replaces it. Raises EvaluatorLost."""
         process, keepalive = self._process, self._keepalive
-        if client is not self._client or self._address or process is None or keepalive is None:
+        if client is not self.client or self._address or process is None or keepalive is None:
             return
         if keepalive.has_stopped(time.monotonic()):
             self._keepalive = None
@@ -247,7 +213,7 @@ class EvaluatorLink:
     def end_silent(self, client: EvaluatorClient) -> None:
         """Kill the embedded evaluator of `client` because it does not answer, which replaces it."""
         process = self._process
-        if client is self._client and not self._address and process is not None:
+        if client is self.client and not self._address and process is not None:
             self._log("the evaluator has been silent for a while and does not answer: it is ended")
             process.kill()
 
@@ -262,7 +228,7 @@ class EvaluatorLink:
         """Disconnect, stop the embedded evaluator and wait for its process to exit. Idempotent."""
         with self._condition:
             self._closed = True
-            client, self._client = self._client, None
+            client, self.client = self.client, None
             if self._next is not None:
                 self._retired.append(self._next[0])
             thread = self._thread
@@ -354,7 +320,7 @@ class EvaluatorLink:
                 f"what goes to {address} is not compressed: that needs Python 3.14 or the extra "
                 "`compression` on both sides"
             )
-        self._client, self._address = client, address
+        self.client, self._address = client, address
         self._keepalive = Keepalive(client)
         self._was_connected, self._drained = True, False
         self._connected_at = time.monotonic()
@@ -375,7 +341,7 @@ class EvaluatorLink:
         """Move to a better evaluator, if there is one. Called after each health check."""
         with self._condition:
             self._condition.notify_all()  # This may end a pause.
-            if self._closed or self._client is None or self._thread is not None or self._next is not None:
+            if self._closed or self.client is None or self._thread is not None or self._next is not None:
                 return
             better = self._given.better_than(self._address or "")
             if better is None:
@@ -396,9 +362,9 @@ class EvaluatorLink:
                 pass
             elif self._closed:
                 client.close()
-            elif self._client is None:  # The current one was lost meanwhile.
+            elif self.client is None:  # The current one was lost meanwhile.
                 self._take(client, address)
-            elif self._client.network.identity == client.network.identity:
+            elif self.client.network.identity == client.network.identity:
                 self._replace(client, address)
             else:  # A search must not use two networks.
                 self._next = client, address
@@ -407,8 +373,8 @@ class EvaluatorLink:
 
     def _replace(self, client: EvaluatorClient, address: str) -> None:
         """Make another connection the current one. The old one remains with its user, who owns it."""
-        assert self._client is not None
-        self._retired.append(self._client)
+        assert self.client is not None
+        self._retired.append(self.client)
         if self._address:
             self._given.left(self._address)
         elif self._process is not None:
@@ -443,13 +409,13 @@ class EvaluatorLink:
         with self._condition:
             if self._closed:
                 return
-            client = self._client if process is self._process else None
+            client = self.client if process is self._process else None
             if self._idle_restarts >= MAX_IDLE_RESTARTS:
                 client = None
             if client is not None:
                 self._idle_restarts += 1
                 self._retired.append(client)
-                self._client = None
+                self.client = None
                 self._take_next()
         if client is None:
             if name is not None:  # Its broken connection may have been noticed before.

@@ -18,7 +18,7 @@ from evaluator.backends.onnx.sessions import open_session
 from evaluator.backends.sample import sample_batch
 from evaluator.backends.threads import default_threads
 from evaluator.gpu.driver import crashes
-from evaluator.gpu.driver.crashes import Attempt, Phase
+from evaluator.gpu.driver.crashes import OpeningAttempt, Phase
 from evaluator.network.spec import NetworkSpec
 from evaluator.progress import announce
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -60,7 +60,7 @@ class ProviderBackend(Backend):
         self.device = f"{device}, {'fp16' if half else 'fp32'} ({device.source})"
         self._outputs = outputs_of(network)
         self._sessions: dict[int, ort.InferenceSession] = {}
-        attempt = Attempt(device.subject, Phase.OPENING)
+        attempt = OpeningAttempt(device.subject, Phase.OPENING)
         try:
             model = build_model(network, packed=True, half=half)
             for size in buckets:

@@ -94,7 +94,7 @@ class ProviderDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundProvider:
     """devices: of all providers except the CPU's, the preferred one of a provider first. problems: by
     provider, why an installed plug-in has no device."""
 
@@ -107,7 +107,7 @@ class Found:
 
 
 @cache
-def found_providers() -> Found:
+def found_providers() -> FoundProvider:
     """Return the devices of the installed providers, cached. Never raises."""
     sources, problems = _register_plugins()
     devices: list[ProviderDevice] = []
@@ -127,7 +127,7 @@ def found_providers() -> Found:
         if not found and name in sources:
             problems[name] = f"{source} supports no device of this machine"
         devices += sorted(found, key=_rank)
-    return Found(tuple(devices), problems)
+    return FoundProvider(tuple(devices), problems)
 
 
 def select(name: str, number: int = 0) -> ProviderDevice:

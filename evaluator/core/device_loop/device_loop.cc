@@ -81,8 +81,8 @@ Stop DeviceLoop::run(std::uint64_t connection, double until_ms, double late_ms) 
 
 // Submits the next message to the device if it is a plain request; otherwise returns the reason to stop.
 std::optional<Stop> DeviceLoop::begin() {
-  const Arrived* const next = hub_.next();
-  if (next == nullptr || next->number != connection_) return Stop::kOther;
+  const auto next = hub_.next();
+  if (!next || next->number != connection_) return Stop::kOther;
   const double arrived_ms = now_ms();
   const auto request = plain(next->message);
   if (!request || is_in_flight(request->header.id)) return Stop::kOther;

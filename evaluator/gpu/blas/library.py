@@ -23,7 +23,7 @@ class LibraryGivenUp(DeviceError):  # noqa: N818 - named for what happened
 
 
 @dataclass(frozen=True, slots=True)
-class Epilogue:
+class LibraryEpilogue:
     """What a library fuses into the product; the rest needs a pass of kernels/rows.hip."""
 
     bias: bool
@@ -32,10 +32,10 @@ class Epilogue:
 
 
 EPILOGUES = {
-    "cuBLASLt": Epilogue(True, True, frozenset({Activation.RELU})),
+    "cuBLASLt": LibraryEpilogue(True, True, frozenset({Activation.RELU})),
     # No lc0 network uses its GELU or clamps, and its sigmoid supports no bias.
-    "hipBLASLt": Epilogue(True, True, frozenset({Activation.RELU, Activation.SWISH})),
-    "hipBLAS": Epilogue(False, False, frozenset()),
+    "hipBLASLt": LibraryEpilogue(True, True, frozenset({Activation.RELU, Activation.SWISH})),
+    "hipBLAS": LibraryEpilogue(False, False, frozenset()),
 }
 """What each library fuses, by name."""
 
@@ -44,7 +44,7 @@ EPILOGUES = {
 class LibraryProduct:
     """out [m, n] = activation(a [m, k] b [n, k]^T + bias? + residual?), row strides lda and ldo.
 
-    bias, residual and activation: only if the library's Epilogue has them.
+    bias, residual and activation: only if the library's epilogue has them.
     """
 
     m: int

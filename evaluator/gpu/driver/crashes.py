@@ -2,7 +2,7 @@
 """Records of crashes caused by a GPU's driver or library, so that a later start excludes it.
 
 A driver answers an illegal access with abort(), which no exception handler catches. So a process writes its
-use of a device to a file (`Attempt`), and Python's faulthandler adds the fatal signal. A later start reads
+use of a device to a file (`OpeningAttempt`), and faulthandler adds the fatal signal. A later start reads
 the files of ended processes. A file without a signal is deleted: SIGKILL, SIGTERM and out of memory do not
 incriminate the device.
 
@@ -80,7 +80,7 @@ class Crash:
         return f"it ended the process by {self.signal} while it was {self.phase}, on {date}"
 
 
-class Attempt:
+class OpeningAttempt:
     """This process's use of one subject. It ends with `end` or with the process."""
 
     def __init__(self, subject: str, phase: Phase) -> None:
@@ -100,8 +100,8 @@ class Attempt:
 
 @contextlib.contextmanager
 def attempt(subject: str, phase: Phase) -> Iterator[None]:
-    """Context manager for an Attempt."""
-    made = Attempt(subject, phase)
+    """Context manager for an attempt."""
+    made = OpeningAttempt(subject, phase)
     try:
         yield
     finally:

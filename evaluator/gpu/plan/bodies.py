@@ -18,7 +18,7 @@ from evaluator.gpu.plan.persistent import EncoderLayers, Encoders, SmolgenLayers
 from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.products.epilogue import After
 from evaluator.gpu.plan.products.launches import linear
-from evaluator.gpu.plan.products.left_norms import Use, is_left
+from evaluator.gpu.plan.products.left_norms import NormUse, is_left
 from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.program import Matrix, PlanError
 from evaluator.gpu.plan.steps import attention as scaled_dot_product
@@ -151,38 +151,38 @@ def normed(
     out: str,
     residual: Matrix,
     norm: LayerNorm,
-    readers: Callable[[], Sequence[Use]],
+    readers: Callable[[], Sequence[NormUse]],
     rounded: E4m3Inputs | None,
 ) -> Matrix:
     """Append norm(a @ weights + biases + residual), leaving the norm to the readers if possible. rounded:
     inputs of the layers that read the result."""
-    left = rounded is None and is_left(b, Use(layer, a, norm), readers)
+    left = rounded is None and is_left(b, NormUse(layer, a, norm), readers)
     return linear(b, layer, a, out, residual=residual, after=After(norm), rounded=rounded, leave_norm=left)
 
 
 def readers_in_feed_forward(
     b: ProgramBuilder, layers: PackedLayers, name: str, layer: EncoderLayer, x: Matrix
-) -> list[Use]:
+) -> list[NormUse]:
     """Return the products that read the first norm of an encoder, whose matrix has x's shape."""
     dense1 = layers.dense(f"{name}.ffn1", layer.ffn.dense1)
     dense2 = layers.dense(f"{name}.ffn2", layer.ffn.dense2, scale=layer.alpha)
     hidden = b.matrix("hidden", x.rows, dense1.width)
-    return [Use(dense1, x), Use(dense2, hidden, layer.norm2)]
+    return [NormUse(dense1, x), NormUse(dense2, hidden, layer.norm2)]
 
 
 def readers_in_attention(
     b: ProgramBuilder, layers: PackedLayers, name: str, layer: EncoderLayer, x: Matrix
-) -> list[Use]:
+) -> list[NormUse]:
     """Return the products that read an encoder's input, of x's shape. Only for chains of launches."""
     own, generator = layer.attention, layer.attention.smolgen
     output = layers.attention_output(name, own, layer.alpha)
     mixed = b.matrix("attention", x.rows, own.heads * layers.depth(name, own))
-    readers = [Use(output, mixed, layer.norm1)]
+    readers = [NormUse(output, mixed, layer.norm1)]
     if generator is not None and b.shares_products:
-        return [Use(layers.qkv_compress(name, own, generator), x), *readers]
+        return [NormUse(layers.qkv_compress(name, own, generator), x), *readers]
     if generator is not None:
-        readers.append(Use(layers.compress(f"{name}.smolgen", generator), x))
-    return [Use(layers.qkv(name, own), x), *readers]
+        readers.append(NormUse(layers.compress(f"{name}.smolgen", generator), x))
+    return [NormUse(layers.qkv(name, own), x), *readers]
 
 
 def attention(b: ProgramBuilder, layers: PackedLayers, name: str, layer: Attention, x: Matrix) -> Matrix:

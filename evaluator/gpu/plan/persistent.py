@@ -40,7 +40,7 @@ cost of loading weights in parts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class PersistentSpace:
     """Use of shared memory: bytes of inputs and weights per wave, and maximum elements of k per chunk."""
 
     input_bytes: int
@@ -68,14 +68,14 @@ class Space:
         return elements * precision.bytes <= _WAVES * self.weight_bytes
 
 
-def space(target: Target) -> Space:
+def space(target: Target) -> PersistentSpace:
     """Return the use of shared memory. With 227 KB, all weights of a tile of 64 columns fit at once for k =
     1024."""
     for shared, choice in (
-        (227 << 10, Space(11264, 16512, 64)),
-        (163 << 10, Space(10240, 9216, 64)),
-        (99 << 10, Space(5120, 4608, 64)),
-        (64 << 10, Space(5120, 2560, 32)),
+        (227 << 10, PersistentSpace(11264, 16512, 64)),
+        (163 << 10, PersistentSpace(10240, 9216, 64)),
+        (99 << 10, PersistentSpace(5120, 4608, 64)),
+        (64 << 10, PersistentSpace(5120, 2560, 32)),
     ):
         if target.shared_bytes >= shared:
             return choice

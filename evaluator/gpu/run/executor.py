@@ -193,10 +193,6 @@ class Executor:
         for batch in self.in_flight:
             batch.graphs.pop(size, None)
 
-    def selected(self, size: int) -> Program:
-        """Return the program of a batch size."""
-        return self._programs[size]
-
     # -- device streams --------------------------------------------------------------------------------
 
     def may_compute_beside(self, size: int) -> bool:

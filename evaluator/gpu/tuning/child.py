@@ -5,7 +5,7 @@ A faulty kernel or library ends only the child, its compilers have the lowest pr
 does not hold the service's GIL. It requests the device for each measurement, for a few milliseconds. At its
 end the results are in the cache.
 
-The parent writes a pickled Job to the child's standard input, then a line for each granted lease. The child
+The parent writes a pickled job to the child's standard input, then a line for each granted lease. The child
 writes the lines "ask", "over" at the end of a lease, "did N of M", "try CANDIDATE" before it runs one, "found
 DATA" with a product's measurements, "failed WHY", "done". The child exits at the end of its standard input.
 """
@@ -58,7 +58,7 @@ measuring is given up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TuningJob:
     """What to measure on which device.
 
     known: measurements so far. given_up: candidates that crashed a child, as `candidate_key` values. rebuild:
@@ -88,7 +88,7 @@ class Found:
 
 
 def measure_in_child(
-    job: Job, lease: DeviceLease, progress: Callable[[str], None]
+    job: TuningJob, lease: DeviceLease, progress: Callable[[str], None]
 ) -> dict[Product, list[Measured]]:
     """Measure, in child processes, the products that are not in the cache.
 
@@ -119,7 +119,7 @@ def measure_in_child(
             crashes.add(library_subject(job.device, library), Phase.TRYING, crash)
 
 
-def _one_child(job: Job, lease: DeviceLease, progress: Callable[[str], None]) -> tuple[Found, int]:
+def _one_child(job: TuningJob, lease: DeviceLease, progress: Callable[[str], None]) -> tuple[Found, int]:
     """Return the results of one child, and its exit status. Raises as `measure_in_child` does."""
     try:
         child = subprocess.Popen(
@@ -168,7 +168,7 @@ class _Limit(AbstractContextManager[None]):
     def _watch(self) -> None:
         while not self._over.wait(_SLICE_S / 4):
             if time.monotonic() > self._until:
-                log.warning("what measures on a device has not given it back within %g s", _SLICE_S)
+                log.warning("the tuning process held the device for more than %g s", _SLICE_S)
                 self._child.kill()
                 return
 
@@ -222,7 +222,7 @@ def main() -> None:
     # Output of a library must not mix with the lines.
     lines = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    job: Job = pickle.load(sys.stdin.buffer)
+    job: TuningJob = pickle.load(sys.stdin.buffer)
 
     def send_line(text: str) -> None:
         try:
@@ -255,7 +255,7 @@ def asked_for(send_line: Callable[[str], None], granted: Callable[[], None]) -> 
         send_line("over")
 
 
-def _measure(job: Job, lease: DeviceLease, send_line: Callable[[str], None]) -> None:
+def _measure(job: TuningJob, lease: DeviceLease, send_line: Callable[[str], None]) -> None:
     device = open_device(job.device)
     libraries, _ = open_libraries(job.device, job.precision) if job.libraries else ((), {})
     compiler = Compiler(device)

@@ -14,7 +14,7 @@ from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import Measured, estimates, model_chooser
 from evaluator.gpu.run.buckets import usual_buckets
-from evaluator.gpu.tuning.child import Job, measure_in_child
+from evaluator.gpu.tuning.child import TuningJob, measure_in_child
 from evaluator.network.spec import NetworkSpec
 
 
@@ -46,5 +46,5 @@ def tune_network(
         measurements=lambda product: estimates(product, info.target, precision, info.multiprocessors),
     )
     needs = needs_of(plan, usual_buckets(info), info.multiprocessors)
-    found = measure_in_child(Job(info, precision, needs, rebuild=rebuild), exclusive_lease, progress)
+    found = measure_in_child(TuningJob(info, precision, needs, rebuild=rebuild), exclusive_lease, progress)
     return [(product, found[product]) for product in needs.products]

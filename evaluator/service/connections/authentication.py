@@ -58,10 +58,14 @@ class Authentication:
         """Return the descriptor to poll: readable if there may be requests."""
         return self._descriptor
 
+    def is_asked(self) -> bool:
+        """Return True if requests are waiting."""
+        return multipart.has_message(self._socket)
+
     def answer(self) -> bool:
         """Answer some of the waiting requests and return True if more are waiting."""
         for _ in range(AT_A_TIME):
-            if not multipart.has_message(self._socket):
+            if not self.is_asked():
                 return False
             version, question, domain, _address, _identity, mechanism, *credentials = (
                 self._socket.recv_multipart(zmq.NOBLOCK)

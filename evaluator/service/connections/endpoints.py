@@ -137,6 +137,8 @@ def _listening(family: socket.AddressFamily, place: Any) -> socket.socket:
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         made.bind(place)
+        if family == socket.AF_UNIX and not place.startswith("\0"):
+            Path(place).chmod(0o600)  # Whatever the umask. Before `listen` nobody can connect.
         made.listen(BACKLOG)
     except OSError:
         made.close()

@@ -5,31 +5,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from evaluator._core import ByteAccount
 from protocol.host.wakeup import Wakeup
 
 GONE = "gone"
 """Address of a client whose connection has ended."""
 
 
-class Arrived(NamedTuple):
-    """A received message. client: identifies the connection for replies. source: the transport's handle of
-    the connection."""
+Client: TypeAlias = int | bytes
+"""A connection, for replies."""
 
-    client: bytes
+
+class Arrived(NamedTuple):
+    """A received message. client: its sender. source: the transport's handle of the connection."""
+
+    client: Client
     frames: Sequence[Any]
     source: Any
 
 
 class Origin(NamedTuple):
-    """The sender of a message. descriptor: of the ROUTER's connection; -1 if it has ended or is unknown.
-    address: of the client. link: its connection to the gate; None without a gate or after its end."""
+    """The sender of a message. descriptor: number of the connection; -1 if it has ended or is unknown.
+    address: of the client."""
 
     descriptor: int
     address: str
-    link: ByteAccount | None = None
 
 
 class Delivery(Enum):
@@ -48,20 +49,21 @@ class Sockets(Protocol):
     A worker thread sends its answer itself while the owner sleeps. Waking the owner would take longer than
     sending, for both threads.
 
-    wakeup: ends a `wait`.
+    wakeup: ends a `wait`. has_message: `receive` may return a message.
     """
 
     wakeup: Wakeup
+    has_message: bool
 
     def bind(self, address: str) -> str:
         """Listen at an address and return it as clients must name it, with the key if one is required. Raises
         AddressError."""
 
-    def authenticate(self) -> None:
-        """Answer authentication requests; if there are many, some of them wait for the next rounds."""
+    def wait(self, timeout_ms: int) -> bool:
+        """Wait for a message or to be woken. Returns True if connections may have ended or need `attend`."""
 
-    def wait(self, timeout_ms: int) -> None:
-        """Wait for a message or to be woken."""
+    def attend(self) -> None:
+        """Answer authentication requests, of many only some, and log closed connections."""
 
     def borrow(self) -> bool:
         """Take the sockets from their sleeping owner. Returns False at once if it is awake. Any thread may
@@ -86,7 +88,17 @@ class Sockets(Protocol):
     def user(self, arrived: Arrived) -> str:
         """Return the user that sent a message."""
 
-    def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
+    def admit(self, arrived: Arrived) -> bool:
+        """Count the sender of a first message as a client. Returns False if there are too many."""
+
+    def unread(self, client: Client) -> int:
+        """Return the bytes of answers that a client has not read, as far as they are counted. Any thread may
+        call this."""
+
+    def keeps_too_much(self, client: Client, held: int) -> bool:
+        """Return True if a client may not keep this many bytes in addition to unread answers."""
+
+    def send(self, client: Client, frames: Sequence[Any]) -> Delivery:
         """Send without blocking, even if the client does not read."""
 
     @property
@@ -104,9 +116,6 @@ class Sockets(Protocol):
     @property
     def closed_connections(self) -> Mapping[str, int]:
         """Number of closed or refused connections by reason."""
-
-    def log_closed(self) -> None:
-        """Log closed connections with their reasons."""
 
     @property
     def closed(self) -> bool:

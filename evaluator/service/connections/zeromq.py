@@ -1,35 +1,49 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ZeroMQ sockets of the service: one ROUTER for all clients, behind the gate if the system has it, and a
-wakeup for other threads."""
+"""The ZeroMQ sockets of the service: one ROUTER for clients with keys, on systems without the hub for all.
+
+A key is trust: nothing limits the bytes of a client that has one. A stranger has HANDSHAKE_MS for the
+handshake and may send no more than that.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from evaluator.service.connections import gate
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.authentication import Authentication, user_of
 from evaluator.service.connections.endpoints import BACKLOG, AddressError, bind, remove_socket
-from evaluator.service.connections.gate import MOST_FRAMES, ConnectionLimits, Gatekeeper
-from evaluator.service.connections.transport import GONE, Arrived, Delivery, Origin
+from evaluator.service.connections.limits import ClosedLog, ConnectionLimits
+from evaluator.service.connections.transport import Arrived, Client, Delivery, Origin
+from protocol._core import Strangers
 from protocol.codec import max_message_bytes
 from protocol.connections import multipart
 from protocol.connections.multipart import READABLE
 from protocol.host.wakeup import Wakeup
 from protocol.keys.notation import KeysError, show_key
 
+if sys.platform == "linux":
+    from protocol._core import sending_too_much, source_of_peer
+
+T = TypeVar("T")
+
 HEARTBEAT_MS = 1000
 """Interval of heartbeats on idle connections, so that vanished machines are detected."""
 
-HANDSHAKE_MS = 10_000
+HANDSHAKE_MS = 2000
 """Time within which a connection must complete ZeroMQ's handshake."""
+
+LOOK_MS = 50.0
+"""Interval at which the bytes of strangers are checked: ZeroMQ's own limit is that of all frames."""
 
 LINGER_MS = 1000
 """Time limit for sending the last answers when the service ends."""
@@ -51,12 +65,10 @@ class ZeroMqSockets:
         limits: ConnectionLimits,
         access: Access,
         on_refused: Callable[[], None],
-        *,
-        gated: bool,
+        wakeup: Wakeup | None = None,
     ) -> None:
-        """max_request: positions. limits: the gate enforces those in bytes. access: permissions. on_refused:
-        called for each refused client. gated: put a gate between the clients and the ROUTER if the system has
-        it."""
+        """max_request: positions. access: permissions. on_refused: called for each refused client. wakeup: of
+        the owner of these sockets, which then waits for `descriptors` itself."""
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.linger = LINGER_MS
@@ -64,7 +76,7 @@ class ZeroMqSockets:
         self._router.setsockopt(zmq.MAXMSGSIZE, max_message_bytes(max_request) + 65536)
         self._router.setsockopt(zmq.SNDHWM, SEND_LIMIT)
         # With a limit, libzmq 4.3.5 aborts (assertion !_io_error): when a connection breaks while its
-        # messages wait for room and a heartbeat is due. The gate bounds the waiting bytes.
+        # messages wait for room and a heartbeat is due.
         self._router.setsockopt(zmq.RCVHWM, 0)
         self._router.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         self._router.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
@@ -72,25 +84,33 @@ class ZeroMqSockets:
         self._router.setsockopt(zmq.BACKLOG, BACKLOG)
         self._access = access
         self._authentication = Authentication(self._context, access, on_refused)
-        self._gate = Gatekeeper(limits, max_request) if gated and gate.AVAILABLE else None
         self._max_connections = limits.connections
-        self._open: set[int] = set()
-        self._silent: dict[int, None] = {}
-        """Connections without a message, oldest first. Used only without a gate."""
+        self._most_open = limits.connections + limits.strangers
+        self._open: dict[int, bool] = {}
+        """Connections, by descriptor; True if a client was admitted."""
+        self._strangers = Strangers(limits.most_silent)
+        self._since: dict[int, float] = {}
+        """Start of each connection without a message, in seconds of the monotonic clock."""
+        self._look_at_ms = 0.0
+        self._closed: Counter[str] = Counter()
+        self._news: list[tuple[str, str]] = []
+        self._log = ClosedLog()
         self._router.monitor("inproc://connections", zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED)
         self._monitor = self._context.socket(zmq.PAIR)
         self._monitor.rcvhwm = 0  # with a limit, ZeroMQ's own thread would wait for us
         self._monitor.connect("inproc://connections")
         self._addresses: list[str] = []
-        self.wakeup = Wakeup()
-        self._watched: list[tuple[Any, int]] = [
-            (int(self._router.getsockopt(zmq.FD)), READABLE),
-            (self.wakeup.fileno(), READABLE),
-            (int(self._monitor.getsockopt(zmq.FD)), READABLE),
-            (self._authentication.fileno(), READABLE),
-        ]
-        self._has_message = False
-        self._may_be_asked = False
+        self._owns_wakeup = wakeup is None
+        self.wakeup = wakeup or Wakeup()
+        self.descriptors = (
+            int(self._router.getsockopt(zmq.FD)),
+            int(self._monitor.getsockopt(zmq.FD)),
+            self._authentication.fileno(),
+        )
+        """Readable if `look` or `attend` has something to do."""
+        self._woken = (self.wakeup.fileno(), READABLE)
+        self._watched: list[tuple[Any, int]] = [*((each, READABLE) for each in self.descriptors), self._woken]
+        self.has_message = False
         self._in_use = threading.Lock()
         """Held by the owner except while it sleeps, and by a thread that has borrowed the sockets."""
         self._in_use.acquire()
@@ -101,37 +121,53 @@ class ZeroMqSockets:
             key = self._authentication.secure(self._router, address)
         except KeysError as error:
             raise AddressError(f"{address}: {error}") from None
-        if self._gate is None:
-            bound = bind(self._router, address)
-        else:
-            bound = self._gate.bind(self._router, address, self._access.door(address))
+        bound = bind(self._router, address)
         self._addresses.append(bound)
         self._access.bound(bound)
         return bound if key is None else f"{bound}#{show_key(key)}"
 
-    def authenticate(self) -> None:
-        """See `Sockets`."""
-        if self._may_be_asked and self._authentication.answer():
-            self.wakeup.wake()
+    def timeout(self, timeout_ms: int) -> int:
+        """Return how long a wait may take: less while the bytes of strangers need checks."""
+        return min(timeout_ms, int(LOOK_MS)) if self._since else timeout_ms
 
-    def wait(self, timeout_ms: int) -> None:
+    def look(self) -> bool:
+        """Check for messages, and return True if there is one."""
+        self.has_message = multipart.has_message(self._router)
+        return self.has_message
+
+    def has_news(self) -> bool:
+        """Return True if connections may have ended or need `attend`."""
+        waiting = self._since or self._log.waiting
+        return bool(waiting) or multipart.has_message(self._monitor) or self._authentication.is_asked()
+
+    def wait(self, timeout_ms: int) -> bool:
         """See `Sockets`."""
         # The descriptor signals changes only, so ask the socket for messages that wait already.
-        if self.wakeup.falls_asleep() and timeout_ms and not multipart.has_message(self._router):
+        if self.wakeup.falls_asleep() and timeout_ms and not self.look():
             self._in_use.release()
             try:
-                ready = multipart.wait(self._watched, timeout_ms)
+                ready = multipart.wait(self._watched, self.timeout(timeout_ms))
             finally:
                 self._in_use.acquire()
             self.wakeup.awake()
-            found = [each for each, _ in ready]
-            self._may_be_asked = self._authentication.fileno() in found
-            if self.wakeup.fileno() in found:
+            if self._woken in ready:
                 self.wakeup.clear()
         else:
             self.wakeup.awake()
-            self._may_be_asked = True
-        self._has_message = multipart.has_message(self._router)
+        self.look()
+        return self.has_news()
+
+    def attend(self) -> None:
+        """See `Sockets`."""
+        if self._authentication.answer():
+            self.wakeup.wake()
+        now = time.monotonic()
+        if self._since and 1000 * now >= self._look_at_ms:
+            self._look_at_ms = 1000 * now + LOOK_MS
+            for descriptor in sending_too_much(list(self._since)) if sys.platform == "linux" else ():
+                self._end(descriptor, "frame")
+        self._log.log(self._news, self._closed)
+        self._news.clear()
 
     def borrow(self) -> bool:
         """See `Sockets`."""
@@ -151,13 +187,39 @@ class ZeroMqSockets:
             event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
             descriptor = int(event["value"])
             if event["event"] == zmq.Event.ACCEPTED:
-                self._open.add(descriptor)
-                if self._gate is None:
-                    self._make_room_for(descriptor)
+                self._accept(descriptor)
             elif descriptor in self._open:
-                self._open.discard(descriptor)
-                self._silent.pop(descriptor, None)
+                since = self._since.get(descriptor)
+                if since is not None and 1000 * (time.monotonic() - since) >= HANDSHAKE_MS:
+                    self._closed["late"] += 1
+                del self._open[descriptor]
+                self._speaks(descriptor)
                 yield descriptor
+
+    def _accept(self, descriptor: int) -> None:
+        """Add a connection. It may displace the oldest stranger of its address; with too many connections, of
+        the address with the most."""
+        source = source_of_peer(descriptor) if sys.platform == "linux" else b""
+        displaced = self._strangers.displaced_by(source) if source else None
+        if displaced is None and len(self._open) >= self._most_open:
+            displaced = self._strangers.victim()
+        if displaced is not None:
+            self._end(displaced, "silent")
+        self._open[descriptor] = False
+        self._strangers.add(descriptor, source)
+        self._since[descriptor] = time.monotonic()
+
+    def _end(self, stranger: int, reason: str) -> None:
+        self._speaks(stranger)
+        self._closed[reason] += 1
+        if len(self._news) < MOST_NEWS:
+            self._news.append((_address_of(stranger), reason))
+        _hang_up(stranger)
+
+    def _speaks(self, descriptor: int) -> None:
+        """Note that a connection is no stranger's any more."""
+        self._strangers.remove(descriptor)
+        self._since.pop(descriptor, None)
 
     def hang_up(self, descriptor: int) -> None:
         """See `Sockets`."""
@@ -171,21 +233,27 @@ class ZeroMqSockets:
             descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
         except (zmq.ZMQError, ValueError):
             descriptor, address = -1, ""  # an ipc address on a system without peer credentials
-        if descriptor not in self._open:
-            descriptor = -1
-        if self._gate is None:
-            self._silent.pop(descriptor, None)
-            return Origin(descriptor, address)
-        link = self._gate.link(frame)
-        return Origin(descriptor, GONE if link is None else link.address, link)
+        return Origin(descriptor if descriptor in self._open else -1, address)
 
-    def _make_room_for(self, descriptor: int) -> None:
-        """Add a silent connection. Above the limit, end the oldest silent one, possibly this one."""
-        self._silent[descriptor] = None
-        if len(self._open) > self._max_connections:
-            oldest = next(iter(self._silent))
-            del self._silent[oldest]
-            _hang_up(oldest)
+    def admit(self, arrived: Arrived) -> bool:
+        """See `Sockets`."""
+        descriptor = self.origin(arrived).descriptor
+        if descriptor < 0 or self._open[descriptor]:
+            return True
+        if sum(self._open.values()) >= self._max_connections:
+            self._closed["connections"] += 1
+            return False
+        self._open[descriptor] = True
+        self._speaks(descriptor)
+        return True
+
+    def unread(self, client: Client) -> int:
+        """See `Sockets`. ZeroMQ does not tell."""
+        return 0
+
+    def keeps_too_much(self, client: Client, held: int) -> bool:
+        """See `Sockets`. A key is trust."""
+        return False
 
     def user(self, arrived: Arrived) -> str:
         """See `Sockets`."""
@@ -199,38 +267,27 @@ class ZeroMqSockets:
     @property
     def open_connections(self) -> int:
         """See `Sockets`."""
-        return len(self._open) if self._gate is None else self._gate.connections
+        return len(self._open)
 
     @property
     def buffered_bytes(self) -> int:
-        """See `Sockets`. Counted by the gate."""
-        return 0 if self._gate is None else self._gate.buffered_bytes
+        """See `Sockets`. ZeroMQ does not tell."""
+        return 0
 
     @property
     def closed_connections(self) -> Mapping[str, int]:
-        """See `Sockets`. Counted by the gate."""
-        return {} if self._gate is None else self._gate.closed
-
-    def log_closed(self) -> None:
         """See `Sockets`."""
-        if self._gate is not None:
-            self._gate.log_closed()
+        return dict(self._closed)
 
     def receive(self) -> Arrived | None:
         """See `Sockets`."""
-        if not self._has_message:
+        if not self.has_message:
             return None
         frames = multipart.receive(self._router)
-        self._has_message = multipart.has_message(self._router)
-        if self._gate is not None:
-            link = self._gate.link(frames[-1])
-            if link is not None:
-                link.took(frames, 1)
-                if len(frames) > MOST_FRAMES + 1:  # encrypted; the gate rejects plain ones
-                    link.cut()
+        self.has_message = multipart.has_message(self._router)
         return Arrived(frames[0].bytes, frames[1:], frames[0])
 
-    def send(self, client: bytes, frames: Sequence[Any]) -> Delivery:
+    def send(self, client: Client, frames: Sequence[Any]) -> Delivery:
         """See `Sockets`."""
         try:
             multipart.send(self._router, [client, *frames])
@@ -251,8 +308,6 @@ class ZeroMqSockets:
         """See `Sockets`. Waits at most LINGER_MS."""
         # Close it before the address is free for the next evaluator. Unbinding would disconnect the clients
         # and lose the last answers.
-        if self._gate is not None:
-            self._gate.stop_listening()
         for address in self._addresses:
             remove_socket(address)
         self._addresses.clear()
@@ -261,16 +316,29 @@ class ZeroMqSockets:
         self._authentication.close()
         self._router.close()
         self._context.term()
-        if self._gate is not None:
-            self._gate.close(LINGER_MS)
-        self.wakeup.close()
+        if self._owns_wakeup:
+            self.wakeup.close()
+
+
+MOST_NEWS = 16
+"""Closed connections that are remembered for the log."""
 
 
 def _hang_up(descriptor: int) -> None:
     """Shut a connection down. ZeroMQ owns the descriptor and closes it at end of file."""
+    _asked(descriptor, lambda connection: connection.shutdown(socket.SHUT_RDWR), None)
+
+
+def _address_of(descriptor: int) -> str:
+    return _asked(descriptor, lambda connection: str(connection.getpeername()[0]), "")
+
+
+def _asked(descriptor: int, ask: Callable[[socket.socket], T], otherwise: T) -> T:
+    """Return what a connection of ZeroMQ answers; `otherwise` if it has ended."""
     with contextlib.suppress(OSError):
         connection = socket.socket(fileno=descriptor)  # not a copy: descriptors may be exhausted
         try:
-            connection.shutdown(socket.SHUT_RDWR)
+            return ask(connection)
         finally:
             connection.detach()
+    return otherwise

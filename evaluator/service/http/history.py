@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from evaluator.metrics import Histogram, Requests
+from evaluator.service.connections.transport import Client
 
 STEP_S = 2.0
 """Interval between readings."""
@@ -42,7 +43,7 @@ class Reading:
     busy_ms: Mapping[str, float]
     requests: Mapping[str, Requests]
     sizes: Mapping[str, Histogram]
-    clients: Mapping[bytes, int]
+    clients: Mapping[Client, int]
 
 
 @dataclass(frozen=True, slots=True)

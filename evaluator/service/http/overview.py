@@ -121,9 +121,9 @@ class StatusDocument:
             entries.append(
                 {
                     "name": name,
-                    "target_ms": self._service.loader.targets.of(rank),
+                    "target_ms": self._service.loader.targets[rank],
                     "queued": sum(classes[name] for classes in state.queued.values()),
-                    "limit": limits.of(rank),
+                    "limit": limits[rank],
                     "requests_per_second": _rate(requests.requests - earlier.requests, now, before),
                     "positions_per_second": _rate(requests.positions - earlier.positions, now, before),
                     "queue_ms": _percentiles(requests.queue_seconds.since(minute.queue_seconds)),
@@ -145,7 +145,7 @@ class StatusDocument:
         busiest = sorted(rates, key=lambda pair: -round(math.log2(1 + pair[0])))
         return [
             {
-                **session.description(),
+                **session.description(self._service.sockets),
                 "class": PRIORITIES[session.rank] if session.rank >= 0 else "",
                 "positions_per_second": positions,
             }

@@ -74,8 +74,9 @@ ssize_t write_parts(int socket, std::span<iovec> parts) {
 
 }  // namespace
 
-Channel::Channel(Descriptor socket, std::string_view type, const MessageLimits& limits, std::size_t kept)
-    : socket_(std::move(socket)), reader_(limits), kept_(kept) {
+Channel::Channel(Descriptor socket, std::string_view type, const MessageLimits& limits, std::size_t kept,
+                 std::shared_ptr<Bytecount> buffered)
+    : socket_(std::move(socket)), buffered_(std::move(buffered)), reader_(limits), kept_(kept) {
   fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
   setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &kRoom, sizeof kRoom);
   const std::string text = greeting(type);
@@ -83,6 +84,30 @@ Channel::Channel(Descriptor socket, std::string_view type, const MessageLimits& 
   // These are the first bytes of a connection, so the buffer has room for them.
   if (write_parts(socket_.get(), parts) != static_cast<ssize_t>(text.size())) fail(Ending::kPeer);
   last_sent_ = std::chrono::steady_clock::now();
+}
+
+Channel::~Channel() {
+  *buffered_ -= received_ + waiting_bytes_;
+}
+
+std::optional<Message> Channel::take() {
+  auto message = reader_.take();
+  count_received();
+  return message;
+}
+
+void Channel::drop(Ending reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    fail(reason);
+  }
+  reader_.drop();
+  count_received();
+}
+
+void Channel::count_received() {
+  *buffered_ += reader_.bytes() - received_;  // wraps around if it is less
+  received_ = reader_.bytes();
 }
 
 std::optional<Ending> Channel::receive(std::span<unsigned char> scratch) {
@@ -96,7 +121,9 @@ std::optional<Ending> Channel::receive(std::span<unsigned char> scratch) {
   reader_.fill(direct);
   const bool was_ready = reader_.is_ready();
   try {
-    if (const auto ending = reader_.read(scratch.first(size - direct))) return ending;
+    const auto ending = reader_.read(scratch.first(size - direct));
+    count_received();
+    if (ending) return ending;
     if (const auto context = reader_.take_ping()) send_pong(*context);
     if (reader_.is_ready() && !was_ready) {
       const std::lock_guard lock(mutex_);
@@ -132,13 +159,28 @@ Sent Channel::flush() {
   return write_waiting();
 }
 
+std::size_t Channel::unread() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_bytes_;
+}
+
 bool Channel::is_waiting() const {
   const std::lock_guard lock(mutex_);
   return open_ && !cut_ && !waiting_.empty();
 }
 
 void Channel::hang_up() {
-  shutdown(socket_.get(), SHUT_RDWR);
+  const std::lock_guard lock(mutex_);
+  if (socket_) shutdown(socket_.get(), SHUT_RDWR);
+}
+
+void Channel::close() {
+  const std::lock_guard lock(mutex_);
+  *buffered_ -= waiting_bytes_;
+  waiting_.clear();
+  waiting_bytes_ = written_ = 0;
+  if (socket_) shutdown(socket_.get(), SHUT_RDWR);
+  socket_.close();
 }
 
 std::optional<Ending> Channel::cut() const {
@@ -148,7 +190,7 @@ std::optional<Ending> Channel::cut() const {
 
 // Requires the lock.
 Sent Channel::send_parts(std::span<iovec> parts, bool at_once) {
-  if (cut_) return Sent::kGone;
+  if (cut_ || !socket_) return Sent::kGone;
   std::size_t written = 0;
   if (at_once && waiting_.empty()) {
     const ssize_t sent = write_parts(socket_.get(), parts);
@@ -167,7 +209,7 @@ Sent Channel::send_parts(std::span<iovec> parts, bool at_once) {
 
 // Requires the lock.
 Sent Channel::write_waiting() {
-  if (cut_) return Sent::kGone;
+  if (cut_ || !socket_) return Sent::kGone;
   while (open_ && !waiting_.empty()) {
     const Frame& first = waiting_.front();
     std::array parts{part(first.bytes.get() + written_, first.size - written_)};
@@ -176,6 +218,7 @@ Sent Channel::write_waiting() {
     if (sent < 0) return fail(Ending::kPeer);
     last_sent_ = std::chrono::steady_clock::now();
     waiting_bytes_ -= static_cast<std::size_t>(sent);
+    *buffered_ -= static_cast<std::size_t>(sent);
     written_ += static_cast<std::size_t>(sent);
     if (written_ == first.size) {
       waiting_.pop_front();
@@ -200,6 +243,7 @@ void Channel::keep(std::span<const iovec> parts, std::size_t written) {
     at += each.iov_len - skip;
   }
   waiting_bytes_ += rest.size;
+  *buffered_ += rest.size;
   waiting_.push_back(std::move(rest));
 }
 
@@ -207,6 +251,7 @@ void Channel::keep(std::span<const iovec> parts, std::size_t written) {
 Sent Channel::fail(Ending reason) {
   cut_ = reason;
   waiting_.clear();
+  *buffered_ -= waiting_bytes_;
   waiting_bytes_ = written_ = 0;
   // Wakes the thread that waits for the socket. Received data can still be read, and then the end.
   shutdown(socket_.get(), reason == Ending::kPeer ? SHUT_WR : SHUT_RDWR);

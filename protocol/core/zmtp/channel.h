@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -21,6 +22,9 @@
 
 namespace wavefront::wire {
 
+// Bytes kept by all connections of a hub.
+using Bytecount = std::atomic<std::size_t>;
+
 enum class Sent : std::uint8_t {
   kWhole,    // the kernel has all bytes
   kWaiting,  // some bytes wait here for `flush`
@@ -31,8 +35,10 @@ class Channel {
  public:
   // socket: connected; becomes non-blocking. type: DEALER or ROUTER. kept: maximum bytes that wait to be
   // written.
-  // Sends the greeting at once. Throws std::system_error.
-  Channel(Descriptor socket, std::string_view type, const MessageLimits& limits, std::size_t kept);
+  // buffered: also counts the bytes of this channel. Sends the greeting at once. Throws std::system_error.
+  Channel(Descriptor socket, std::string_view type, const MessageLimits& limits, std::size_t kept,
+          std::shared_ptr<Bytecount> buffered = std::make_shared<Bytecount>());
+  ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
@@ -45,7 +51,11 @@ class Channel {
   // can still be taken.
   std::optional<Ending> receive(std::span<unsigned char> scratch);
 
-  std::optional<Message> take() { return reader_.take(); }
+  std::optional<Message> take();
+
+  // Ends the connection for both sides, and discards all that it keeps.
+  void drop(Ending reason);
+
   bool has_message() const { return reader_.has_message(); }
   const Message& next() const { return reader_.next(); }
   bool is_ready() const { return reader_.is_ready(); }
@@ -62,6 +72,12 @@ class Channel {
   // Writes waiting bytes without blocking; kWaiting if some are left.
   Sent flush();
 
+  // Bytes that wait to be written.
+  std::size_t unread() const;
+
+  // Bytes of received messages and those that wait to be written.
+  std::size_t bytes() const { return received_ + unread(); }
+
   // True if `flush` has something to write.
   bool is_waiting() const;
 
@@ -70,6 +86,9 @@ class Channel {
 
   // Ends the connection for both sides; the descriptor stays open.
   void hang_up();
+
+  // Ends the connection and closes the descriptor; messages can still be taken.
+  void close();
 
   // Reason why this side has ended the connection.
   std::optional<Ending> cut() const;
@@ -80,8 +99,11 @@ class Channel {
   void keep(std::span<const iovec> parts, std::size_t written);
   Sent fail(Ending reason);
   void send_pong(std::string_view context);
+  void count_received();
 
   Descriptor socket_;
+  const std::shared_ptr<Bytecount> buffered_;
+  std::size_t received_ = 0;  // bytes of the reader, as counted
   MessageReader reader_;
   const std::size_t kept_;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Reasons for the end of a connection, in gate, hub and stream.
+// Reasons for the end of a connection, in hub and stream.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@ namespace wavefront::wire {
 enum class Ending : std::uint8_t {
   kPeer,         // the other side closed it
   kForeign,      // not ZMTP 3, or an unsupported mechanism
-  kLate,         // the greeting timed out
-  kSilent,       // not authenticated, or without a message, when a new connection needed its place
+  kLate,         // the handshake timed out
+  kSilent,       // without a message when a new connection needed its place
   kMalformed,    // invalid frames
   kFrame,        // a frame with too many bytes
   kMessage,      // a message with too many bytes
@@ -22,14 +22,13 @@ enum class Ending : std::uint8_t {
   kCrowded,      // it held the most bytes when all connections together held too many
   kConnections,  // the maximum number of clients was reached
   kDescriptors,  // the process has no descriptors left
-  kAsked,        // the service requested it
   kRefused,      // the other side has too many connections
   kMemory,       // out of memory for received data
 };
 
-inline constexpr std::array kEndingNames = {"peer",        "foreign",     "late",  "silent",  "malformed",
-                                            "frame",       "message",     "parts", "unread",  "crowded",
-                                            "connections", "descriptors", "asked", "refused", "memory"};
+inline constexpr std::array kEndingNames = {"peer",        "foreign",     "late",    "silent", "malformed",
+                                            "frame",       "message",     "parts",   "unread", "crowded",
+                                            "connections", "descriptors", "refused", "memory"};
 
 // A connection that this side ended because of its client.
 struct Ended {

@@ -15,14 +15,7 @@ std::optional<Ending> Greeting::read(unsigned char byte) {
   if (!is_complete()) return std::nullopt;
   const auto* const name = reinterpret_cast<const char*>(bytes_.data() + kMechanismAt);
   const std::string_view mechanism(name, strnlen(name, kMechanismSize));
-  if (mechanism == "NULL") {
-    mechanism_ = Mechanism::kNull;
-  } else if (mechanism == "CURVE") {
-    mechanism_ = Mechanism::kCurve;
-  } else {
-    return Ending::kForeign;
-  }
-  return std::nullopt;
+  return mechanism == "NULL" ? std::nullopt : std::optional(Ending::kForeign);
 }
 
 bool FrameHead::read(unsigned char byte) {

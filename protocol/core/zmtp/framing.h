@@ -15,13 +15,11 @@ namespace wavefront::wire {
 
 inline constexpr std::size_t kGreetingBytes = 64;
 
-// Maximum bytes of READY, and of CURVE's HELLO and INITIATE: keys, socket names and the like.
+// Maximum bytes of READY.
 inline constexpr std::uint64_t kMostOfHandshake = 8192;
 
 // Maximum bytes of PING, PONG and ERROR.
 inline constexpr std::uint64_t kMostOfCommand = 1024;
-
-enum class Mechanism : std::uint8_t { kUnknown, kNull, kCurve };
 
 class Greeting {
  public:
@@ -30,14 +28,8 @@ class Greeting {
 
   bool is_complete() const { return size_ == kGreetingBytes; }
 
-  // True once ZeroMQ's signature has been read.
-  bool has_signature() const { return size_ > kSignatureEnd; }
-
   // Of ZMTP 3.
   unsigned minor_version() const { return bytes_[kMinorAt]; }
-
-  // Known once the greeting is complete.
-  Mechanism mechanism() const { return mechanism_; }
 
  private:
   static constexpr std::size_t kSignatureEnd = 9, kMajorAt = 10, kMinorAt = 11, kMechanismAt = 12,
@@ -45,16 +37,12 @@ class Greeting {
 
   std::array<unsigned char, kGreetingBytes> bytes_{};
   std::size_t size_ = 0;
-  Mechanism mechanism_ = Mechanism::kUnknown;
 };
 
 class FrameHead {
  public:
   // Reads the next byte of a head, or the first of a new one; returns true if the head is complete.
   bool read(unsigned char byte);
-
-  // True if a head is partly read.
-  bool is_begun() const { return begun_; }
 
   std::uint64_t size() const { return size_; }
   bool is_command() const { return (flags_ & kCommand) != 0; }

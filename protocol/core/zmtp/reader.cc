@@ -20,6 +20,15 @@ constexpr std::size_t kTimeToLive = 2;
 // Maximum bytes of a context in ZMTP.
 constexpr std::size_t kMostOfContext = 16;
 
+// Memory of a frame and its message in addition to the bytes.
+constexpr std::size_t kFrameCost = 128;
+
+std::size_t cost_of(const Message& message) {
+  std::size_t cost = 0;
+  for (const Frame& frame : message) cost += frame.size + kFrameCost;
+  return cost;
+}
+
 }  // namespace
 
 std::optional<Ending> MessageReader::read(std::span<const unsigned char> data) {
@@ -27,7 +36,6 @@ std::optional<Ending> MessageReader::read(std::span<const unsigned char> data) {
     std::optional<Ending> ending;
     if (!greeting_.is_complete()) {
       ending = greeting_.read(data.front());
-      if (greeting_.mechanism() == Mechanism::kCurve) ending = Ending::kForeign;
       data = data.subspan(1);
     } else if (in_frame_) {
       const std::size_t size = std::min(frame_.size - filled_, data.size());
@@ -59,7 +67,16 @@ std::optional<Message> MessageReader::take() {
   if (messages_.empty()) return std::nullopt;
   Message message = std::move(messages_.front());
   messages_.pop_front();
+  bytes_ -= cost_of(message);
   return message;
+}
+
+void MessageReader::drop() {
+  messages_.clear();
+  message_.clear();
+  frame_ = {};
+  in_frame_ = false;
+  bytes_ = 0;
 }
 
 std::optional<std::string> MessageReader::take_ping() {
@@ -80,6 +97,7 @@ std::optional<Ending> MessageReader::begin_frame() {
     if (message_bytes_ > limits_.message_bytes) return Ending::kMessage;
   }
   frame_ = {std::make_unique_for_overwrite<unsigned char[]>(size), static_cast<std::size_t>(size)};
+  bytes_ += frame_.size + kFrameCost;
   filled_ = 0;
   in_frame_ = true;
   return size == 0 ? end_frame() : std::nullopt;
@@ -87,7 +105,10 @@ std::optional<Ending> MessageReader::begin_frame() {
 
 std::optional<Ending> MessageReader::end_frame() {
   in_frame_ = false;
-  if (head_.is_command()) return obey(std::exchange(frame_, {}));
+  if (head_.is_command()) {
+    bytes_ -= frame_.size + kFrameCost;
+    return obey(std::exchange(frame_, {}));
+  }
   message_.push_back(std::exchange(frame_, {}));
   if (!head_.has_more()) {
     messages_.push_back(std::exchange(message_, {}));

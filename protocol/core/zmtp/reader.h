@@ -43,6 +43,12 @@ class MessageReader {
   // True if the peer supports heartbeats (ZMTP 3.1).
   bool has_heartbeats() const { return greeting_.minor_version() >= 1; }
 
+  // Bytes of the incomplete message and of those to be taken, with an allowance for each frame.
+  std::size_t bytes() const { return bytes_; }
+
+  // Discards the incomplete message and those to be taken. Nothing may be parsed after that.
+  void drop();
+
   // Returns the context of the newest PING since the last call.
   std::optional<std::string> take_ping();
 
@@ -61,6 +67,7 @@ class MessageReader {
   std::size_t message_bytes_ = 0;  // bytes of the current message
   Message message_;
   std::deque<Message> messages_;
+  std::size_t bytes_ = 0;
   std::optional<std::string> ping_;
 };
 

@@ -17,16 +17,15 @@ inline constexpr std::string_view kErrorCommand("\5ERROR");
 inline constexpr std::string_view kTooManyConnections("300");
 
 // Returns the rest of a ZMTP 3.1 greeting and the command ERROR.
-// mechanism: NULL or CURVE. greeted: bytes of the greeting sent before, at most 64.
-inline std::string refusal(std::string_view mechanism, std::size_t greeted) {
-  constexpr std::size_t kGreeting = 64, kMechanism = 12, kAsServer = 32;
+// greeted: bytes of the greeting sent before, at most 64.
+inline std::string refusal(std::size_t greeted) {
+  constexpr std::size_t kGreeting = 64, kMechanism = 12;
   std::string text(kGreeting, '\0');
   text[0] = '\xFF';
   text[9] = '\x7F';
   text[10] = 3;
   text[11] = 1;
-  text.replace(kMechanism, mechanism.size(), mechanism);
-  text[kAsServer] = mechanism == "NULL" ? 0 : 1;
+  text.replace(kMechanism, 4, "NULL");
   text.erase(0, greeted);
   text += '\4';
   text += static_cast<char>(kErrorCommand.size() + 1 + kTooManyConnections.size());

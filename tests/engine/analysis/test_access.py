@@ -33,7 +33,7 @@ def test_addresses(text: str, host: str, port: int, loopback: bool) -> None:
 @pytest.mark.parametrize(
     "text", ["", "8765", ":8765", "127.0.0.1", "127.0.0.1:", "h:65536", "::1:80", "h:-1"]
 )
-def test_what_is_no_address(text: str) -> None:
+def test_address_is_rejected_when_malformed(text: str) -> None:
     with pytest.raises(SettingsError, match="HOST:PORT"):
         read_address(text)
 
@@ -73,7 +73,7 @@ def test_a_token_is_its_owners_alone(tmp_path: Path) -> None:
         b"a" * 513,
     ],
 )
-def test_what_is_no_token(tmp_path: Path, content: bytes) -> None:
+def test_token_is_rejected_when_malformed(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "token"
     file.write_bytes(content)
     file.chmod(0o600)

@@ -44,7 +44,7 @@ def test_withdrawn_positions_are_named_by_query_and_turn() -> None:
     assert len(mine.waiting) == 0
 
 
-def test_what_is_withdrawn_is_neither_begun_nor_kept() -> None:
+def test_query_is_neither_started_nor_kept_when_withdrawn() -> None:
     mine = account(0, 0)
     other, _ = read_query({"id": "b"}, "b", Options(), 1)
     mine.waiting.add(Task(mine, Asked(other), 0, 0, -1))

@@ -62,6 +62,7 @@ def shape(value: Any) -> Any:
     return [shape(inner) for inner in value] if isinstance(value, list) else type(value).__name__
 
 
+@pytest.mark.integration
 def test_the_conversation_is_one_that_is_had() -> None:
     (transcript,) = re.findall(r"<!-- transcript -->\n```json\n(.*?)```", TEXT, re.DOTALL)
     lines = re.sub(r"\n +", "", transcript).splitlines()  # an answer goes on in indented lines
@@ -84,6 +85,7 @@ def test_the_conversation_is_one_that_is_had() -> None:
         assert len(answer["moves"][0]["pv"]) <= 4
 
 
+@pytest.mark.integration
 def test_the_python_example_reviews_a_game(tmp_path: Path) -> None:
     (tmp_path / "game.pgn").write_text(GAME)
     example = REPOSITORY / "docs" / "examples" / "review_game.py"
@@ -111,6 +113,7 @@ def node() -> list[str]:
     pytest.skip("needs a Node with WebSocket: version 22, or the package ws (node-ws)")
 
 
+@pytest.mark.integration
 def test_the_javascript_example_shows_a_search() -> None:
     command = [*node(), str(REPOSITORY / "docs" / "examples" / "live_analysis.mjs")]
     with service() as (url, _):

@@ -74,6 +74,7 @@ def test_endless_searches_do_not_delay_it() -> None:
         talk.scheduler.leave(talk.client)
 
 
+@pytest.mark.integration
 def test_many_positions_are_evaluated_in_few_batches() -> None:
     with scheduler(searches=1, workers=1) as made:
         talk = Conversation(made)
@@ -91,13 +92,14 @@ def test_queries_that_wait_are_limited() -> None:
         assert "too many" in answer["error"]
 
 
-def test_a_client_is_told_when_all_is_answered(talk: Conversation) -> None:
+def test_a_client_is_reported_when_all_is_answered(talk: Conversation) -> None:
     talk.say(id="game", moves=GAME, analyze_turns=[0, 1, 2, 3, 4], nodes=0)
     talk.scheduler.end(talk.client)
     assert talk.client.is_done.wait(60)
     assert talk.client.answers.qsize() == 5
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("workers", [1, 2])
 def test_positions_are_sent_again_when_the_evaluator_is_lost(workers: int) -> None:
     with scheduler(workers=workers) as made:

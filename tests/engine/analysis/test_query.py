@@ -70,7 +70,7 @@ def test_nobody_plays_in_an_analysis() -> None:
 )
 def test_files_evaluators_and_memory_are_not_a_querys_to_choose(name: str) -> None:
     assert name not in QUERY_OPTIONS
-    with pytest.raises(QueryError, match="not for a query to set"):
+    with pytest.raises(QueryError, match="to set"):
         read(options={name: getattr(Options(), name)})
 
 
@@ -120,7 +120,7 @@ def test_files_evaluators_and_memory_are_not_a_querys_to_choose(name: str) -> No
         ("allow_moves", [{"moves": ["e2e4"]}, {"moves": ["d2d4"]}], "one object for each player"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_field(field: str, value: Any, message: str) -> None:
+def test_query_error_names_the_field(field: str, value: Any, message: str) -> None:
     with pytest.raises(QueryError, match=message) as raised:
         read(**{field: value})
     assert raised.value.field == field
@@ -131,7 +131,7 @@ def test_priority_and_priorities_exclude_each_other() -> None:
         read(analyze_turns=[0], priority=1, priorities=[1])
 
 
-def test_a_field_that_nobody_knows_is_told_of_and_not_used() -> None:
+def test_a_field_that_nobody_knows_is_reported_of_and_not_used() -> None:
     query, warnings = read_query({"id": "a", "nodez": 3, "comment": {}}, "a", Options(), 800)
     assert query.limits.nodes == 800
     (warning,) = warnings
@@ -206,7 +206,7 @@ def test_san_that_names_no_move_is_refused(move: str, complaint: str) -> None:
         read(fen="4k3/8/8/8/8/8/4K3/R6R w - - 0 1", moves=[move])
 
 
-def test_moves_to_avoid_that_are_illegal_are_told_of() -> None:
+def test_moves_to_avoid_that_are_illegal_are_reported_of() -> None:
     fields = {"moves": ["e4"], "analyze_turns": [0, 1], "avoid_moves": ["Nf3", "e5", "e2e5", "Nd4"]}
     query, (warning,) = read_query({"id": "a", **fields}, "a", Options(), 800)
     assert query.restrictions[0].moves == ("g1f3", "e7e5", "e2e5")

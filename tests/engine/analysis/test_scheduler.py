@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from engine.analysis.query import NAMES
 from engine.analysis.scheduler import Scheduler
 from tests.engine.analysis.recording import RANDOM, Conversation, RecordingClient, scheduler
+from tests.rounds import rounds
 
 pytestmark = pytest.mark.integration
 
@@ -90,7 +91,7 @@ def test_many_queries_are_searched_at_once_and_answered_as_they_end(talk: Conver
     assert {talk.client.next()["id"], talk.client.next()["id"]} == {"stop", "first"}
 
 
-def test_what_is_included_is_there(talk: Conversation) -> None:
+def test_answer_has_the_included_parts(talk: Conversation) -> None:
     answer = talk.ask(
         id="a", nodes=300, include_policy=True, include_pv_visits=True, include_statistics=True, pv_length=3
     )
@@ -105,7 +106,7 @@ def test_what_is_included_is_there(talk: Conversation) -> None:
     assert {move["move"] for move in answer["statistics"]} == answer["policy"].keys()
 
 
-def test_the_bound_that_the_best_move_is_chosen_by_is_told(talk: Conversation) -> None:
+def test_the_bound_that_the_best_move_is_chosen_by_is_reported(talk: Conversation) -> None:
     options = {"value_choice_deviations": 3, "value_choice_share": 0.05}
     answer = talk.ask(id="a", nodes=500, multipv=20, include_statistics=True, options=options)
     known = {move["move"]: move for move in answer["statistics"]}
@@ -176,7 +177,7 @@ def test_a_game_that_is_over_is_answered_without_a_search(talk: Conversation) ->
     assert drawn["game_over"] == {"result": "draw", "reason": "insufficient material"}
 
 
-def test_reports_come_while_the_search_goes_on(talk: Conversation) -> None:
+def test_reports_come_while_the_search_continues(talk: Conversation) -> None:
     talk.say(id="a", infinite=True, report_every=0.01)
     reports = [talk.client.next() for _ in range(3)]
     assert all(report["during_search"] for report in reports)
@@ -262,7 +263,9 @@ def test_a_bad_message_is_answered_and_disturbs_nobody(
     assert talk.ask(id="good", nodes=10)["root"]["visits"] == 10
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=rounds(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(MESSAGES)
 def test_no_message_whatever_causes_a_fault(shared_scheduler: Scheduler, message: dict[str, Any]) -> None:
     talk = Conversation(shared_scheduler)
@@ -361,7 +364,7 @@ def test_a_client_that_leaves_ends_its_searches() -> None:
             assert second.ask(id=str(number), nodes=10)["id"] == str(number)
 
 
-def test_a_client_is_told_when_all_is_answered(shared_scheduler: Scheduler) -> None:
+def test_a_client_is_reported_when_all_is_answered(shared_scheduler: Scheduler) -> None:
     talk = Conversation(shared_scheduler)
     for number in range(4):
         talk.say(id=str(number), nodes=100)

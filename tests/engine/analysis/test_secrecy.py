@@ -51,6 +51,7 @@ def talk(url: str, **identification: Any) -> None:
             connection.recv(timeout=60)
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform == "win32", reason="command lines and files as POSIX has them")
 def test_the_token_is_in_no_output_no_log_and_no_command_line(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(TALKATIVE)

@@ -79,7 +79,7 @@ def test_queries_and_answers_are_messages(address: str) -> None:
         assert hear(connection)["id"] == "bytes"
 
 
-def test_a_bad_message_is_answered_and_the_connection_goes_on(address: str) -> None:
+def test_a_bad_message_is_answered_and_the_connection_continues(address: str) -> None:
     with connect(address) as connection:
         for message in ("", "nonsense", "[]", b"\xff", "[" * 4000):
             connection.send(message)
@@ -284,14 +284,14 @@ def test_sigterm_ends_the_service_and_its_evaluator() -> None:
         (("--listen", "127.0.0.1:0", "--token-file", "/nonexistent"), "cannot read"),
     ],
 )
-def test_wrong_usage_is_told(flags: tuple[str, ...], message: str) -> None:
+def test_wrong_usage_is_reported(flags: tuple[str, ...], message: str) -> None:
     done = subprocess.run([*COMMAND, *flags], capture_output=True, timeout=60, text=True)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_an_address_that_is_taken_is_told() -> None:
+def test_an_address_that_is_taken_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         flags = ["--listen", f"127.0.0.1:{taken.getsockname()[1]}"]
         done = subprocess.run([*COMMAND, *flags], capture_output=True, timeout=60, text=True)

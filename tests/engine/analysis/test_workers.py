@@ -148,7 +148,7 @@ def test_a_position_that_no_worker_survives_is_answered_with_an_error(
         assert talk.ask(id="next", nodes=20)["root"]["visits"] == 20
 
 
-def test_what_was_to_end_is_not_begun_again() -> None:
+def test_stopped_searches_do_not_restart_when_workers_die() -> None:
     with scheduler(searches=2, workers=2) as made:
         talk = Conversation(made)
         talk.say(id="a", infinite=True, report_every=0.05)

@@ -274,6 +274,7 @@ def test_close_ends_a_running_search(evaluator: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.integration
 def test_a_cancelled_start_ends_the_evaluator() -> None:
     before = set(psutil.Process().children())
 

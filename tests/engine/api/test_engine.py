@@ -73,6 +73,7 @@ def test_position_names_what_is_no_move_or_fen(engine: Engine, wrong: Any) -> No
             engine.position(wrong)
 
 
+@pytest.mark.integration
 def test_analyse_gives_several_lines(engine: Engine) -> None:
     engine.position("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3")
     seen: list[Analysis] = []
@@ -156,6 +157,7 @@ def test_a_closed_engine_says_so() -> None:
         engine.play(nodes=1)
 
 
+@pytest.mark.integration
 def test_unknown_options_networks_and_evaluators_are_refused() -> None:
     with pytest.raises(OptionError, match="multi_pv"):
         Engine(multi_pv=3)

@@ -279,7 +279,7 @@ def test_bench_counts_the_solved_positions_of_a_suite(tmp_path: Path) -> None:
     assert "3 positions" in output
 
 
-def test_lines_of_a_suite_that_are_no_positions_are_named_and_left_out(tmp_path: Path) -> None:
+def test_lines_of_a_suite_that_are_no_positions_are_named_and_omitted(tmp_path: Path) -> None:
     suite = tmp_path / "suite.epd"
     suite.write_text("6k1/5ppp/8/8/8/8/8/K2R4 w - - bm Rd8;\n" + "rubbish\n" * 7)
     output, errors = run("bench", "--suite", str(suite), "--in-process", "--nodes", "1")
@@ -382,7 +382,7 @@ def test_options_may_be_given_by_their_uci_names() -> None:
         assert "RamLimitMb is a whole number from 16" in errors
 
 
-def test_an_evaluator_s_refusal_is_told_once() -> None:
+def test_an_evaluator_s_refusal_is_reported_once() -> None:
     for flag in ("--weights", "--network", "--WeightsFile"):
         _output, errors = run("analyse", flag, "/nowhere.pb", "--nodes", "1", status=1)
         assert errors.splitlines() == [

@@ -88,7 +88,7 @@ def search_through(options: Options, action: Callable[[], None], *, fallback: bo
     return said
 
 
-def test_a_search_goes_on_at_the_next_when_the_first_is_killed(
+def test_a_search_continues_at_the_next_when_the_first_is_killed(
     two: tuple[RunningEvaluator, RunningEvaluator],
 ) -> None:
     first, second = two
@@ -97,7 +97,7 @@ def test_a_search_goes_on_at_the_next_when_the_first_is_killed(
     assert any(line.startswith(f"using the evaluator at {second.address}, as ") for line in said)
 
 
-def test_a_search_goes_on_at_the_next_when_the_first_drains(
+def test_a_search_continues_at_the_next_when_the_first_drains(
     two: tuple[RunningEvaluator, RunningEvaluator],
 ) -> None:
     first, second = two

@@ -3,112 +3,114 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
 
 import psutil
+import pytest
 
 from engine._core import Batch, Game, evaluate_randomly
 from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
-from engine.evaluation.connection.link import EvaluatorLink
+from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.encoding import position_batch
-from engine.evaluation.late_results import LateResults
-from engine.evaluation.pipeline import RemotePipeline
+from engine.options import Options
 from protocol.batch import EvaluationBatch
-from protocol.client import Completed, EvaluatorClient
-from protocol.errors import Cancelled
+from protocol.client import EvaluatorClient
 from tests.engine.core.tree.search_helpers import new_tree
 
-PATIENCE_MS = 60_000
+KEY = ("", "", "")
+WAIT_S = 60.0
+WAIT_MS = 1000 * WAIT_S
 
 
-def begun(link: EvaluatorLink, late: LateResults, tree: Any) -> RemotePipeline:
+@pytest.fixture
+def evaluator() -> Iterator[PooledEvaluator[str]]:
+    made: PooledEvaluator[str] = PooledEvaluator(
+        EvaluatorSettings.of(Options(backend="random")), print, "play", spread=False
+    )
+    made.start()
+    assert made.connections(WAIT_S)
+    yield made
+    made.close()
+
+
+def pipeline_for(evaluator: PooledEvaluator[str], tree: Any, *, alone: bool = True) -> PooledPipeline[str]:
+    offers = evaluator.offers(KEY)
+    return PooledPipeline("search", tree, evaluator, KEY, offers[0].identity, 8, alone=alone)
+
+
+def begun(evaluator: PooledEvaluator[str], tree: Any) -> PooledPipeline[str]:
     """A pipeline with the root's position on its way."""
-    client = link.wait(PATIENCE_MS / 1000)
-    assert client is not None
-    pipeline = RemotePipeline(tree, link, capacity=8, network=client.network, late=late)
+    pipeline = pipeline_for(evaluator, tree)
     batch = pipeline.take()
     assert tree.collect(batch, 8).evaluations == 1
     pipeline.submit(batch)
+    assert pipeline.in_flight == 1
     return pipeline
 
 
-def test_what_an_ended_search_had_asked_for_is_found_by_the_next(link: EvaluatorLink) -> None:
-    late, tree = LateResults(), new_tree(Game())
-    pipeline = begun(link, late, tree)
-    pipeline.abandon()
-    assert late.awaited_from(link.client)
+def received(evaluator: PooledEvaluator[str]) -> set[str]:
+    """The searches that are answered by the time that the evaluator owes nothing."""
+    searches: set[str] = set()
+    end = monotonic() + WAIT_S
+    while evaluator.awaited and monotonic() < end:
+        searches |= evaluator.receive(WAIT_MS)
+    assert not evaluator.awaited
+    return searches
+
+
+@pytest.mark.integration
+def test_late_result_is_found_by_the_next_search(evaluator: PooledEvaluator[str]) -> None:
+    tree = new_tree(Game())
+    begun(evaluator, tree).abandon()
     assert tree.root_info().batches_in_flight == 0
-    while late.awaited_from(link.client):
-        assert not pipeline.poll(PATIENCE_MS), "its search has ended"
+    assert not received(evaluator), "its search has ended"
     assert tree.root_info().visits == 0
-    client = link.client
-    assert client is not None
-    following = RemotePipeline(tree, link, capacity=8, network=client.network, late=late)
-    assert tree.collect(following.take(), 8).cache_hits == 1
+    assert tree.collect(Batch(8), 8).cache_hits == 1
 
 
-def test_the_next_search_takes_what_has_come_before_it_asks(link: EvaluatorLink) -> None:
-    """The evaluator answers in turn: an evaluation that was asked for earlier is there before this one."""
-    late, tree, other = LateResults(), new_tree(Game()), new_tree(Game())
-    pipeline = begun(link, late, tree)
+@pytest.mark.integration
+@pytest.mark.parametrize(("same", "cancelled"), [(True, 1), (False, 0)])
+def test_abandoned_request_is_cancelled_when_a_search_of_its_tree_begins(
+    evaluator: PooledEvaluator[str], monkeypatch: pytest.MonkeyPatch, same: bool, cancelled: int
+) -> None:
+    cancels: list[int] = []
+    monkeypatch.setattr(EvaluatorClient, "cancel", lambda _client, identity: cancels.append(identity))
+    tree = new_tree(Game())
+    pipeline = begun(evaluator, tree)
+    evaluator.cancel_abandoned(tree)
+    assert not cancels, "it is wanted"
     pipeline.abandon()
-    client = link.client
-    assert client is not None
-    batch = Batch(8)
-    other.collect(batch, 8)
-    client.evaluate(position_batch(batch))
-    following = RemotePipeline(tree, link, capacity=8, network=client.network, late=late)
-    assert not late.awaited_from(client)
-    assert tree.collect(following.take(), 8).cache_hits == 1
+    evaluator.cancel_abandoned(tree if same else new_tree(Game()))
+    assert len(cancels) == cancelled
 
 
-def test_what_is_still_queued_when_the_next_search_begins_is_left_out() -> None:
-    class Client:
-        def __init__(self) -> None:
-            self.cancelled: list[int] = []
-
-        def cancel(self, identity: int) -> None:
-            self.cancelled.append(identity)
-
-    made = Client()
-    client = cast("EvaluatorClient", made)
-    late, tree, batch = LateResults(), new_tree(Game()), Batch(8)
-    tree.collect(batch, 8)
-    tree.abandon(batch)
-    late.expect(client, tree, {7: batch})
-    late.hurry()
-    assert made.cancelled == [7]
-    assert late.awaited_from(client), "it may have been too late for that"
-    late.take(client, Completed(7, None, Cancelled("cancelled")))
-    assert not late.awaited_from(client)
-    assert tree.collect(Batch(8), 8).cache_hits == 0
-
-
-def test_what_a_lost_evaluator_owed_is_not_awaited(link: EvaluatorLink) -> None:
-    late, tree = LateResults(), new_tree(Game())
+@pytest.mark.integration
+def test_lost_evaluator_owes_no_late_results(evaluator: PooledEvaluator[str]) -> None:
+    tree, link = new_tree(Game()), evaluator.links[0]
     first = link.client
     assert first is not None and link.pid is not None
-    evaluator = psutil.Process(link.pid)
-    evaluator.suspend()
-    begun(link, late, tree).abandon()
-    evaluator.kill()
+    process = psutil.Process(link.pid)
+    process.suspend()
+    begun(evaluator, tree).abandon()
+    process.kill()
     link.lost(first, "killed")
-    assert link.wait(60) is not first
-    pipeline = begun(link, late, tree)
-    assert not late.awaited_from(link.client)
-    while not pipeline.poll(PATIENCE_MS):
-        pass
+    assert link.wait(WAIT_S) is not first
+    pipeline = begun(evaluator, tree)
+    assert received(evaluator) == {"search"}
     assert tree.root_info().visits == 1
+    assert not pipeline.in_flight
 
 
-def test_a_pooled_search_leaves_late_answers_to_the_next_of_its_player() -> None:
+def test_late_result_of_a_joined_batch_goes_to_the_cache() -> None:
     class Evaluator:
         def add(self, pipeline: object, batch: Batch) -> None:
             pass
 
     tree = new_tree(Game())
-    evaluator = cast("PooledEvaluator[str]", Evaluator())
-    pipeline = PooledPipeline("search", tree, evaluator, ("", "", ""), "hash", 8)
+    evaluator: Any = Evaluator()
+    pipeline = PooledPipeline("search", tree, evaluator, KEY, "hash", 8)
     batch = pipeline.take()
     tree.collect(batch, 8)
     logits, wdl, moves_left = evaluate_randomly(batch)
@@ -118,3 +120,18 @@ def test_a_pooled_search_leaves_late_answers_to_the_next_of_its_player() -> None
     assert not pipeline.apply(batch, EvaluationBatch(logits, wdl, moves_left)), "nobody waits for it"
     assert tree.root_info().visits == 0
     assert tree.collect(pipeline.take(), 8).cache_hits == 1
+
+
+@pytest.mark.integration
+def test_answered_requests_are_taken_before_the_next_is_sent(evaluator: PooledEvaluator[str]) -> None:
+    """The evaluator answers in turn: an evaluation that was asked for earlier is there before this one."""
+    tree, other = new_tree(Game()), new_tree(Game())
+    begun(evaluator, tree).abandon()
+    client = evaluator.links[0].client
+    assert client is not None
+    batch = Batch(8)
+    other.collect(batch, 8)
+    client.evaluate(position_batch(batch))
+    evaluator.receive(0.0)
+    assert not evaluator.awaited
+    assert tree.collect(Batch(8), 8).cache_hits == 1

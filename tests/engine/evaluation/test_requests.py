@@ -33,7 +33,7 @@ def test_a_request_is_answered_once(link: EvaluatorLink) -> None:
     requests: Requests[str] = Requests(link, "play", lambda request: pytest.fail("was answered"))
     assert requests.connect() is link.client
     assert requests.send(BATCH, "first")
-    assert list(requests.sent) == ["first"]
+    assert list(requests.sent.values()) == ["first"]
     request, completed = answered(requests)
     assert request == "first"
     assert len(completed.result()) == 1
@@ -41,7 +41,7 @@ def test_a_request_is_answered_once(link: EvaluatorLink) -> None:
     assert requests.receive(0) is None
 
 
-def test_what_a_killed_evaluator_owed_is_sent_again_to_the_next(link: EvaluatorLink) -> None:
+def test_requests_are_sent_again_when_the_evaluator_is_killed(link: EvaluatorLink) -> None:
     unsent: list[str] = []
     requests: Requests[str] = Requests(link, "play", unsent.append)
     first = requests.connect()
@@ -73,16 +73,16 @@ def test_another_connection_of_the_link_takes_over_what_was_sent(link: Evaluator
     assert unsent == ["a"]
 
 
-def test_an_answer_to_what_was_given_up_has_no_request(link: EvaluatorLink) -> None:
+def test_unwanted_requests_are_cancelled(link: EvaluatorLink, monkeypatch: pytest.MonkeyPatch) -> None:
     requests: Requests[str] = Requests(link, "play", lambda request: pytest.fail("was given up"))
     requests.connect()
-    requests.send(BATCH, "unwanted")
-    released = requests.release()
-    assert list(released.values()) == ["unwanted"]
-    assert not requests.sent
-    request, completed = answered(requests)
-    assert request is None
-    assert completed.id in released
+    cancelled: list[int] = []
+    monkeypatch.setattr(EvaluatorClient, "cancel", lambda _client, identity: cancelled.append(identity))
+    for name in ("wanted", "unwanted"):
+        assert requests.send(BATCH, name)
+    requests.cancel(lambda request: request == "unwanted")
+    assert [requests.sent[identity] for identity in cancelled] == ["unwanted"]
+    assert {answered(requests)[0] for _ in range(2)} == {"wanted", "unwanted"}
 
 
 def test_a_network_that_is_not_there_is_a_refusal(link: EvaluatorLink) -> None:

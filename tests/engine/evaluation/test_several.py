@@ -110,7 +110,7 @@ def test_the_faster_one_does_more(pool: SearchPool, tmp_path: Path, monkeypatch:
         assert positions(fast) - before[0] > 3 * (positions(slow) - before[1]) > 0
 
 
-def test_what_a_killed_one_owes_is_done_by_the_others(
+def test_other_evaluators_answer_when_one_is_killed(
     pool: SearchPool, three: list[RunningEvaluator], said: list[str]
 ) -> None:
     options = RANDOM.changed(evaluator=addresses(*three))
@@ -146,7 +146,7 @@ def test_searches_end_when_the_last_one_is_gone_for_good(
     assert all(evaluator.address in future.result(60).ended_early for evaluator in three)
 
 
-def test_one_with_another_network_is_left_out(pool: SearchPool, tmp_path: Path, said: list[str]) -> None:
+def test_one_with_another_network_is_omitted(pool: SearchPool, tmp_path: Path, said: list[str]) -> None:
     networks = [network_file(tmp_path, seed) for seed in (1, 2)]
     with (
         RunningEvaluator(tmp_path, "a", *ONNX, networks[0]) as first,

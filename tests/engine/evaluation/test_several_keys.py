@@ -39,7 +39,7 @@ def options_with(two: tuple[Service, Service], keys: Path) -> Options:
     return options.changed(evaluator=addresses, evaluator_keys=str(keys))
 
 
-def test_a_search_goes_on_at_the_next(tmp_path: Path, two: tuple[Service, Service]) -> None:
+def test_a_search_continues_at_the_next(tmp_path: Path, two: tuple[Service, Service]) -> None:
     assert all("#" in service.address for service in two)
     session = Session(options_with(two, tmp_path / "client"), log=print)
     try:
@@ -62,7 +62,7 @@ def test_a_pool_uses_all(tmp_path: Path, two: tuple[Service, Service]) -> None:
         assert all(future.result(60).nodes >= 2000 for future in begun)
 
 
-def test_who_is_not_let_in_is_told_by_each(tmp_path: Path, two: tuple[Service, Service]) -> None:
+def test_each_evaluator_reports_a_missing_key(tmp_path: Path, two: tuple[Service, Service]) -> None:
     said: list[str] = []
     stranger = client_keys(tmp_path, "stranger", allowed=False)
     session = Session(options_with(two, stranger), log=said.append, fallback=True)

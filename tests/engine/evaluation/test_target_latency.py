@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from time import perf_counter
 from typing import Any
 
 import pytest
 
-from engine._core import Game
-from engine.evaluation.connection.link import EvaluatorLink
-from engine.evaluation.pipeline import RemotePipeline
+from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
+from engine.search.report import Report
 from engine.session import Session
 from protocol.client import EvaluatorClient
-from tests.engine.core.tree.search_helpers import new_tree
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Python send all requests."""
+    monkeypatch.setattr(PooledEvaluator, "burst", lambda *_: None)
 
 
 @pytest.fixture
@@ -32,31 +38,28 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     return targets
 
 
-def test_requests_ask_for_it_once_the_clock_runs(link: EvaluatorLink, asked: list[float | None]) -> None:
-    control, tree = SearchControl(pondering=True), new_tree(Game())
-    client = link.client
-    assert client is not None
-    pipeline = RemotePipeline(
-        tree,
-        link,
-        capacity=8,
-        network=client.network,
-        target_ms=9.0,
-        clock_runs=lambda: not control.pondering,
-    )
-    for _ in range(2):
-        batch = pipeline.take()
-        assert tree.collect(batch, 8).evaluations
-        pipeline.submit(batch)
-        while not pipeline.poll(60_000):
-            pass
-        control.ponder_hit()
-    assert asked == [None, 9.0]
+def test_requests_ask_for_it_once_the_clock_runs(asked: list[float | None], interpreted: None) -> None:
+    control, seen = SearchControl(pondering=True), []
+
+    def on_report(_report: Report) -> None:
+        if control.pondering:
+            seen.append(set(asked))
+            asked.clear()
+            control.ponder_hit()
+
+    with closing(Session(Options(backend="random", batches_in_flight=1))) as session:
+        session.search(
+            Limits(movetime_ms=300, ponder=True), control=control, on_report=on_report, started=perf_counter()
+        )
+    assert seen == [{None}]
+    assert {target is not None for target in asked[-10:]} == {True}
 
 
 @pytest.mark.parametrize(("seconds", "hurries"), [(10, True), (600, False)])
-def test_a_search_asks_for_it_by_its_clock(asked: list[float | None], seconds: int, hurries: bool) -> None:
-    session = Session(Options(backend="random"), bursts=False)
+def test_a_search_asks_for_it_by_its_clock(
+    asked: list[float | None], interpreted: None, seconds: int, hurries: bool
+) -> None:
+    session = Session(Options(backend="random"))
     try:
         session.search(Limits(clock=Clock(1000 * seconds, 1000 * seconds), nodes=50))
     finally:

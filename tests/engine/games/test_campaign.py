@@ -243,7 +243,7 @@ def test_a_cancelled_run_is_interrupted_and_what_is_over_is_written_down(tmp_pat
     assert sorted(campaign.written) == sorted(campaign.counted)
 
 
-def test_a_summary_that_cannot_be_written_is_said_once_at_the_end(tmp_path: Path) -> None:
+def test_a_summary_that_cannot_be_written_is_reported_once_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "summary.json").mkdir()
     view = View()
     play(range(4), Games(), Numbers(tmp_path / "summary.json"), view)

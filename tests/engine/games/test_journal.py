@@ -28,7 +28,7 @@ def test_entries_are_there_when_the_journal_is_opened_again(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("cut", range(1, 14))
-def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path, cut: int) -> None:
+def test_journal_discards_an_incomplete_line(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "journal.jsonl"
     with Journal(path, HEADER) as journal:
         journal.append({"number": 1})
@@ -56,12 +56,12 @@ def test_a_file_that_is_something_else_stays_as_it_was(tmp_path: Path, content: 
     if b"\n" in content:
         Journal(path, HEADER).close()  # Whoever opens it looks at its header.
     else:
-        with pytest.raises(JournalError, match="is not a journal: move it away"):
+        with pytest.raises(JournalError, match="is not a journal"):
             Journal(path, HEADER)
     assert path.read_bytes() == content
 
 
-def test_what_a_power_failure_left_of_a_new_journal_begins_anew(tmp_path: Path) -> None:
+def test_journal_starts_over_when_it_has_only_zeros(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(bytes(100))
     with Journal(path, HEADER) as journal:
@@ -109,7 +109,7 @@ def test_the_last_entry_s_numbers(tmp_path: Path) -> None:
     with Journal(path, HEADER) as journal:
         assert (journal.last("end"), journal.last("other")) == (9, 0)
         journal.append({"end": "many"})
-    with Journal(path, HEADER) as journal, pytest.raises(JournalError, match="the last line is damaged"):
+    with Journal(path, HEADER) as journal, pytest.raises(JournalError, match="last line"):
         journal.last("end")
 
 

@@ -87,7 +87,7 @@ def test_chess960_castling_and_the_start_position_survive() -> None:
     assert end.king(chess.WHITE) == chess.C1
 
 
-def test_what_is_unknown_is_left_out() -> None:
+def test_comment_omits_unknown_values() -> None:
     assert comment(MoveRecord("e2e4", 0.5)) == "0.500s"
     assert comment(MoveRecord("e2e4", 0.5, mate=-2, depth=9)) == "-M2/9 0.500s"
 

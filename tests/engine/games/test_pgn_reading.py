@@ -138,6 +138,7 @@ def test_text_before_the_first_game_is_reported() -> None:
     assert [moves(game.read()) for game in found] == ["e4 e5"]
 
 
+@pytest.mark.integration
 def test_variations_nested_thousands_of_times_are_read() -> None:
     kings = '[FEN "4k3/8/8/8/8/8/8/4K3 w - - 0 1"]\n\n'
     game = game_of(kings + "Kd1 (Kf1 Kd8 (Kf8 Ke2 (Ke1 Ke7 (Ke8 " * 1000 + "))))" * 1000 + " *")

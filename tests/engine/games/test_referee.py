@@ -11,6 +11,7 @@ import pytest
 
 from engine.games.record import Reason
 from engine.games.referee import Verdict, end_by_rules, game_of
+from tests.rounds import rounds
 
 SHUFFLE = ("g1f3", "g8f6", "f3g1", "f6g8")
 
@@ -40,7 +41,7 @@ def test_referee_ends_a_game_without_claims(fen: str, moves: Sequence[str], expe
 
 def test_referee_agrees_with_python_chess_in_random_games() -> None:
     random = Random(1)
-    for _ in range(20):
+    for _ in range(rounds(20, 3)):
         board = chess.Board()
         while end_by_rules(game_of(board)) is None:
             assert not board.is_game_over() and not board.is_repetition(3) and not board.is_fifty_moves()

@@ -103,7 +103,7 @@ def test_another_match_is_refused_and_the_difference_named(tmp_path: Path) -> No
     campaign = opened(config)
     campaign.write(record(0))
     campaign.close()
-    with pytest.raises(JournalError, match="seed: 1 then, 2 now"):
+    with pytest.raises(JournalError, match=r"seed: 1 .*2"):
         opened(replace(config, seed=2))
     opened(replace(config, games=20)).close()
     campaign = opened(replace(config, seed=2), restart=True)
@@ -123,7 +123,7 @@ def test_games_of_something_else_are_not_overwritten(tmp_path: Path) -> None:
         opened(config)
     assert config.files.summary.read_text("utf-8") == "my settings"
     config.files.journal.write_text('{"something":"else"}\n', "utf-8")
-    with pytest.raises(JournalError, match="not a journal of a match"):
+    with pytest.raises(JournalError, match="journal of a match"):
         opened(config)
 
 

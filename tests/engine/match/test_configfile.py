@@ -171,7 +171,7 @@ def test_players_without_a_name_get_different_ones() -> None:
     assert [player.name for player in config.players] == ["wavefront cpuct=1", "wavefront cpuct=2"]
 
 
-def test_the_files_are_named_after_the_match_if_nothing_else_is_said() -> None:
+def test_the_files_are_named_after_the_match_if_nothing_else_is_reported() -> None:
     one, same, other = from_toml(TWO), from_toml("games = 8\n" + TWO), from_toml("seed = 2\n" + TWO)
     assert one.files == same.files
     assert one.files.pgn != other.files.pgn
@@ -181,7 +181,7 @@ def test_the_files_are_named_after_the_match_if_nothing_else_is_said() -> None:
     assert from_toml('output = "a.pgn"\n' + TWO).files == from_toml('output = "a"\n' + TWO).files
 
 
-def test_what_changes_results_is_part_of_the_identity_and_is_named(tmp_path: Path) -> None:
+def test_identity_has_the_settings_that_change_results(tmp_path: Path) -> None:
     one = from_toml(TWO)
     assert differences(one.identity(), from_toml("games = 8\nconcurrency = 3\n" + TWO).identity()) == []
     (line,) = differences(one.identity(), from_toml("[openings]\nplies = 2\n" + TWO).identity())
@@ -318,7 +318,7 @@ def test_mistakes_are_named(text: str, message: str) -> None:
 def test_a_flag_s_first_key_may_have_no_value() -> None:
     config = from_flags("--player", "name=a", "--player", "name=b", "--resign", "two_sided,moves=3")
     assert config.adjudication.resign == ResignRule(moves=3, two_sided=True)
-    with pytest.raises(SettingsError, match=r"\[sprt\]: no such key: 'elo'; did you mean 'elo[01]'"):
+    with pytest.raises(SettingsError, match=r"\[sprt\]: .*'elo'; .*'elo[01]'"):
         from_flags("--player", "name=a", "--player", "name=b", "--sprt", "elo")
 
 
@@ -327,6 +327,6 @@ def test_the_number_of_processes_is_a_number_or_auto() -> None:
     flags = ("--player", "nodes=1", "--player", "nodes=2", "--workers")
     assert from_flags(*flags, "auto").workers == 0
     assert from_flags(*flags, "3").workers == 3
-    with pytest.raises(SettingsError, match=r"workers is auto or a whole number.*'many'"):
+    with pytest.raises(SettingsError, match=r"workers .*'many'"):
         from_flags(*flags, "many")
     assert differences(from_flags(*flags, "3").identity(), from_flags(*flags, "auto").identity()) == []

@@ -24,6 +24,7 @@ def test_its_flags_exist() -> None:
     assert named <= flags_of(add_arguments)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_its_python_examples_print_what_they_say(example: str, tmp_path: Path) -> None:
     players = '[[player]]\nname = "a"\n[[player]]\nname = "b"\n'

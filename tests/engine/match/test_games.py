@@ -91,7 +91,7 @@ def test_all_kinds_of_players_meet_in_a_round_robin(tmp_path: Path) -> None:
         ("hang", Reason.STALL, ""),
     ],
 )
-def test_what_a_player_does_wrong_loses_the_game_and_the_match_goes_on(
+def test_match_continues_when_a_player_loses_by_a_fault(
     tmp_path: Path, fault: str, reason: Reason, detail: str
 ) -> None:
     # A limit of its own keeps a stalled machine from being taken for the good player's fault.
@@ -153,7 +153,7 @@ def test_a_program_that_cannot_be_started_ends_the_match_before_it_begins(tmp_pa
     with pytest.raises(PlayerError, match="missing: cannot start no-such-engine"):
         play(match(tmp_path, [program("good"), missing]))
     lost = PlayerConfig("lost", command=("no-such-engine",), directory=str(tmp_path / "nowhere"))
-    with pytest.raises(PlayerError, match=r"lost: there is no directory .*nowhere"):
+    with pytest.raises(PlayerError, match=r"lost: .*nowhere"):
         play(match(tmp_path, [program("good"), lost]))
     no_engine = PlayerConfig("python", TimeControl(nodes=1), command=(program("x").command[0], "-c", ""))
     with pytest.raises(PlayerError, match="python: "):
@@ -167,7 +167,7 @@ def test_a_program_that_cannot_be_started_ends_the_match_before_it_begins(tmp_pa
 
 def test_a_program_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_module, "START_SECONDS", 0.3)
-    with pytest.raises(PlayerError, match=r"mute: .* does not answer as a UCI engine"):
+    with pytest.raises(PlayerError, match=r"mute: .*UCI"):
         play(match(tmp_path, [program("mute", "mute"), engine("good")]))
 
 
@@ -184,7 +184,7 @@ def test_a_network_that_cannot_be_read_ends_the_match_before_it_begins(tmp_path:
 
 def test_a_player_that_only_crashes_ends_the_match_in_the_end(tmp_path: Path) -> None:
     config = match(tmp_path, [program("good"), program("bad", "crash")], games=100, concurrency=2)
-    with pytest.raises(MatchError, match=f"bad failed in {FAULTS_IN_A_ROW} games in a row"):
+    with pytest.raises(MatchError, match=rf"bad .*{FAULTS_IN_A_ROW} games"):
         play(config)
     assert len(replay(config.files.pgn)) >= FAULTS_IN_A_ROW
 
@@ -222,7 +222,7 @@ def test_a_match_can_be_made_longer(tmp_path: Path) -> None:
     assert campaign.resumed == 2
     assert len(replay(longer.files.pgn)) == 6
     campaign = MatchCampaign(match(tmp_path, players, games=2, adjudication=SHORT))
-    with pytest.raises(MatchError, match="raise the number of games"):
+    with pytest.raises(MatchError, match="number of games"):
         asyncio.run(campaign.run(Recorder()))
     assert not campaign.outcomes  # Half of a match is no result.
 

@@ -80,7 +80,7 @@ def test_mistakes_are_one_line(tmp_path: Path, flags: tuple[str, ...], status: i
 
 
 @pytest.mark.parametrize("table", ["defaults", "openings", "adjudication", "sprt"])
-def test_what_is_no_table_is_named_whatever_flags_say(tmp_path: Path, table: str) -> None:
+def test_config_error_names_a_key_that_must_be_a_table(tmp_path: Path, table: str) -> None:
     (tmp_path / "match.toml").write_text(f"{table} = 3\n[[player]]\n[[player]]\n", "utf-8")
     done = run(tmp_path, "match.toml", "--nodes", "3")
     assert done.returncode == 2

@@ -88,7 +88,7 @@ def assert_complete(folder: Path, games: int) -> None:
     assert summary["finished"] is True
 
 
-def test_a_killed_runner_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_runner_continues_where_it_was(tmp_path: Path) -> None:
     with runner_process(tmp_path, *FLAGS) as process:
         read_games(process, 5)
         process.kill()
@@ -160,7 +160,7 @@ class Killer(Recorder):
                 self.killed.append(victim.pid)
 
 
-def test_a_killed_program_loses_its_game_and_the_match_goes_on(tmp_path: Path) -> None:
+def test_a_killed_program_loses_its_game_and_the_match_continues(tmp_path: Path) -> None:
     # All games are under way at once; "hang" waits at its move until something ends it.
     victims = program("victim", "hang", ply=12, movetime_ms=60_000)
     config = match(
@@ -217,7 +217,7 @@ def test_a_closed_terminal_ends_a_match_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGHUP")
-def test_a_match_under_nohup_goes_on_without_its_terminal(tmp_path: Path) -> None:
+def test_a_match_under_nohup_continues_without_its_terminal(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As nohup has it; the match inherits it.
     try:
         with runner_process(tmp_path, *FLAGS) as process:
@@ -231,7 +231,7 @@ def test_a_match_under_nohup_goes_on_without_its_terminal(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
-def test_an_interrupted_match_says_how_it_stands_and_how_to_go_on(tmp_path: Path) -> None:
+def test_an_interrupted_match_says_how_it_stands_and_how_to_continue(tmp_path: Path) -> None:
     with runner_process(tmp_path, *FLAGS) as process:
         read_games(process, 3)
         process.send_signal(signal.SIGINT)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from engine._core import Game, Tree
+from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.balancing.upstream import Upstream
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool
@@ -98,6 +99,7 @@ def test_a_lone_search_sends_each_batch_by_itself(pool: SearchPool, monkeypatch:
         return send(upstream, batch, sent)
 
     monkeypatch.setattr(Upstream, "send", recorded)
+    monkeypatch.setattr(PooledEvaluator, "burst", lambda *_: None)
     options = RANDOM.changed(minibatch_size=8, batches_in_flight=2)
     report = pool.player(options).search(Game(), Limits(nodes=2000)).result(timeout=60)
     assert sum(sizes) == report.evaluations
@@ -155,7 +157,7 @@ def test_visits_that_need_no_evaluation_count_towards_the_limit(pool: SearchPool
     assert [future.result(60).nodes for future in futures] == [50, 51, 52, 53]
 
 
-def test_a_search_that_the_cache_answers_goes_on(pool: SearchPool) -> None:
+def test_a_search_that_the_cache_answers_continues(pool: SearchPool) -> None:
     player = pool.player(RANDOM.changed(minibatch_size=1, batches_in_flight=1))
     first = player.search(Game(), Limits(nodes=100)).result(60)
     player.new_game()  # Its tree is forgotten, the evaluations are not.
@@ -205,7 +207,7 @@ def test_a_fault_in_one_search_does_not_end_the_others(pool: SearchPool) -> None
     assert good.result(60).nodes == 50
 
 
-def test_a_killed_evaluator_is_replaced_and_every_search_goes_on(pool: SearchPool) -> None:
+def test_a_killed_evaluator_is_replaced_and_every_search_continues(pool: SearchPool) -> None:
     players = [pool.player(RANDOM) for _ in range(8)]
     for player in players:
         player.search(Game(), Limits(nodes=20)).result(60)
@@ -239,7 +241,7 @@ def test_closing_ends_searches_and_evaluators() -> None:
         pool.player(RANDOM)
 
 
-def test_an_observer_sees_a_search_as_it_goes_on(pool: SearchPool) -> None:
+def test_an_observer_sees_a_search_as_it_continues(pool: SearchPool) -> None:
     seen: list[tuple[int, int]] = []
     enough = Event()
 

@@ -260,7 +260,7 @@ def test_an_error_of_the_disk_is_named_in_words(folder: Path) -> None:
     assert "no/review" in done.stderr and "Errno" not in done.stderr
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_review_names_unreadable_games(tmp_path: Path) -> None:
     assert "cannot read games.pgn" in review(tmp_path, status=1).stderr
     for text in ("no game at all", "[a](b) and [c](d)\n"):
         (tmp_path / "games.pgn").write_text(text, "utf-8")

@@ -67,7 +67,7 @@ def test_on_a_flat_device_positions_in_flight_are_a_small_part_of_the_tree() -> 
 
 
 @pytest.mark.parametrize("limits", [Limits(nodes=400), Limits(nodes=400, depth=5)])
-def test_where_visits_are_limited_and_time_is_not_fewer_are_in_flight(limits: Limits) -> None:
+def test_fewer_visits_are_in_flight_when_only_visits_are_limited(limits: Limits) -> None:
     sizes = BatchSizes.alone(FAST, DEFAULTS, limits)
     assert [sizes.wanted(visits, 0) for visits in (0, 128, 400, 1024, 6400)] == [2, 2, 6, 16, 20]
     assert sizes.wanted(6400, 20) == 20
@@ -91,7 +91,7 @@ def test_a_second_batch_has_a_part_of_what_the_tree_bears() -> None:
     assert alone.wanted(8000, 0) == 250  # there will be no second
 
 
-def test_what_is_borne_is_cut_into_as_many_parts_as_may_be_in_flight() -> None:
+def test_large_batches_are_cut_for_the_batches_in_flight() -> None:
     sizes = BatchSizes.alone(FAST, Options(batches_in_flight=3), TIMED)
     assert [sizes.wanted(visits, 0) for visits in (1023, 1024, 2303, 2304, 10_000)] == [31, 16, 23, 16, 33]
     assert [sizes.wanted(10_000, in_flight) for in_flight in (33, 66, 84, 85)] == [33, 33, 16, 0]
@@ -113,7 +113,7 @@ def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
 
 
 @pytest.mark.parametrize("in_flight", [0, 8])
-def test_where_time_is_proportional_batches_are_a_quarter_of_the_tree(in_flight: int) -> None:
+def test_batches_are_a_quarter_of_the_tree_when_time_is_proportional(in_flight: int) -> None:
     sizes = BatchSizes.alone(CPU, DEFAULTS, TIMED)
     assert [sizes.wanted(visits, in_flight) for visits in (0, 20, 32, 400)] == [4, 5, 8, 8]
 

@@ -119,6 +119,7 @@ def test_an_unreadable_book_is_named_and_the_move_is_searched(tmp_path: Path, co
     assert len(complaints) == 1 and str(path) in complaints[0]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", ["pipe", "folder", "missing"])
 def test_a_book_that_is_no_file_is_refused_and_the_move_is_searched(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "book.bin"
@@ -139,6 +140,7 @@ def test_a_book_that_is_no_file_is_refused_and_the_move_is_searched(tmp_path: Pa
         assert engine.best_move("go nodes 5") != "(none)"
 
 
+@pytest.mark.integration
 def test_a_game_by_uci_begins_with_the_book(book: Path) -> None:
     with UciProcess(f"BookFile {book}", "BookSelection best") as engine:
         engine.send("position startpos")

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.evaluation.bursts import BurstRunner
+from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Limits
@@ -41,21 +41,24 @@ def evaluator() -> Iterator[str]:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many batches each burst has sent."""
     counts: list[int] = []
-    run = BurstRunner.run
+    exchange = PooledPipeline.exchange
 
-    def counting(runner: BurstRunner, *arguments: Any) -> Any:
+    def counting(pipeline: PooledPipeline[Any], *arguments: Any) -> Any:
+        before = pipeline.batches
         try:
-            return run(runner, *arguments)
+            return exchange(pipeline, *arguments)
         finally:
-            counts.append(runner.batches)
+            counts.append(pipeline.batches - before)
 
-    monkeypatch.setattr(BurstRunner, "run", counting)
+    monkeypatch.setattr(PooledPipeline, "exchange", counting)
     return counts
 
 
 def searched(evaluator: str, fen: str, limits: Limits, *, bursts: bool, **options: Any) -> Report:
     made = Options(evaluator=evaluator, verbose_move_stats=True, **options)
-    with closing(Session(made, bursts=bursts)) as session:
+    with closing(Session(made)) as session, pytest.MonkeyPatch.context() as patched:
+        if not bursts:
+            patched.setattr(PooledEvaluator, "burst", lambda *_: None)
         assert session.ready(60.0)
         session.set_position(fen)
         return session.search(limits)
@@ -153,7 +156,8 @@ def test_pondering_becomes_a_search_by_the_clock(evaluator: str) -> None:
     assert report.nodes > 0
 
 
-def test_the_search_goes_on_when_the_evaluator_dies(counted: list[int]) -> None:
+@pytest.mark.integration
+def test_the_search_continues_when_the_evaluator_dies(counted: list[int]) -> None:
     """What was under way is sent again to the next one: not a visit is lost or made twice."""
     killed: list[int] = []
 
@@ -189,6 +193,7 @@ def test_a_report_comes_in_time(evaluator: str) -> None:
     assert len(reports) == 3
 
 
+@pytest.mark.integration
 def test_limits_of_any_size_are_kept(evaluator: str) -> None:
     """A clock of millions of years, and more visits than 32 bits count."""
     control = SearchControl()

@@ -99,6 +99,7 @@ def found(evaluation: Any) -> tuple[float, float, float]:
     return evaluation.q, evaluation.d, evaluation.m
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("fen", "moves"),
     [

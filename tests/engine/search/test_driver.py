@@ -144,7 +144,7 @@ def test_the_tree_is_reused_after_two_plies(session: Session) -> None:
 
 
 @pytest.mark.parametrize("clock", [None, Clock(10**9, 10**9)])
-def test_a_full_tree_ends_no_search_and_is_told_of_once(clock: Clock | None) -> None:
+def test_a_full_tree_ends_no_search_and_is_reported_of_once(clock: Clock | None) -> None:
     said: list[str] = []
     options = Options().changed(tree_memory=16, smart_pruning_factor=0.0)
     with closing(Session(options, in_process=True, log=said.append)) as session:

@@ -215,16 +215,18 @@ def test_a_mate_in_one_is_seen_from_its_level_on() -> None:
     assert drawn(Level(1, 1.0, elo=1000), task_of(Game(MATE)), children)["a1a2"] > 0.9
 
 
+@pytest.mark.integration
 def test_the_queen_is_not_left_to_be_taken() -> None:
     children = (Child("d2d4", 0.9), Child("d2d3", 0.1))
     assert drawn(Level(1, 1.0, elo=1500), task_of(Game(HANGING)), children) == {"d2d3": 1.0}
     assert drawn(Level(1, 1.0, elo=900), task_of(Game(HANGING)), children)["d2d4"] > 0.8
 
 
-def test_where_every_move_leaves_the_queen_one_is_played() -> None:
+def test_a_move_is_played_when_every_move_loses_the_queen() -> None:
     assert drawn(Level(1, 1.0, elo=1500), task_of(Game(HANGING)), (Child("d2d4", 1.0),)) == {"d2d4": 1.0}
 
 
+@pytest.mark.integration
 def test_queens_may_be_exchanged() -> None:
     taking = Game("k2q4/8/8/8/8/8/3Q4/K7 w - - 0 1")
     assert (

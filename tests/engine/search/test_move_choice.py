@@ -52,7 +52,7 @@ def test_the_value_cutoff_is_in_percent_of_winning_chance(cutoff: float, left: s
     assert set(draws(Options(temp_value_cutoff=cutoff), 1.0, (*MOVES, UNVISITED))) == left
 
 
-def test_where_no_move_has_weight_the_best_is_played() -> None:
+def test_best_move_is_played_when_no_move_has_weight() -> None:
     assert draws(Options(), 1.0, (UNVISITED, Candidate("a2a4", 0, 0.0))) == {"h2h4": 4000}
     assert draws(Options(temp_visit_offset=-100.0), 1.0) == {"e2e4": 4000}
     offset_and_cutoff = Options(temp_visit_offset=5.0, temp_value_cutoff=50.0)

@@ -25,7 +25,7 @@ def test_the_speed_is_playouts_over_time() -> None:
     assert pace.per_second(now) == pytest.approx(1000)
 
 
-def test_nothing_is_said_of_a_search_that_has_hardly_begun() -> None:
+def test_nothing_is_reported_of_a_search_that_has_hardly_begun() -> None:
     pace = Pace()
     assert pace.per_second(START) is None
     now = searched(pace, 0.02, 1000)

@@ -50,7 +50,7 @@ def visits_of(session: Session, move: str) -> int:
     return session.search(Limits(nodes=1)).nodes
 
 
-def test_what_is_shown_begins_after_the_expected_move(session: Session) -> None:
+def test_pondering_reports_begin_after_the_expected_move(session: Session) -> None:
     first, *_, last = pondered(session, SearchControl.stop)
     game = Game()
     for move in (*MOVES, EXPECTED):
@@ -63,7 +63,7 @@ def test_what_is_shown_begins_after_the_expected_move(session: Session) -> None:
     assert last.lines[0].moves[0] == last.best_move
 
 
-def test_after_a_hit_the_search_goes_on_with_what_was_searched(session: Session) -> None:
+def test_after_a_hit_the_search_continues_with_what_was_searched(session: Session) -> None:
     before = visits_of(session, EXPECTED)
     limits = Limits(nodes=10, ponder=True)
     *shown, last = pondered(session, SearchControl.ponder_hit, limits)

@@ -14,6 +14,7 @@ from engine.search.limits import Limits
 from engine.search.report import Line
 from engine.search.static_choice import continued, static_lines
 from engine.session import Session
+from tests.rounds import rounds
 
 
 def choice(fen: str | None = None, *, chess960: bool = False) -> str:
@@ -42,7 +43,7 @@ def test_material_is_won_and_not_given_away(fen: str | None, moves: set[str] | N
 
 def test_any_position_has_a_static_move() -> None:
     chance = random.Random(5)
-    for seed in range(12):
+    for seed in range(rounds(12, 2)):
         board = chess.Board.from_chess960_pos(chance.randrange(960)) if seed % 2 else chess.Board()
         for _ply in range(60):
             if board.is_game_over():
@@ -70,7 +71,7 @@ def test_as_many_lines_as_asked_for_are_there_without_a_search(expected: Line | 
     assert {line.moves[0] for line in static_lines(game, moves, 50, expected)} == set(moves)
 
 
-def test_a_line_goes_on_as_long_as_the_game_follows_it() -> None:
+def test_a_line_continues_as_long_as_the_game_follows_it() -> None:
     line = Line(("e2e4", "e7e5", "g1f3"), 10, 0.1, (0.3, 0.5, 0.2), 90.0, 0.4)
     after_one = continued(line, ["a2a3"], ["a2a3", "e2e4"])
     assert after_one is not None

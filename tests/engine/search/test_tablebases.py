@@ -63,7 +63,7 @@ def test_the_included_tables_are_used_unless_tables_are_disabled(tmp_path: Path)
     assert not description("") and not description("<none>")
 
 
-def test_what_was_found_is_said_once() -> None:
+def test_tablebases_are_reported_once() -> None:
     path = shared("syzygy")
     playing, said = session(path)
     assert said == ["found 35 Syzygy tables of up to 4 men, 35 with distances (.rtbz)"]

@@ -46,7 +46,7 @@ def test_another_network_is_refused(tmp_path: Path) -> None:
     saved(tmp_path / "tree")
     tree = SearchTree()
     tree.prepared(SMALL, 1, "two")
-    with pytest.raises(ValueError, match="network: one in the file, two here"):
+    with pytest.raises(ValueError, match=r"network: one .*two"):
         tree.load(str(tmp_path / "tree"))
 
 

@@ -86,6 +86,7 @@ def test_distances_to_mate_agree_with_the_tables(pieces: str, tables: chess.syzy
     assert compared > 40
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("ending", ["Q", "R", "BB", "BN"])
 def test_a_bare_king_is_mated_without_tables(ending: str, tables: chess.syzygy.Tablebase) -> None:
     random, playing = Random(7), session(syzygy_path=NONE)
@@ -93,6 +94,7 @@ def test_a_bare_king_is_mated_without_tables(ending: str, tables: chess.syzygy.T
     assert all(mates(fen, 30, tables, playing) for fen in fens)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("ending", "bare"), [("Q", ""), ("R", ""), ("BN", ""), ("Q", "R"), ("R", "N")])
 def test_won_endings_are_won_by_default(ending: str, bare: str, tables: chess.syzygy.Tablebase) -> None:
     random, playing = Random(9), session()

@@ -69,7 +69,7 @@ def test_mistakes_are_named(document: dict[str, object], message: str) -> None:
         selfplay_config(document, "run.toml")
 
 
-def test_what_games_depend_on_is_their_identity(tmp_path: Path) -> None:
+def test_identity_has_the_settings_of_games(tmp_path: Path) -> None:
     base = SelfPlayConfig()
     same = SelfPlayConfig(
         games=5,

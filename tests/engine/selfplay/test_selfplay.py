@@ -22,12 +22,12 @@ from engine.games.openings import OpeningSettings
 from engine.games.record import Reason
 from engine.selfplay.archive import Folder, GameEntry
 from engine.selfplay.campaign import SelfPlayCampaign
-from engine.selfplay.check import CheckedGame, check_file
 from engine.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig
 from engine.selfplay.game import Resigning
 from engine.selfplay.statistics import Totals
 from engine.workers.executor import ExecutorError
 from tests.engine.games.recorder import Recorder
+from tests.engine.selfplay.checking import CheckedGame, check_file
 from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.integration
@@ -99,7 +99,7 @@ def test_games_are_played_and_written(tmp_path: Path) -> None:
         assert (game.records["best_idx"] != game.records["played_idx"]).any()
 
 
-def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_run_continues_where_it_was(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "run")
     play(config(folder.root, games=3))
     before = {path.name: path.read_bytes() for path in folder.training.iterdir()}
@@ -116,7 +116,7 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_other_games_are_not_mixed_in(tmp_path: Path) -> None:
     play(config(tmp_path / "run", games=2))
-    with pytest.raises(JournalError, match="nodes: 8 then, 9 now"):
+    with pytest.raises(JournalError, match=r"nodes: 8 .*9"):
         play(config(tmp_path / "run", games=2, nodes=9))
     _, _, view = play(config(tmp_path / "run", games=1, nodes=9), restart=True)
     assert len(view.records) == 1
@@ -239,7 +239,7 @@ def test_the_time_limit_ends_a_run_that_has_no_other_end(tmp_path: Path) -> None
     check_folder(Folder(tmp_path / "run"), campaign.totals.games, cut_short=True)
 
 
-def test_a_killed_evaluator_is_replaced_and_the_games_go_on(tmp_path: Path) -> None:
+def test_a_killed_evaluator_is_replaced_and_the_games_continue(tmp_path: Path) -> None:
     def kill() -> None:
         for child in psutil.Process().children():
             if "evaluator" in child.cmdline():
@@ -317,7 +317,7 @@ def test_a_killed_run_loses_nothing_but_the_games_in_flight(tmp_path: Path) -> N
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_end_ends_with_what_it_has(tmp_path: Path, told: signal.Signals) -> None:
+def test_a_run_that_is_reported_to_end_ends_with_what_it_has(tmp_path: Path, told: signal.Signals) -> None:
     folder = Folder(tmp_path / "run")
     file = tmp_path / "fast.toml"
     file.write_text(FAST)
@@ -347,29 +347,9 @@ def journal_lines(folder: Folder) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines[1:] if line.endswith("\n")]
 
 
-def test_the_checker_names_broken_files(tmp_path: Path) -> None:
-    play(config(tmp_path / "run", games=3))
-    folder = Folder(tmp_path / "run")
-    checked = subprocess.run(
-        command("--check", str(folder.root)), capture_output=True, text=True, timeout=60, check=True
-    )
-    assert "3 files, 0 broken; 3 games without a fault" in checked.stdout
-    data = folder.chunk(1).read_bytes()
-    folder.chunk(1).write_bytes(data[: len(data) // 2])
-    checked = subprocess.run(
-        command("--check", str(folder.root), "--json"), capture_output=True, text=True, timeout=60
-    )
-    assert checked.returncode == 1
-    summary = json.loads(checked.stdout)
-    assert (summary["files"], summary["games"]) == (3, 2)
-    assert summary["broken"][0]["file"] == str(folder.chunk(1))
-    assert "does not end" in summary["broken"][0]["reason"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--check", "no-such-folder"), "No such file"),
         (("--games", "some"), "games is a whole number"),
         (("--engine", "tempreature=1"), "did you mean 'temperature'"),
         (("--openings", "no-such-book.pgn"), "cannot read the openings"),

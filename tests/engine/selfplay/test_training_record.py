@@ -10,8 +10,6 @@ import pytest
 
 from engine._core import Batch, Game, SearchParams, Tree, policy_index
 from engine.evaluation.encoding import encode_games
-from engine.selfplay.check import check_records
-from engine.selfplay.decode import game_of
 from engine.selfplay.training_record import (
     RECORD_BYTES,
     RECORD_DTYPE,
@@ -23,6 +21,7 @@ from engine.selfplay.training_record import (
     make_record,
     reverse_ranks,
 )
+from tests.engine.selfplay.checking import check_records, game_of
 from tests.engine.selfplay.games import played_game, random_game
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
@@ -176,7 +175,7 @@ def test_values_are_those_of_root_best_played_and_the_network() -> None:
     assert record["q_st"][0] == pytest.approx(root.q_deviation)
 
 
-def test_what_the_network_said_is_nan_where_it_is_forgotten() -> None:
+def test_own_evaluation_is_nan_when_not_cached() -> None:
     game = Game()
     tree = searched(game, 20)
     tree.clear_cache()

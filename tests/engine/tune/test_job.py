@@ -7,6 +7,8 @@ import asyncio
 from pathlib import Path
 from statistics import mean
 
+import pytest
+
 from engine.games.openings import Opening
 from engine.match.job import MatchJob
 from engine.tune.job import TunedGame, use_values
@@ -28,6 +30,7 @@ c_end = 1
 """
 
 
+@pytest.mark.integration
 def test_each_game_is_searched_with_its_own_values(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 1\npairs_per_iteration = 2", CONFIG)
     job = MatchJob(config.match, (Opening("initial"),) * 2, use_values)

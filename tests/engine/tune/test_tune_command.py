@@ -49,7 +49,7 @@ def entries(folder: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path, workers: int) -> None:
+def test_a_killed_tuning_continues_where_it_was(tmp_path: Path, workers: int) -> None:
     (tmp_path / "t.toml").write_text(CONFIG.format(workers=workers), "utf-8")
     process = subprocess.Popen(command(tmp_path), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -25,6 +25,7 @@ from tests.engine.tune.tunings import OPTIMUM, SPSA_TOML, tune, tuning
 VISITS = "[parameters.transposition_visits]\nmin = 1\nmax = 60\nc_end = 3\nr_end = 0.05\n"
 
 
+@pytest.mark.integration
 def test_the_optimum_is_found(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 300\npairs_per_iteration = 2", SPSA_TOML.replace("0.02", "0.05"))
     ending, campaign, _ = tune(config)
@@ -37,6 +38,7 @@ def test_the_optimum_is_found(tmp_path: Path) -> None:
         assert abs(value.slope.value) < 3 * value.slope.error
 
 
+@pytest.mark.integration
 def test_the_optimum_is_found_against_an_opponent(tmp_path: Path) -> None:
     text = "iterations = 150\npairs_per_iteration = 1"
     config = tuning(tmp_path, text, "[opponent]\nnodes = 3\n" + SPSA_TOML.replace("0.02", "0.1"))
@@ -94,7 +96,7 @@ def test_values_follow_from_the_journal_when_many_games_run_concurrently(tmp_pat
 
 def test_games_of_another_tuning_are_refused(tmp_path: Path) -> None:
     tune(tuning(tmp_path, "iterations = 2\npairs_per_iteration = 1"))
-    with pytest.raises(JournalError, match=r"another tuning; [^$]*iterations: 2 then, 3 now"):
+    with pytest.raises(JournalError, match=r"iterations: 2 .*3"):
         tune(tuning(tmp_path, "iterations = 3\npairs_per_iteration = 1"))
     _, campaign, _ = tune(tuning(tmp_path, "iterations = 3\npairs_per_iteration = 1"), restart=True)
     assert campaign.resumed == 0

@@ -107,7 +107,7 @@ def test_quotes_around_a_path_are_not_part_of_it(tmp_path: Path) -> None:
     "go",
     ["movetime abc", "wtime abc btime 1000", "btime 1000", "nodes 0", "depth 0", "perft 3", "blah", "winc 5"],
 )
-def test_a_limit_that_makes_no_sense_is_told_and_ends_the_search(go: str) -> None:
+def test_a_limit_that_makes_no_sense_is_reported_and_ends_the_search(go: str) -> None:
     with UciProcess() as engine:
         engine.send("position startpos")
         lines = engine.ask(f"go {go}", "bestmove")
@@ -170,7 +170,7 @@ def test_help_lists_the_commands() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_people_at_a_terminal_are_told_what_this_is() -> None:
+def test_people_at_a_terminal_are_reported_what_this_is() -> None:
     import pty
 
     terminal, end = pty.openpty()

@@ -119,7 +119,7 @@ def test_a_value_that_looks_like_a_flag_is_a_value(option: str) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="bounds the memory of a process")
-def test_a_cache_that_cannot_be_had_is_told_and_the_search_goes_on_with_another() -> None:
+def test_a_cache_that_cannot_be_had_is_reported_and_the_search_continues_with_another() -> None:
     limited = ("sh", "-c", f"ulimit -v 8000000; exec {sys.executable} {REPOSITORY / 'run_engine.py'}")
     with UciProcess("Backend random", "Hash 16384", command=limited) as engine:
         engine.sync()
@@ -234,7 +234,7 @@ def test_any_words_after_go_get_one_legal_move(seed: int) -> None:
             assert not any(line.startswith("bestmove") for line in engine.sync())
 
 
-def test_faults_of_a_command_are_told_once_and_not_for_ever() -> None:
+def test_faults_of_a_command_are_reported_once_and_not_for_ever() -> None:
     with UciProcess() as engine:
         engine.sync()
         said = errors(engine.ask("go nodes 3 searchmoves e2e4" + " e2e5" * 10_000, "bestmove"))

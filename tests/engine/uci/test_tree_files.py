@@ -104,7 +104,7 @@ def test_other_options_and_networks_are_refused(tmp_path: Path) -> None:
         assert "network: " in load(engine, tmp_path / "tree")
 
 
-def test_errors_are_told_and_change_nothing(tmp_path: Path) -> None:
+def test_errors_are_reported_and_change_nothing(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     (tmp_path / "pgn").write_text("[Event]")
     with UciProcess(FULL_SEARCH) as engine:

@@ -210,7 +210,7 @@ def test_a_bad_position_is_explained_and_leaves_none() -> None:
         assert engine.best_move("go nodes 5") in legal_moves()
 
 
-def test_a_corrected_fen_is_told_once_and_searched() -> None:
+def test_a_corrected_fen_is_reported_once_and_searched() -> None:
     with UciProcess() as engine:
         for bad, meant in (
             (
@@ -249,7 +249,7 @@ def test_an_option_has_the_name_that_bots_know() -> None:
         assert "10001" in said
 
 
-def test_ignored_limits_and_values_are_told() -> None:
+def test_ignored_limits_and_values_are_reported() -> None:
     with UciProcess() as engine:
         engine.send("position startpos")
         engine.send("go infinite nodes 5 depth 3")

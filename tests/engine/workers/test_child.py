@@ -34,7 +34,7 @@ def test_a_worker_whose_supervisor_is_gone_ends(tmp_path: Path, has_its_job: boo
     assert process.wait(30) == 0
 
 
-def test_what_a_worker_and_its_libraries_print_disturbs_no_answer(
+def test_worker_answers_are_intact_when_libraries_print(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def run() -> list[tuple[int, int]]:

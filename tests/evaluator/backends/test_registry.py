@@ -42,6 +42,7 @@ def test_auto_takes_the_only_candidate() -> None:
         assert backend.threads == 1
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("without_gpu")
 def test_auto_measures_and_says_so_when_it_may_quantise(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

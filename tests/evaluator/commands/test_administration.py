@@ -52,7 +52,7 @@ def test_a_file_that_cannot_be_loaded_is_named(tmp_path: Path, capsys: pytest.Ca
         assert "missing.pb" in refused(capsys, harness, "load", str(tmp_path / "missing.pb"))
 
 
-def test_what_an_administrator_does_is_in_the_log(
+def test_administration_is_logged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "evaluator")
@@ -80,7 +80,7 @@ def test_what_an_administrator_does_is_in_the_log(
         (["--timeout", "soon"], "a number of seconds above 0, not 'soon'"),
     ],
 )
-def test_what_may_be_wrong_with_an_address_is_said(
+def test_address_error_names_possible_causes(
     capsys: pytest.CaptureFixture[str], flags: list[str], said: str
 ) -> None:
     try:

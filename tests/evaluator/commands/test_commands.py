@@ -76,6 +76,7 @@ def test_bench_gives_a_curve_as_json(service: bool, capsys: pytest.CaptureFixtur
     assert report["knee"] in (1, 64)
 
 
+@pytest.mark.integration
 def test_bench_marks_the_knee_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     plot = tmp_path / "bench.png"
@@ -106,7 +107,7 @@ def test_a_curve_that_is_none_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.json"
     for text in ("", "[]", "{}", '{"curve": [{"batch": 1}]}'):
         wrong.write_text(text)
-        with pytest.raises(ValueError, match="not what `bench --json` prints"):
+        with pytest.raises(ValueError, match="`bench --json`"):
             curve_model(str(wrong))
     for text in ('{"curve": []}', '{"curve": [{"batch": 0, "ms": 1}]}'):
         wrong.write_text(text)
@@ -132,7 +133,7 @@ def test_status_says_that_nobody_is_there(capsys: pytest.CaptureFixture[str]) ->
     assert "no evaluator listens" in capsys.readouterr().err
 
 
-def test_where_nobody_is_at_the_well_known_addresses_it_says_what_to_do(
+def test_status_names_the_remedy_when_no_default_address_answers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
@@ -154,7 +155,9 @@ def test_without_a_gpu_verify_says_what_else_can_be_compared(
     )
 
 
-def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_that_cannot_be_written_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "missing" / "bench.png"
     assert cli.main(["bench", "--backend", "uniform", "--time-limit", "0.2", "--plot", str(path)]) == 1

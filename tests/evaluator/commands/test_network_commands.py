@@ -60,6 +60,7 @@ def test_a_missing_file_is_one_line_of_error(command: list[str], tmp_path: Path)
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.integration
 def test_an_exported_network_computes_the_same_elsewhere(tmp_path: Path) -> None:
     out = tmp_path / "shipped.onnx"
     result = evaluator("export", out)

@@ -104,7 +104,7 @@ def test_a_launch_by_a_library_is_text_too() -> None:
     assert (row["product"]["n"], row["product"]["activation"]) == (8, "relu")
 
 
-def test_what_fails_on_a_gpu_is_in_the_file(
+def test_report_has_the_failures_of_a_gpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **options: object) -> None:

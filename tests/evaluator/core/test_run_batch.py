@@ -92,7 +92,7 @@ def test_calls_are_made_in_order() -> None:
 
 
 @pytest.mark.parametrize("fails", [0, 1, 2])
-def test_what_follows_a_failed_call_is_not_made(fails: int) -> None:
+def test_later_calls_are_skipped_when_a_call_fails(fails: int) -> None:
     driver = Driver(fails)
     calls = [driver.call(number) for number in range(3)]
     source, target = np.ones(1, np.float32), np.zeros(1, np.float32)
@@ -149,7 +149,7 @@ def test_other_threads_run_meanwhile() -> None:
     assert place.raw == b"x"
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_batch_is_rejected_when_it_does_not_fit() -> None:
     with pytest.raises(ValueError, match="does not fit"):
         run([varied_batch(3, 0)], Layout(2))
     with pytest.raises(ValueError, match="does not fit"):

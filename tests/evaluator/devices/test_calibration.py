@@ -106,7 +106,7 @@ def test_batches_that_are_computed_side_by_side_are_measured_so() -> None:
     assert list(time_batches(backend, [1, 2], 60.0)) == [1, 2]
 
 
-def test_sizes_beyond_the_device_are_left_out() -> None:
+def test_sizes_beyond_the_device_are_omitted() -> None:
     assert max(time_batches(EchoBackend(max_batch=16), [1, 8, 16, 32], 5.0, stop_when_flat=False)) == 16
 
 
@@ -124,7 +124,7 @@ def test_a_measured_curve_is_used_again(cache: Path) -> None:
 @pytest.mark.parametrize(
     ("buckets", "next_size"), [((), 48), ((1, 32, 80, 256), 80)], ids=["any size", "padding"]
 )
-def test_a_cached_curve_that_was_cut_short_goes_on_with_the_next_size(
+def test_a_cached_curve_that_was_cut_short_continues_with_the_next_size(
     cache: Path, buckets: tuple[int, ...], next_size: int
 ) -> None:
     backend = EchoBackend(max_batch=256)
@@ -142,7 +142,7 @@ def test_a_cached_curve_that_was_cut_short_goes_on_with_the_next_size(
     assert model.max_batch == 256
 
 
-def test_what_was_tried_since_is_cached(cache: Path) -> None:
+def test_calibration_caches_sizes_tried_later(cache: Path) -> None:
     backend = TimedBackend()
     model, save = latency_model(backend, "hash", None, budget_s=0.02, use_cache=True, clock=backend.clock)
     while (size := model.trial) is not None:
@@ -165,7 +165,7 @@ def test_without_a_cache_nothing_is_written(cache: Path) -> None:
     assert not cache.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_said_and_does_without(
+def test_a_cache_that_cannot_be_written_is_reported_and_does_without(
     cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache.write_text("no folder")

@@ -67,7 +67,7 @@ def test_a_network_does_not_wait_for_ever_for_one_whose_driver_hangs() -> None:
     first.start()
     assert inside.wait(60)
     assert loader.doing().startswith("opening the random backend, for ")
-    with pytest.raises(BackendError, match=r"in the way: opening the random backend, for \d+ s"):
+    with pytest.raises(BackendError, match=r"the random backend, for \d+ s"):
         loader.load(None)
     condition = LifeCycle(Mock(), Mock(), Mock(), Mock()).condition([], True, 0.0, loader.doing())
     assert (condition.state, condition.ready) == ("loading", False)
@@ -78,6 +78,7 @@ def test_a_network_does_not_wait_for_ever_for_one_whose_driver_hangs() -> None:
     assert loader.load(None).info.name == "random-2"
 
 
+@pytest.mark.integration
 def test_networks_are_served_side_by_side_and_loaded_while_serving(tmp_path: Path) -> None:
     first, second = NETWORKS[0], NETWORKS[1]
     with serving(first, tmp_path) as client:
@@ -120,7 +121,7 @@ def test_backends_are_written_with_their_options() -> None:
         (["onnx", "gpu"], True, SHIPPED_GPU_NETWORK),
     ],
 )
-def test_who_names_no_network_gets_the_one_for_the_devices(
+def test_default_network_depends_on_the_devices(
     monkeypatch: pytest.MonkeyPatch, backends: list[str], gpu: bool, shipped: Path
 ) -> None:
     monkeypatch.setattr("evaluator.backends.unavailable", lambda name: None if gpu else "no GPU")
@@ -141,6 +142,7 @@ def logits_of(path: Path) -> np.ndarray[Any, Any]:
         return reference.evaluate(probe_batch(7)).logits
 
 
+@pytest.mark.integration
 def test_a_file_that_is_served_is_not_loaded_again(
     served: tuple[EvaluatorClient, Path], tmp_path: Path
 ) -> None:
@@ -153,6 +155,7 @@ def test_a_file_that_is_served_is_not_loaded_again(
     assert len(client.status().networks) == 2
 
 
+@pytest.mark.integration
 def test_a_file_that_has_changed_is_reloaded_without_dropping_a_request(
     served: tuple[EvaluatorClient, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +193,7 @@ def test_a_file_that_has_changed_is_reloaded_without_dropping_a_request(
     assert len(client.status().networks) == 1
 
 
+@pytest.mark.integration
 def test_a_damaged_file_is_not_reloaded(served: tuple[EvaluatorClient, Path]) -> None:
     client, path = served
     before = logits_of(path)

@@ -27,7 +27,7 @@ class Sensed(UniformBackend):
         return self.answer()
 
 
-def test_what_is_known_is_told_by_device() -> None:
+def test_sensors_are_reported_by_device() -> None:
     backends = {
         "0:gpu": Sensed(lambda: Sensors(412.5, 61.0)),
         "1:gpu": Sensed(lambda: Sensors(celsius=48.0)),
@@ -53,7 +53,7 @@ def test_a_device_that_is_gone_or_tells_no_more_is_forgotten() -> None:
     assert sensing.last() == {}
 
 
-def test_an_old_reading_is_told_no_more() -> None:
+def test_an_old_reading_is_reported_no_more() -> None:
     now = [0.0]
     sensing = Sensing(lambda: {"0:gpu": Sensed(lambda: Sensors(100.0))}, lambda: now[0])
     sensing.read()

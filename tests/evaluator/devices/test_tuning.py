@@ -114,7 +114,7 @@ def test_a_batch_in_flight_ends_first(tmp_path: Path, guessed: GuessedBackend) -
     assert guessed.successor.closed
 
 
-def test_what_fails_leaves_it_as_it_is(
+def test_network_keeps_its_program_when_tuning_fails(
     tmp_path: Path, guessed: GuessedBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     guessed.failure = BackendError("a kernel was wrong")

@@ -24,7 +24,7 @@ def watched() -> tuple[threading.RLock, Watchdog[str], queue.SimpleQueue[str]]:
     return lock, Watchdog(lock, overdue.put), overdue
 
 
-def test_what_is_not_done_in_time_is_overdue_and_given_up() -> None:
+def test_batch_is_given_up_when_overdue() -> None:
     lock, watchdog, overdue = watched()
     with lock:
         watchdog.watch("late", now_ms() + 1e7)
@@ -37,7 +37,7 @@ def test_what_is_not_done_in_time_is_overdue_and_given_up() -> None:
     assert overdue.empty()
 
 
-def test_what_is_done_is_never_overdue() -> None:
+def test_finished_batch_is_never_overdue() -> None:
     lock, watchdog, overdue = watched()
     with lock:
         watchdog.watch("done", now_ms() + 1)
@@ -133,7 +133,7 @@ def test_waits_are_those_of_the_thread_that_waited_longest(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("busy", "own", "lost"), [(4.0, 0.25, 750.0), (3.0, 0.25, 0.0), (4.0, 4.0, 0.0)])
-def test_where_waits_are_not_counted_a_busy_machine_explains_them(
+def test_busy_machine_explains_waits_when_these_are_not_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: float, own: float, lost: float
 ) -> None:
     readings = iter([(5.0, 10.0, 2.0), (6.0, 10.0 + busy, 2.0 + own)])

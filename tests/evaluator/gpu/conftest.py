@@ -19,6 +19,14 @@ from tests.hip_runtime.blas_standin import Control
 from tests.hip_runtime.command import AMD_NODES
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Building the stand-in takes six seconds of a processor."""
+    for item in items:
+        if {"rocm", "blas_folder"} & set(item.fixturenames):
+            item.add_marker(pytest.mark.kernels)
+
+
 def _shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     base = tmp_path_factory.getbasetemp()
     return base if worker_id == "master" else base.parent
@@ -36,7 +44,7 @@ def rocm(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     reason = standin.unavailable()
     if reason is not None:
         pytest.skip(reason)
-    return standin.build(_shared_folder(tmp_path_factory, worker_id) / "rocm")
+    return standin.build(standin.kept(_shared_folder(tmp_path_factory, worker_id) / "rocm"))
 
 
 @pytest.fixture
@@ -81,7 +89,7 @@ def hopper_device() -> Iterator[Any]:
 def blas_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """A ROCM_PATH with stand-ins for hipBLAS and hipBLASLt, one for all workers of a test run."""
     require()
-    return blas_standin.build(_shared_folder(tmp_path_factory, worker_id) / "blas")
+    return blas_standin.build(standin.kept(_shared_folder(tmp_path_factory, worker_id) / "blas"))
 
 
 @pytest.fixture

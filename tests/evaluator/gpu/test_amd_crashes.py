@@ -130,7 +130,7 @@ def test_the_next_gpu_is_taken_where_there_is_one(environment: dict[str, str], n
     assert any("Other (amd:1)" in line for line in lines)
 
 
-def test_a_library_that_aborts_is_left_out_and_the_gpu_is_used(
+def test_a_library_that_aborts_is_omitted_and_the_gpu_is_used(
     environment: dict[str, str], network_file: Path, tmp_path: Path
 ) -> None:
     environment["STANDIN_ABORT"] = "hipblasGemmEx"

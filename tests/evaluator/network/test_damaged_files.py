@@ -17,11 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluator.network import NetworkError, load_network
-from evaluator.network.container import Limits
+from evaluator.network.container import MAX_BYTES, Limits
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.schema import Message, PolicyFormat, WeightsEncoding
 from evaluator.network.tensors import encode_layer
 from evaluator.network.writer import network_message
+from tests.rounds import rounds
 
 SMALL = NetworkShape(16, layers=2, heads=2, ffn=24, smolgen=(2, 8, 4), policy_width=8, value_channels=4)
 RESNET = NetworkShape(16, blocks=2, se=4, policy=PolicyFormat.CONVOLUTION, value_channels=4)
@@ -115,7 +116,7 @@ def test_a_bomb_in_many_small_members(tmp_path: Path) -> None:
 
 def test_default_limits_leave_room_for_real_networks() -> None:
     assert Limits().of(8 << 20) >= 4 * (8 << 20)
-    assert Limits().of(1 << 40) == 2**31 - 1
+    assert Limits().of(1 << 40) == MAX_BYTES
 
 
 def test_oversized_files_are_not_read(tmp_path: Path) -> None:
@@ -308,7 +309,9 @@ def loads_or_says_why(data: bytes, folder: Path) -> None:
         assert str(error)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=rounds(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 2), st.integers(0, 2**32), st.integers(1, 40))
 def test_changed_bytes_never_crash_the_loader(tmp_path: Path, which: int, seed: int, changes: int) -> None:
     """Half of the changes hit the tags and lengths in front of the arrays, the rest any byte."""
@@ -319,7 +322,9 @@ def test_changed_bytes_never_crash_the_loader(tmp_path: Path, which: int, seed: 
     loads_or_says_why(bytes(data), tmp_path)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=rounds(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(0, 2), st.integers(0, 2**32))
 def test_cut_and_shuffled_files_never_crash_the_loader(tmp_path: Path, which: int, seed: int) -> None:
     rng, data = random.Random(seed), RAW[which]
@@ -330,7 +335,9 @@ def test_cut_and_shuffled_files_never_crash_the_loader(tmp_path: Path, which: in
     loads_or_says_why(gzip.compress(raw, 0) if rng.random() < 0.5 else raw, tmp_path)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=rounds(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_never_crash_the_loader(tmp_path: Path, data: bytes) -> None:
     loads_or_says_why(data, tmp_path)

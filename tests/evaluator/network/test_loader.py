@@ -58,6 +58,7 @@ def assert_same(loaded: NetworkSpec, original: NetworkSpec, tolerance: float = 0
             assert np.abs(a - b).max() <= tolerance * max(1.0, float(np.abs(b).max()))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "shape",
     [
@@ -71,7 +72,7 @@ def assert_same(loaded: NetworkSpec, original: NetworkSpec, tolerance: float = 0
     ],
     ids=["attention", "resnet", "dense", "multihead", "tower", "policy-encoder", "classical-policy"],
 )
-def test_what_is_written_is_read(shape: NetworkShape, tmp_path: Path) -> None:
+def test_written_network_is_read_back(shape: NetworkShape, tmp_path: Path) -> None:
     network = random_network(shape)
     write_network(network, tmp_path / "n.pb.gz", encodings=(WeightsEncoding.FLOAT32,))
     loaded = load_network(tmp_path / "n.pb.gz")

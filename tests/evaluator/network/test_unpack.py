@@ -58,7 +58,7 @@ def test_a_whole_file(path: Path) -> None:
     ],
     ids=["two members", "padded with zeros"],
 )
-def test_what_is_left_to_zlib(content: bytes, path: Path) -> None:
+def test_unpack_uses_zlib_for_other_streams(content: bytes, path: Path) -> None:
     assert on_all_cores(content, path) is None
     assert unpacked(content, path) == CONTENTS
 
@@ -87,6 +87,7 @@ def test_damage_is_named_as_zlib_names_it(
     assert str(caught.value) == str(of_zlib.value)
 
 
+@pytest.mark.integration
 def test_a_file_that_unpacks_to_more_than_it_says(path: Path) -> None:
     content = gzip.compress(CONTENTS + CONTENTS, 1)[:-4] + struct.pack("<I", len(WHOLE))
     assert on_all_cores(content, path) is None

@@ -160,6 +160,7 @@ def shares(outcomes: dict[tuple[str, bool, str], dict[str, Outcome]], name: str)
     ]
 
 
+@pytest.mark.integration
 def test_no_other_policy_is_much_faster_anywhere(
     outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
 ) -> None:
@@ -167,6 +168,7 @@ def test_no_other_policy_is_much_faster_anywhere(
     assert statistics.fmean(shares(outcomes, "wavefront")) > 0.97
 
 
+@pytest.mark.integration
 def test_every_other_policy_is_much_slower_somewhere(
     outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
 ) -> None:

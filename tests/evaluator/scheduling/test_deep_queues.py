@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.batching.simulation import CURVES, Load, Outcome, curve_model, patterns, queued, simulate
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
-from evaluator.scheduling.shares import GUARANTEED_SHARE
+from evaluator.scheduling.scheduler import GUARANTEED_SHARE
 
 PLAYER = Load(1, 0, 1, per_second=25.0)
 """Single positions at random, waiting for no answer: what is not answered is seen."""
@@ -32,6 +32,7 @@ def run(curve: str, padded: bool, *loads: Load | tuple[int, float], in_flight: i
     return simulate(model, BatchPolicy(model), filled, duration_ms=8000.0, in_flight=in_flight)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("padded", [False, True], ids=["smooth", "padded"])
 @pytest.mark.parametrize("curve", CURVES)
 def test_a_queue_of_6_s_costs_play_no_answers_and_little_time(curve: str, padded: bool) -> None:
@@ -43,6 +44,7 @@ def test_a_queue_of_6_s_costs_play_no_answers_and_little_time(curve: str, padded
         assert beside.positions_per_second > 0.9 * run(curve, padded, (rank, 6.0)).positions_per_second
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("pattern", WITHOUT_WAITING_PLAY)
 def test_bounding_what_play_waits_costs_no_throughput_where_none_waits(pattern: str) -> None:
     curves = ("h200-t82", True), ("h200-t80", False), ("cpu2-attention", False)

@@ -106,8 +106,8 @@ def test_positions_ahead_are_those_with_an_earlier_place() -> None:
     queue = FairQueue(0)
     for identity in range(100):
         queue.add(request(1, identity, 2))
-    assert queue.ahead_of(queue.tag_of(1)) == 200
-    assert queue.ahead_of(queue.tag_of(2)) == 2  # the one that has the same tag, and came before
+    assert queue.ahead_of(1) == 200
+    assert queue.ahead_of(2) == 2  # the one that has the same tag, and came before
 
 
 def lines_run(work: Callable[[], Any]) -> int:
@@ -128,6 +128,7 @@ def lines_run(work: Callable[[], Any]) -> int:
     return count
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("clients", [1, 64, 65536])
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_decision_on_a_long_queue_is_no_more_work_than_on_one_for_a_batch(rank: int, clients: int) -> None:

@@ -110,6 +110,7 @@ def test_a_deep_queue_of_selfplay_reaches_the_rate_of_the_largest_batch(
     assert model.known
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", QUICK_ENOUGH)
 def test_play_keeps_its_target_while_larger_sizes_are_tried(name: str) -> None:
     device = SimulatedDevice(DEVICES[name])
@@ -119,6 +120,7 @@ def test_play_keeps_its_target_while_larger_sizes_are_tried(name: str) -> None:
     assert outcome.p99_ms(0) <= max(TARGET_MS, 1.05 * wanted)
 
 
+@pytest.mark.integration
 def test_ten_starts_on_a_busy_machine_end_alike() -> None:
     rates = []
     for seed in range(10):

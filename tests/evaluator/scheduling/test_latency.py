@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluator.scheduling.latency import LAUNCH_MS, LatencyModel
+from tests.rounds import rounds
 
 CURVE = {1: 1.463, 8: 1.581, 32: 2.317, 64: 3.31, 128: 5.569, 256: 9.501, 512: 17.53, 1024: 33.66}
 
@@ -120,7 +121,7 @@ def test_nonsense_is_no_curve(points: dict[int, float]) -> None:
 curves = st.dictionaries(st.integers(1, 256), st.floats(0.01, 1000.0), min_size=1, max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150), deadline=None)
 @given(curves, st.integers(1, 256), st.integers(1, 600), st.booleans())
 def test_whatever_was_measured_the_model_is_sound(
     points: dict[int, float], max_batch: int, queued: int, padded: bool

@@ -79,6 +79,7 @@ def test_a_slow_device_leaves_play_to_a_fast_one_that_is_free_soon() -> None:
     assert launch(queue((0, 64)), Station(FAST, 25.0), Station(SLOW, 0.0)) == ([1], 64)
 
 
+@pytest.mark.integration
 def test_a_slow_device_takes_what_the_fast_one_will_not_have_come_to() -> None:
     scheduler = queue((0, 64), *((2, 512) for _ in range(200)))
     taken, size = launch(scheduler, Station(SLOW, 0.0), Station(FAST, 5.0))
@@ -114,6 +115,7 @@ def test_work_is_not_shared_where_that_gains_nothing() -> None:
     assert parts == pytest.approx([256, 256], abs=10)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("devices", [[FAST, SLOW], [SLOW, FAST]], ids=["fast first", "slow first"])
 @pytest.mark.parametrize(
     "loads",

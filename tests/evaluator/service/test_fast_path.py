@@ -13,7 +13,7 @@ import pytest
 
 from evaluator.devices.watchdog import Patience
 from evaluator.service import fast_path
-from evaluator.service.connections import unix_sockets
+from evaluator.service.connections import hub_sockets
 from evaluator.service.fast_path import IN_A_ROW
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -23,7 +23,7 @@ from protocol.messages import Error, Result
 from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, running, same
 from tests.evaluator.service.leasing import Held, LeasingBackend
 
-pytestmark = pytest.mark.skipif(not unix_sockets.AVAILABLE, reason="there is no such path here")
+pytestmark = pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="there is no such path here")
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 import zmq
 
-from evaluator.service.connections import unix_sockets
+from evaluator.service.connections import hub_sockets
 from protocol.codec import decode_reply, encode, max_message_bytes
 from protocol.messages import Alias, Aliased, Error, Evaluate, Hello, Load, Result, Welcome
 from tests.evaluator.service.harness import WAIT_S, Harness, foreign_client, numbered_batch, running
@@ -22,7 +22,7 @@ def harness(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Harness]
     """A service that anybody may connect to, or one as an engine starts it for itself."""
     options: dict[str, Any] = {}
     if request.param == "private":
-        if not unix_sockets.AVAILABLE:
+        if not hub_sockets.AVAILABLE:
             pytest.skip("such a service is like any other on this system")
         options = {"private": True, "address": f"ipc://{tmp_path / 'evaluator'}"}
     with running(tmp_path, networks=2, max_request=16, **options) as harness:

@@ -33,13 +33,6 @@ from tests.evaluator.service.test_failures import with_standby
 IMPATIENT = Patience(hang_factor=1.0, hang_s=0.05, retry_s=0.01)
 
 
-class OutOfMemory(EvaluationBatch):
-    """An evaluation that cannot be cut."""
-
-    def split(self, sizes: Any) -> Any:
-        raise MemoryError("no room for the answers")
-
-
 class HangOnce:
     """Lets the first batch hang, whichever device it is on, until `release`."""
 
@@ -351,18 +344,19 @@ def test_without_patience_a_service_stops_while_a_batch_is_in_flight(tmp_path: P
         assert not harness.thread.is_alive()
 
 
-def test_memory_that_lacks_for_an_answer_costs_that_answer_alone(tmp_path: Path) -> None:
-    def answer(batch: PositionBatch) -> EvaluationBatch:
-        good = expected(batch)
-        return OutOfMemory(good.logits, good.wdl, good.moves_left)
+def test_memory_that_lacks_for_an_answer_costs_that_answer_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scarce(*arguments: Any) -> Any:
+        raise MemoryError("no room for the answers")
 
     with running(tmp_path) as harness:
         client = harness.client()
-        harness.backend.answer = answer
+        monkeypatch.setattr("evaluator.devices.workers.distribute", scarce)
         for _ in range(3):  # more often than the device has threads
             with pytest.raises(DeviceFailed, match="no room for the answers"):
                 client.evaluate(numbered_batch(4))
-        harness.backend.answer = expected
+        monkeypatch.undo()
         batch = numbered_batch(4)
         assert same(client.evaluate(batch), expected(batch))
 

@@ -12,7 +12,7 @@ import msgpack
 import pytest
 import zmq
 
-from evaluator.service.connections import unix_sockets
+from evaluator.service.connections import hub_sockets
 from evaluator.service.fast_path import IN_A_ROW
 from protocol import EvaluatorClient
 from protocol.codec import decode_reply, encode, encode_evaluate
@@ -147,7 +147,7 @@ def test_requests_for_a_network_that_is_gone_complete_as_changed(
     assert client.network.name == "echo"
 
 
-@pytest.mark.skipif(not unix_sockets.AVAILABLE, reason="there is no such path here")
+@pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="there is no such path here")
 def test_results_of_the_fast_path_name_their_network(tmp_path: Path) -> None:
     address = f"ipc://{tmp_path / 'evaluator'}"
     with running(tmp_path, private=True, address=address, make=lambda name: LeasingBackend()) as harness:

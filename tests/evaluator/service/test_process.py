@@ -236,24 +236,6 @@ def test_a_killed_evaluator_is_lost_not_slow(environment: dict[str, str]) -> Non
             process.kill()
             with pytest.raises(EvaluatorLost, match="gone"):
                 client.receive()
-            with pytest.raises(EvaluatorLost):
-                client.reconnect()
-
-
-def test_a_client_reconnects_to_an_evaluator_started_again(environment: dict[str, str]) -> None:
-    address = f"tcp://127.0.0.1:{free_port()}"
-    flags = ("--embedded", "--backend", "random", "--address", address)
-    with serving(environment, *flags) as process:
-        event(process, "bound")
-        client = EvaluatorClient(address, timeout=WAIT_S)
-        process.kill()
-        with pytest.raises(EvaluatorLost):
-            while True:
-                client.ping()
-    with client, serving(environment, *flags) as process:
-        event(process, "bound")
-        client.reconnect()
-        assert len(client.evaluate(probe_batch(8))) == 8
 
 
 @needs_posix

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.scheduling.admission import QueueLimits
-from evaluator.service.connections.gate import ConnectionLimits
+from evaluator.scheduling.scheduler import QueueLimits
+from evaluator.service.connections.limits import ConnectionLimits
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeadlineExceeded, Overloaded
 from protocol.messages import Priority, best_rate

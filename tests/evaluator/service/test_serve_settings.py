@@ -114,7 +114,7 @@ def test_without_descriptors_for_more_it_serves_those_it_has(environment: dict[s
     flags = ("--backend", "random", "--address", address, "--metrics-port", str(health))
     idle: list[socket.socket] = []
     with serving(environment, *flags, program=limited(128)) as process:
-        assert "raise it (ulimit -n" in wait_for_line(process, "the limit of open files, 128, allows 21 conn")
+        assert "raise it (ulimit -n" in wait_for_line(process, "the limit of open files, 128, allows 32 conn")
         wait_for_line(process, "ready")
         with EvaluatorClient(address, timeout=WAIT_S) as client:
             for _ in range(200):

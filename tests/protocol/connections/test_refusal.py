@@ -51,7 +51,7 @@ def refusing(listener: socket.socket, greeting: bytes, takes: int = 0) -> Iterat
 
 @pytest.mark.parametrize("takes", [0, 266], ids=["at once", "after its first command"])
 @pytest.mark.parametrize("keys", [False, True])
-def test_a_client_by_tcp_is_told_that_there_are_too_many(
+def test_a_client_by_tcp_is_reported_that_there_are_too_many(
     keys: bool, takes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zeromq, "RETRY_S", 0.0)
@@ -71,7 +71,7 @@ def test_a_client_by_tcp_is_told_that_there_are_too_many(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is such a connection on Linux only")
-def test_a_client_by_ipc_is_told_that_there_are_too_many(tmp_path: Path) -> None:
+def test_a_client_by_ipc_is_reported_that_there_are_too_many(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "socket"))
     listener.listen()
@@ -95,7 +95,7 @@ class Closed:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is such a connection on Linux only")
-def test_a_client_by_ipc_is_told_so_when_it_cannot_send(
+def test_a_client_by_ipc_is_reported_so_when_it_cannot_send(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unix, "Stream", lambda *_, **__: Closed())

@@ -191,7 +191,7 @@ std::size_t converse(Random& random, const std::string& name) {
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
   require(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0, "an address is free");
   require(listen(listener.get(), 8) == 0, "it can be listened at");
-  Hub hub(kLarge, 1 << 20, 8);
+  Hub hub({kLarge, 1 << 20, 8});
   hub.listen(std::move(listener));
   std::atomic<int> left = kClients;
   std::atomic<std::size_t> answered = 0;

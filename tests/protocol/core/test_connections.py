@@ -229,7 +229,7 @@ def test_a_peer_without_heartbeats_gets_none(path: str) -> None:
         assert exactly(service, 3) == frame(b"x")
 
 
-def test_what_the_system_has_no_room_for_is_sent_later(path: str) -> None:
+def test_frames_are_sent_later_when_the_kernel_buffer_is_full(path: str) -> None:
     """Nobody calls the stream meanwhile, and what was sent may be changed."""
     with with_older(path) as (stream, service):
         body = bytearray(os.urandom(5_000_000))
@@ -293,7 +293,7 @@ def test_nobody_there_is_an_error_of_the_system(path: str) -> None:
 
 
 @pytest.mark.parametrize("frames", [[], [b""] * 17, ["text"]])
-def test_what_is_no_message_is_not_sent(path: str, frames: list[Any]) -> None:
+def test_send_rejects_an_invalid_message(path: str, frames: list[Any]) -> None:
     with listening(path), stream_to(path) as stream, pytest.raises((ValueError, TypeError)):
         stream.send(frames)
 
@@ -319,7 +319,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("sent", "reason"), WRONG.values(), ids=WRONG.keys())
-def test_who_breaks_the_protocol_is_cut_off_and_nobody_else(path: str, sent: bytes, reason: str) -> None:
+def test_only_the_client_that_breaks_the_protocol_is_disconnected(
+    path: str, sent: bytes, reason: str
+) -> None:
     hub = hub_at(path)
     with stream_to(path) as stream, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hostile:
         number = greet(hub, stream)
@@ -357,7 +359,7 @@ def test_a_service_that_breaks_the_protocol_is_lost(path: str, sent: bytes, reas
                     assert stream.receive(1) is None
 
 
-def test_who_leaves_too_much_unread_is_cut_off(path: str) -> None:
+def test_client_is_disconnected_when_it_leaves_too_much_unread(path: str) -> None:
     hub = hub_at(path, kept=1_000_000)
     with stream_to(path) as stream:
         greet(hub, stream)
@@ -410,7 +412,7 @@ def test_answers_that_wait_are_written_when_there_is_room(path: str) -> None:
         assert came == wanted
 
 
-def test_the_end_of_a_client_is_told_after_its_messages(path: str) -> None:
+def test_the_end_of_a_client_is_reported_after_its_messages(path: str) -> None:
     hub = hub_at(path)
     with connect_in_turn(hub, path) as client:
         client.sendall(message([b"a"]) + message([b"b"]))

@@ -61,7 +61,7 @@ def test_a_reader_that_has_left_is_no_failure(lines: int, thread: str) -> None:
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
 @pytest.mark.parametrize("thread", [WITH_THREAD, "pass"], ids=["a thread is left", "no thread is left"])
 @pytest.mark.parametrize("lines", [1, 100_000])
-def test_a_full_disk_is_told_in_a_line(lines: int, thread: str) -> None:
+def test_a_full_disk_is_reported_in_a_line(lines: int, thread: str) -> None:
     body = f"{thread}\nfor _ in range({lines}): print('a line')\nreturn 0"
     with FULL.open("w", encoding="utf-8") as stdout:
         ended = subprocess.run(
@@ -81,7 +81,7 @@ def test_a_full_disk_is_told_in_a_line(lines: int, thread: str) -> None:
     ],
     ids=["of others", "ours"],
 )
-def test_a_missing_package_is_told_in_a_line(body: str, said: str) -> None:
+def test_a_missing_package_is_reported_in_a_line(body: str, said: str) -> None:
     ended = subprocess.run(run_console(body), capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"error: {said}") and ended.stderr.count("\n") == 1

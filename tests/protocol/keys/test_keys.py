@@ -14,7 +14,7 @@ from zmq.utils import z85
 
 from protocol.keys.clients import AllowedClient, allow, read_clients, revoke
 from protocol.keys.credentials import credentials_for
-from protocol.keys.files import CLIENT_PAIR, SERVICES, keys_folder
+from protocol.keys.files import CLIENT_PAIR, MOST_BYTES, SERVICES, keys_folder
 from protocol.keys.notation import KeysError, read_key, show_key, split_address
 from protocol.keys.pairs import make_pair, new_pair, pair_at, read_pair
 from protocol.keys.services import forget, read_services, service_key, trust
@@ -33,7 +33,7 @@ def test_a_key_is_read_as_it_is_shown_and_as_zeromq_writes_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ab" * 31, "ab" * 33, "xy" * 32, "~" * 40, "#" * 40])
-def test_what_is_no_key_is_refused_and_not_repeated(text: str) -> None:
+def test_invalid_key_is_rejected_without_being_shown(text: str) -> None:
     with pytest.raises(KeysError, match="64 hexadecimal digits") as refused:
         read_key(text)
     assert not text or text not in str(refused.value)
@@ -45,7 +45,7 @@ def test_a_key_follows_its_address() -> None:
     for path in ("ipc:///run/a", "ipc:///run/a#1", f"ipc:///run/a#{show_key(key)}"):
         assert split_address(path) == (path, None)
     assert split_address(f"tcp://[::1]:5577#{show_key(key)}") == ("tcp://[::1]:5577", key)
-    with pytest.raises(KeysError, match=r"tcp://gpu:5577#…: a key is"):
+    with pytest.raises(KeysError, match=r"tcp://gpu:5577#…"):
         split_address("tcp://gpu:5577#nonsense")
 
 
@@ -75,7 +75,7 @@ def test_files_with_secrets_are_for_their_owner_from_the_first_moment(tmp_path: 
     assert path.parent.stat().st_mode & 0o777 == 0o700
     for mode in (0o640, 0o604, 0o620):
         path.chmod(mode)
-        with pytest.raises(KeysError, match=f"others may read it: chmod 600 {path}"):
+        with pytest.raises(KeysError, match=f"chmod 600 {path}"):
             read_pair(path)
         with pytest.raises(KeysError, match="chmod 600"):
             pair_at(path)
@@ -137,7 +137,7 @@ def test_clients_are_allowed_changed_and_revoked(tmp_path: Path) -> None:
     revoke(path, "laptop")
     assert list(read_clients(path).values()) == [desk]
     assert "# a remark" in path.read_text()
-    with pytest.raises(KeysError, match=r"no client 'laptop'; it has: desk@home\.example"):
+    with pytest.raises(KeysError, match=r"'laptop'"):
         revoke(path, "laptop")
     for name in ("", "two words", "#comment", "-flag", "x" * 65, "line\nfeed"):
         with pytest.raises(KeysError, match="name of a client"):
@@ -169,7 +169,7 @@ def test_lists_that_others_may_change_are_not_believed(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
     for mode in (0o664, 0o646):
         path.chmod(mode)
-        with pytest.raises(KeysError, match=f"others may change it: chmod go-w {path}"):
+        with pytest.raises(KeysError, match=f"chmod go-w {path}"):
             read_clients(path)
 
 
@@ -183,15 +183,13 @@ def test_services_are_known_by_their_addresses(tmp_path: Path) -> None:
     trust(path, "tcp://gpu.example:5577", second)
     assert list(read_services(path).values()) == [first, second]
     forget(path, "tcp://gpu.EXAMPLE:5577")
-    with pytest.raises(
-        KeysError, match=r"no key of tcp://gpu.example:5577; it has those of: tcp://\[fe80::1\]"
-    ):
+    with pytest.raises(KeysError, match=r"tcp://gpu.example:5577; .*tcp://\[fe80::1\]"):
         forget(path, "tcp://gpu.example:5577")
     for address in ("gpu:5577", "tcp://gpu", "ipc:///a:5"):
         with pytest.raises(KeysError, match="tcp://HOST:PORT"):
             trust(path, address, first)
     path.write_text("tcp://gpu:5577\n")
-    with pytest.raises(KeysError, match="evaluators, line 1: an evaluator is"):
+    with pytest.raises(KeysError, match="evaluators, line 1: "):
         read_services(path)
 
 
@@ -216,3 +214,46 @@ def test_keys_are_in_the_users_configuration_folder(tmp_path: Path, monkeypatch:
     assert keys_folder() == tmp_path / "config"
     assert keys_folder(tmp_path) == tmp_path
     assert keys_folder("~/keys") == Path.home() / "keys"
+
+
+@needs_modes
+def test_private_file_is_refused_when_others_can_replace_it(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    path = folder / "client.key"
+    make_pair(path)
+    for mode, refused in ((0o770, True), (0o777, True), (0o1777, False), (0o755, False)):
+        folder.chmod(mode)
+        if refused:
+            with pytest.raises(KeysError, match=f"chmod go-w {folder}"):
+                read_pair(path)
+        else:
+            read_pair(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_file_is_refused_when_another_user_owns_it_or_its_folder(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "keys" / "clients"
+    allow(path, AllowedClient("laptop", "play", bytes(range(32))))
+    owned = path if what == "file" else path.parent
+    os.chown(owned, 65534, -1)
+    with pytest.raises(KeysError, match=f"{owned}: user 65534"):
+        read_clients(path)
+
+
+def test_long_list_of_clients_is_kept_whole(tmp_path: Path) -> None:
+    path = tmp_path / "clients"
+    count = 20_001
+    path.write_text("".join(f"client{n} play {n:064x}\n" for n in range(1, count + 1)), "utf-8")
+    path.chmod(0o600)
+    allow(path, AllowedClient("laptop", "play", bytes(range(32))))
+    assert len(read_clients(path)) == count + 1
+
+
+def test_list_is_refused_when_it_is_too_long_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "clients"
+    path.write_bytes(b"#" * (MOST_BYTES + 1))
+    path.chmod(0o600)
+    with pytest.raises(KeysError, match=str(path)):
+        allow(path, AllowedClient("laptop", "play", bytes(range(32))))
+    assert path.stat().st_size == MOST_BYTES + 1

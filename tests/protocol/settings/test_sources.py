@@ -45,7 +45,7 @@ def test_a_file_shows_every_default_and_is_read_back(tmp_path: Path) -> None:
     assert read_toml(path, Lamp(colour="red", watts=2.0, rooms=("attic",))) == Lamp()
 
 
-def test_what_the_file_does_not_say_stays(tmp_path: Path) -> None:
+def test_settings_keep_their_value_when_absent_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "lamp.toml"
     path.write_text("watts = 3", "utf-8")
     assert read_toml(path, Lamp(colour="red")) == Lamp(colour="red", watts=3.0)

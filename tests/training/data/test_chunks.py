@@ -121,7 +121,7 @@ def test_archives_are_read_and_what_is_damaged_in_them_is_named(tmp_path: Path) 
     assert set(imported.broken) == {f"{path}:training/{name}" for name in wrong}
 
 
-def test_an_import_is_gone_on_with_and_takes_nothing_twice(tmp_path: Path) -> None:
+def test_import_resumes_without_duplicates(tmp_path: Path) -> None:
     write_chunk(tmp_path / "in" / "a.gz", played_game(seed=1, input_format=1))
     first = import_sources([str(tmp_path / "in")], str(tmp_path / "out"))
     write_chunk(tmp_path / "in" / "b.gz", played_game(seed=2, input_format=1))
@@ -235,7 +235,7 @@ def test_a_journal_of_names_is_read(tmp_path: Path) -> None:
 
 def test_a_folder_without_games_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(TrainingError, match="no file in it ends with"):
+    with pytest.raises(TrainingError, match="ends with"):
         import_sources([str(tmp_path)], str(tmp_path / "out"))
 
 
@@ -249,7 +249,7 @@ def test_a_window_takes_the_newest_shards(tmp_path: Path) -> None:
     assert shards_of([tmp_path / "out"], window=last + 1) == shards[-2:]
 
 
-def test_a_source_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_source_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="there is nothing"):
         import_sources([str(tmp_path / "nowhere")], str(tmp_path / "out"))
 

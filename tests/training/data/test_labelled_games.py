@@ -57,7 +57,7 @@ def test_both_forms_become_shards(tmp_path: Path) -> None:
         assert shard.branches == (expected.branches if deep else 0)
 
 
-def test_what_is_damaged_is_named_and_the_rest_imported(tmp_path: Path) -> None:
+def test_import_names_damaged_games_and_keeps_the_rest(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     good = archive(folder / "a.npz.xz", deep=True)
     (folder / "cut.npz.xz").write_bytes(good.read_bytes()[:-30])
@@ -79,7 +79,7 @@ def test_what_is_damaged_is_named_and_the_rest_imported(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["games"] == 5
 
 
-def test_a_line_whose_move_an_earlier_one_has_is_left_out() -> None:
+def test_a_line_whose_move_an_earlier_one_has_is_omitted() -> None:
     moves = np.array([[5, 5], [6, 5], [5, 7]], np.uint16)
     scores = np.array([[50, 50], [40, 45], [30, 35]], np.int16)
     kept, kept_scores = without_repeats(moves, scores)

@@ -92,7 +92,7 @@ def test_a_changed_byte_is_found(shard: Shard, tmp_path: Path, place: float) -> 
 
 
 @pytest.mark.parametrize("length", [0, 5, 11, 100, -1])
-def test_a_file_that_is_cut_off_is_refused(shard: Shard, tmp_path: Path, length: int) -> None:
+def test_a_file_that_is_disconnected_is_refused(shard: Shard, tmp_path: Path, length: int) -> None:
     path = tmp_path / "a.shard"
     write_shard(path, shard)
     path.write_bytes(path.read_bytes()[:length])

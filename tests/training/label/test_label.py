@@ -117,7 +117,7 @@ def test_other_settings_are_refused_and_named(tmp_path: Path) -> None:
     assert "nodes: 4000 then, 999 now" in said
 
 
-def test_a_run_that_was_killed_goes_on_and_labels_no_game_twice(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_continues_and_labels_no_game_twice(tmp_path: Path) -> None:
     flags = ["--engine", SCRIPTED, "--workers", "1", "--max-plies", "24", "--positions", "1000000"]
     process = start_training("label", *flags, "--output", tmp_path / "killed", "--start-cp", 401)
     waiting = tmp_path / "killed" / "waiting.jsonl"
@@ -149,7 +149,7 @@ def test_a_run_that_was_killed_goes_on_and_labels_no_game_twice(tmp_path: Path) 
         ("silent", "no line with a score"),
     ],
 )
-def test_an_engine_that_fails_is_replaced_and_its_game_goes_on(
+def test_an_engine_that_fails_is_replaced_and_its_game_continues(
     tmp_path: Path, failure: str, word: str
 ) -> None:
     marker = tmp_path / "failed"

@@ -115,7 +115,7 @@ def test_a_pass_in_training_is_as_far_off_as_the_int8_backend(roundings: Mapping
     assert 0.8 < rms(rounded - exact) / rms(by_the_backend(roundings) - exact) < 1.25
 
 
-def test_what_is_rounded_is_rounded_to_the_same_steps() -> None:
+def test_rounding_uses_the_same_steps() -> None:
     generator = np.random.default_rng(1)
     x = (generator.standard_normal((64, 40)) * np.geomspace(0.01, 10, 40) + 0.3).astype(np.float32)
     x[:, 7] = 0

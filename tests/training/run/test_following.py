@@ -70,7 +70,7 @@ def checkpoint_of(trainer: Trainer) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("joins_at", [1, 4])
-def test_a_run_that_goes_on_after_shards_joined_ends_as_if_it_had_not_stopped(
+def test_a_run_that_continues_after_shards_joined_ends_as_if_it_had_not_stopped(
     config: TrainConfig, joins_at: int
 ) -> None:
     first, second, third = (table(seed, config.data) for seed in (1, 2, 3))
@@ -224,7 +224,7 @@ def weights(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_run_that_a_shard_joined_goes_on_with_it_whatever_ended_it(tmp_path: Path) -> None:
+def test_a_run_that_a_shard_joined_continues_with_it_whatever_ended_it(tmp_path: Path) -> None:
     config = grown_run(tmp_path)
     state = checkpoint(tmp_path / "run")
     assert [Path(path).name for path, _ in state["shards"]] == ["0.shard", "1.shard"]

@@ -78,7 +78,7 @@ def test_without_surprise_every_position_is_taken_once(config: TrainConfig) -> N
     assert order.sort().values.tolist() == rows.tolist()
 
 
-def test_a_run_that_goes_on_takes_the_same_positions(config: TrainConfig) -> None:
+def test_a_run_that_continues_takes_the_same_positions(config: TrainConfig) -> None:
     whole, stopped = trainer_of(config), trainer_of(config)
     progress = [0.1, 0.2, 0.3, 0.5, 0.6, 0.8]  # a refresh of the prior comes at 0.35
     for share in progress:
@@ -132,7 +132,7 @@ def test_the_last_share_of_a_run_is_computed_as_in_8_bits(config: TrainConfig) -
     )
 
 
-def test_what_is_held_out_of_lesser_labels_is_not_measured(config: TrainConfig) -> None:
+def test_held_out_lesser_labels_are_not_measured(config: TrainConfig) -> None:
     data = replace(config.data, holdout=0.4)
     main, early = (
         table_of(labelled_shard(8, 40, seed=seed), data, config.targets, input_format=1, early=early)

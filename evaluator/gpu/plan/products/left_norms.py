@@ -25,7 +25,7 @@ from evaluator.network.spec import LayerNorm
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class NormUse:
     """A layer's product as it is without left norms. a: its inputs, or a matrix of their shape. norm: norm
     after the product and its residual; None without both."""
 
@@ -39,7 +39,7 @@ class Use:
         return product_of(self.layer, self.a, After(self.norm), residual=self.norm is not None)
 
 
-def is_left(b: ProgramBuilder, maker: Use, readers: Callable[[], Sequence[Use]]) -> bool:
+def is_left(b: ProgramBuilder, maker: NormUse, readers: Callable[[], Sequence[NormUse]]) -> bool:
     """Return True if the norm after a product is left to all readers of its result. readers: returns them;
     called only if necessary."""
     if not b.leaves_norms:

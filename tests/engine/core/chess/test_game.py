@@ -35,6 +35,7 @@ def expected_result(board: chess.Board, repetitions: int) -> tuple[str, str]:
     return "undecided", ""
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("chess960", [False, True])
 def test_random_games_agree_with_python_chess(chess960: bool) -> None:
     seen: Counter[object] = Counter()
@@ -87,7 +88,7 @@ def test_copies_are_independent() -> None:
 
 
 def test_nothing_to_take_back() -> None:
-    with pytest.raises(ValueError, match="no move to take back"):
+    with pytest.raises(ValueError, match="take back"):
         Game().pop()
 
 

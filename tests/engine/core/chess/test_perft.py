@@ -58,9 +58,9 @@ def test_depth_zero_is_one_sequence() -> None:
 
 @pytest.mark.parametrize("depth", [-1, 31])
 def test_refuses_depths_out_of_range(depth: int) -> None:
-    with pytest.raises(ValueError, match=f"depth {depth} is not from 0 to 30"):
+    with pytest.raises(ValueError, match=rf"{depth} is .* 0 to 30"):
         perft(Game(), depth)
-    with pytest.raises(ValueError, match="is not from 1 to 30"):
+    with pytest.raises(ValueError, match=r"1.*30"):
         perft_divide(Game(), depth)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from engine._core import Game
 from tests.engine.core.chess.games import STARTS
+from tests.rounds import rounds
 
 CASTLING = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"
 PROMOTION = "8/P6k/8/8/8/8/8/K7 w - - 0 1"
@@ -83,7 +84,7 @@ def test_a_rook_pinned_on_its_own_rank_may_not_castle() -> None:
     assert "d1b1" in game.legal_moves()
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=rounds(500), deadline=None, derandomize=True)
 @given(
     fen=st.sampled_from(STARTS),
     move=st.text(max_size=6) | st.from_regex(r"\A[a-h][1-8][a-h][1-8][nbrq]?\Z"),

@@ -68,9 +68,9 @@ def test_castling_is_understood_in_both_spellings(castling: str) -> None:
 @pytest.mark.parametrize("wrong", ["e2e5", "a1a2", "e7e8q", "e1g1"])
 def test_an_illegal_move_is_named_with_its_position(wrong: str) -> None:
     moves = codes(["e2e4", "e7e5", wrong])
-    with pytest.raises(ValueError, match=f"position 2: the move {wrong} is not legal in rnbqkbnr"):
+    with pytest.raises(ValueError, match=rf"position 2: .*{wrong} .*rnbqkbnr"):
         encode_line(Game(), moves, *NONE, np.zeros((3, 0), np.uint16), 1, "fen_only")
-    with pytest.raises(ValueError, match=f"position 0: the move {wrong} is not legal"):
+    with pytest.raises(ValueError, match=rf"position 0: .*{wrong}"):
         encode_line(Game(), moves[:1], *NONE, np.array([[move_code(wrong)]], np.uint16), 1, "fen_only")
 
 

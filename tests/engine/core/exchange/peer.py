@@ -143,6 +143,7 @@ class Player:
                 nodes_as_playouts=False,
                 look_at=look_at,
                 depth=depth,
+                interrupt=-1,
             )
         finally:
             self._next_id = self.bursts.next_id

@@ -191,7 +191,9 @@ UNUSUAL: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("what", UNUSUAL)
-def test_what_is_unusual_is_left_for_others(path: Path, player: Callable[..., Player], what: str) -> None:
+def test_burst_leaves_unusual_messages_in_the_stream(
+    path: Path, player: Callable[..., Player], what: str
+) -> None:
     """The message can be received as if there had been no burst, and its batch is still under way."""
     with Peer(path, after(GOOD, UNUSUAL[what])):
         one = player(in_flight=1)
@@ -214,7 +216,7 @@ def test_an_answer_that_comes_twice_counts_once(path: Path, player: Callable[...
         assert (list(one.sent), one.bursts.answers) == ([GOOD + 2], GOOD + 1)
 
 
-def test_what_others_have_received_it_goes_on_from(path: Path, player: Callable[..., Player]) -> None:
+def test_burst_resumes_after_results_received_elsewhere(path: Path, player: Callable[..., Player]) -> None:
     """A late answer to somebody else's request comes between its own."""
     with Peer(path, after(GOOD, lambda request: [*changed(request, identity=999), *plain(request)])):
         one = player()
@@ -263,7 +265,7 @@ def test_a_signal_ends_it_with_the_books_right(path: Path, player: Callable[...,
         signal.signal(signal.SIGALRM, before)
 
 
-def test_what_is_no_batch_is_refused(path: Path) -> None:
+def test_burst_rejects_objects_that_are_no_batch(path: Path) -> None:
     with Peer(path), closing(Player(path)) as one, pytest.raises(RuntimeError):
         one.sent[1] = None  # type: ignore[assignment]
         one.run()

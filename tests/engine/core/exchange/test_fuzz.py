@@ -26,7 +26,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
-def test_whatever_comes_the_books_are_right(sanitizers: str, tmp_path: Path) -> None:
+def test_burst_counts_are_right_for_random_messages(sanitizers: str, tmp_path: Path) -> None:
     sources = [source for group in GROUPS for source in sorted(group.glob("*.cc"))]
     sources.append(Path(__file__).with_name("fuzz.cc"))
     program = built(tmp_path / "fuzz", sources, [ENGINE, WIRE], sanitizers)

@@ -61,6 +61,7 @@ def test_a_mate_is_found_with_its_line(fen: str, moves: int) -> None:
     assert board.is_checkmate()
 
 
+@pytest.mark.integration
 def test_small_positions_equal_a_plain_search() -> None:
     random = Random(1)
     found: Counter[int] = Counter()
@@ -78,6 +79,7 @@ def mate_position(random: Random, moves: int) -> chess.Board:
             return board
 
 
+@pytest.mark.integration
 def test_the_50_move_counter_decides_as_in_a_plain_search() -> None:
     random = Random(2)
     equal: Counter[bool] = Counter()
@@ -122,6 +124,7 @@ def there_and_back(board: chess.Board, move: chess.Move, random: Random) -> list
     return [*there, *back]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("chess960", [False, True])
 def test_positions_of_games_equal_a_plain_search(chess960: bool) -> None:
     """Weak games have mates with many pieces, castling, en passant and promotions."""
@@ -205,6 +208,7 @@ def test_a_small_table_changes_no_result() -> None:
         assert (solver.mate, len(solver.line)) == (moves, 2 * moves - 1)
 
 
+@pytest.mark.integration
 def test_other_threads_run_during_the_search() -> None:
     solver = MateSolver(Game(), 20)
     thread = threading.Thread(target=solver.run, args=(5_000_000,))

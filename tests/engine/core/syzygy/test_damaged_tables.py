@@ -55,7 +55,7 @@ def cuts(size: int, random: Random) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["KQvK", "KQvKR", "KPvKP", "KRvK"])
-def test_files_that_are_cut_short_are_left_out(name: str, tmp_path: Path) -> None:
+def test_files_that_are_cut_short_are_omitted(name: str, tmp_path: Path) -> None:
     positions = games(name)
     wdl, dtz = copies(tmp_path, name)
     right, complaints = probe(tmp_path, positions)
@@ -125,13 +125,13 @@ def test_the_complaint_says_what_is_wrong(content: bytes, reason: str, tmp_path:
     assert tables.take_complaints() == [f"tablebase {path} is not used: {reason}"]
 
 
-def test_a_table_of_other_material_is_left_out(tmp_path: Path) -> None:
+def test_a_table_of_other_material_is_omitted(tmp_path: Path) -> None:
     (tmp_path / "KQvK.rtbw").symlink_to(shared("syzygy", "KRvK.rtbw"))
     _, complaints = probe(tmp_path, games("KQvK"))
     assert len(complaints) == 1 and "it belongs to other material than its name says" in complaints[0]
 
 
-def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_omitted(tmp_path: Path) -> None:
     (tmp_path / "KQvK.rtbw").mkdir()
     (tmp_path / "KRvK.rtbw").symlink_to(tmp_path / "nothing")
     for name, reason in (("KQvK", "not a file"), ("KRvK", "No such file")):

@@ -51,7 +51,7 @@ def test_missing_folders_are_harmless(tmp_path: Path) -> None:
     assert tables.probe_wdl(QUEEN) == 2
 
 
-def test_other_files_are_passed_over(tmp_path: Path) -> None:
+def test_other_files_are_skipped(tmp_path: Path) -> None:
     for name in (
         "KQvK.txt",
         "KvK.rtbw",

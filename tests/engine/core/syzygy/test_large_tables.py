@@ -53,6 +53,7 @@ def quiet_position(name: str, random: Random) -> chess.Board:
             return board
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", PIECES + PAWNS)
 def test_values(name: str, folder: Path) -> None:
     random = Random(name)

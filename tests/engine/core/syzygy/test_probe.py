@@ -106,7 +106,7 @@ def test_a_position_in_which_the_king_could_be_taken_has_no_value(tables: Tableb
     assert tables.probe_wdl(game) is None and tables.probe_dtz(game) is None
 
 
-def test_what_a_capture_leads_to_is_needed(tmp_path: Path) -> None:
+def test_probe_needs_the_tables_after_a_capture(tmp_path: Path) -> None:
     for suffix in (".rtbw", ".rtbz"):
         (tmp_path / f"KQvKR{suffix}").symlink_to(shared("syzygy", f"KQvKR{suffix}"))
     tables = Tablebases([tmp_path])

@@ -43,7 +43,7 @@ def test_looking_ahead_changes_what_is_sent_but_not_what_is_found() -> None:
     assert batches[1] < batches[0] / 2
 
 
-def test_what_is_looked_ahead_to_is_cached_and_has_no_visit() -> None:
+def test_look_ahead_position_is_cached_without_a_visit() -> None:
     tree = new_tree(game(MIDDLEGAME))
     search(tree, 1)
     batch = Batch(28)
@@ -127,7 +127,7 @@ def test_visits_that_wait_are_given_up_with_the_batch_that_looked_ahead(end: str
         assert tree.root_info().cache_hits > 0
 
 
-def test_what_is_looked_ahead_to_stays_in_a_tree_that_is_pruned() -> None:
+def test_look_ahead_position_stays_when_the_tree_is_pruned() -> None:
     tree = new_tree(game(MIDDLEGAME), tree_bytes=2 << 20, cache_bytes=0)
     search(tree, 24000)
     assert tree.root_info().full

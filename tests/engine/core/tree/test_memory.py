@@ -57,6 +57,7 @@ def test_memory_of_moves_not_played_is_used_again(new_tree: NewTree) -> None:
     assert max(used) < 2.5 * used[0]
 
 
+@pytest.mark.integration
 def test_a_full_tree_is_pruned_and_searched_on(new_tree: NewTree) -> None:
     tree = new_tree(game(MIDDLEGAME), tree_bytes=8 * MIB, cache_bytes=0)
     full = fill(tree)
@@ -74,6 +75,7 @@ def test_a_full_tree_is_pruned_and_searched_on(new_tree: NewTree) -> None:
     assert len(tree.lines(1)[0].moves) >= 4
 
 
+@pytest.mark.integration
 def test_a_full_tree_holds_as_much_move_after_move(new_tree: NewTree) -> None:
     tree = new_tree(game(MIDDLEGAME), tree_bytes=8 * MIB, cache_bytes=0)
     moves: list[str] = []
@@ -103,7 +105,7 @@ def test_batches_in_flight_survive_pruning(new_tree: NewTree) -> None:
     assert all(child.in_flight == 0 for child in tree.children())
 
 
-def test_a_game_goes_on_where_the_tree_was_pruned(new_tree: NewTree) -> None:
+def test_a_game_continues_where_the_tree_was_pruned(new_tree: NewTree) -> None:
     """Every position of the tree can become the root, whatever is left of it."""
     tree = new_tree(game(MIDDLEGAME), tree_bytes=2 * MIB, cache_bytes=0)
     moves: list[str] = []

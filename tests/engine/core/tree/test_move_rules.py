@@ -44,7 +44,7 @@ def test_a_rule_ends_at_its_depth_and_is_for_one_side() -> None:
     assert len([child for child in tree.children() if child.visits]) > 5
 
 
-def test_where_the_rules_leave_no_move_all_are_searched() -> None:
+def test_all_moves_are_searched_when_the_rules_exclude_all() -> None:
     tree = new_tree(game())
     tree.set_root_moves(["e2e4"])
     tree.set_move_rules([(False, ["a1a2"], 2, True)])

@@ -86,7 +86,7 @@ def test_proofs_found_below_a_proven_root_leave_its_exact_value(fen: str) -> Non
     assert len([child for child in tree.children() if child.proof is not None]) > 1
 
 
-def test_where_every_move_is_decided_nothing_is_evaluated() -> None:
+def test_nothing_is_evaluated_when_every_move_is_decided() -> None:
     tree = new_tree(game("7k/8/5K2/6Q1/8/8/8/8 b - - 0 1"))
     search(tree, 20000)
     solved = tree.root_info()

@@ -93,7 +93,7 @@ def test_the_deviation_is_that_of_what_is_left_of_very_many_visits() -> None:
         assert found.deviation == pytest.approx(expected.deviation, abs=0.005)
 
 
-def test_a_game_that_goes_on_at_a_two_fold_draw_is_searched_there() -> None:
+def test_a_game_that_continues_at_a_two_fold_draw_is_searched_there() -> None:
     tree = new_tree(game(SHUFFLE))
     tree.set_root_moves([PAWN_MOVE])
     search(tree, 100)

@@ -40,7 +40,7 @@ def test_moves_without_visits_are_valued_as_the_search_does() -> None:
             assert all(0 <= share <= 1 for share in line.evaluation.wdl)
 
 
-def test_the_search_goes_on_where_the_score_is_highest() -> None:
+def test_the_search_continues_where_the_score_is_highest() -> None:
     tree = new_tree(game(MIDDLEGAME))
     search(tree, 500)
     before = {child.move: child for child in tree.children()}

@@ -136,7 +136,7 @@ def test_a_win_by_tables_moves_up_and_says_how_far_it_is(tables: Tablebases) -> 
     assert (line.by_tables.value, line.by_tables.plies) == (1, 1)
 
 
-def test_the_search_goes_on_where_tables_ended_a_line(tables: Tablebases) -> None:
+def test_the_search_continues_where_tables_ended_a_line(tables: Tablebases) -> None:
     root = game("8/8/8/4k3/8/8/4P3/4KR1r w - - 0 1")
     tree = new_tree(root, tablebases=tables)
     search(tree, 500)

@@ -38,7 +38,7 @@ def test_a_position_is_worth_no_less_than_a_repetition() -> None:
         assert plain.root.q != value_without(other, BLOCKED, 500)
 
 
-def test_what_values_count_is_a_matter_of_the_whole_tree() -> None:
+def test_changed_value_settings_discard_the_tree() -> None:
     tree = new_tree(game(MIDDLEGAME))
     search(tree, 200)
     tree.set_params(params(known_draws="proven"))

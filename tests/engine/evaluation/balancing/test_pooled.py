@@ -10,10 +10,11 @@ import psutil
 import pytest
 
 from engine._core import Game
+from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.balancing.routing import had_better_wait
 from engine.evaluation.connection import keepalive
 from engine.options import Options
-from engine.pool import pool as pool_module
+from engine.pool import loop
 from engine.pool.pool import SearchPool
 from engine.search.limits import Limits
 from evaluator.network.random_network import random_network
@@ -39,6 +40,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[PositionBatch]:
         return submit(client, batch, **arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(EvaluatorClient, "submit", remember)
+    monkeypatch.setattr(PooledEvaluator, "burst", lambda *_: None)
     return sent
 
 
@@ -124,7 +126,7 @@ def test_a_lost_evaluator_is_asked_again_for_every_search(pool: SearchPool) -> N
 
 
 def test_an_evaluator_that_hangs_is_replaced(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(loop, "QUIET_SECONDS", 0.5)
     monkeypatch.setattr(keepalive, "QUIET_SECONDS", 0.5)
     monkeypatch.setattr(keepalive, "PATIENCE_SECONDS", 0.5)
     player = pool.player(RANDOM)

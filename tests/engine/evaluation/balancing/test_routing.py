@@ -33,7 +33,7 @@ class Upstream:
 
 
 def offer(upstream: Upstream, best: int = 64, most: int = 1024) -> Offer[Any]:
-    return Offer(cast(Any, upstream), NetworkInfo("net", "hash", 1, recommended_batch=best), most)
+    return Offer(cast(Any, upstream), NetworkInfo("net", "hash", 1, recommended_batch=best), "hash", most)
 
 
 def chosen(offers: list[Offer[Any]], waiting: int, first: int = 8) -> tuple[int, int]:
@@ -64,7 +64,7 @@ def test_one_alone_gets_all_that_it_recommends() -> None:
     assert chosen([offer(Upstream(1000, 9000))], 9000) == (0, 1024)
 
 
-def test_what_cannot_be_cut_goes_where_it_is_taken() -> None:
+def test_batch_goes_to_the_accepting_evaluator_when_indivisible() -> None:
     offers = [offer(Upstream(9000), most=16), offer(Upstream(1000))]
     assert chosen(offers, 100, first=32)[0] == 1
     assert chosen(offers, 100, first=16)[0] == 0

@@ -62,7 +62,7 @@ def test_the_state_comes_before_the_order(states: dict[str, str], usable: list[s
         ({"a": "degraded"}, "", None),
     ],
 )
-def test_where_to_go_from_one_that_is_used(states: dict[str, str], here: str, there: str | None) -> None:
+def test_failover_chooses_the_next_evaluator(states: dict[str, str], here: str, there: str | None) -> None:
     assert better(choice(**states), here) == there
 
 

@@ -27,7 +27,7 @@ class Recorded:
         self.knocks += 1
 
 
-def test_who_does_not_answer_a_knock_is_given_up() -> None:
+def test_evaluator_is_lost_when_it_does_not_answer_a_ping() -> None:
     client = Recorded()
     looked = Keepalive(client)
     assert not looked.has_stopped(QUIET_SECONDS - 0.1) and client.knocks == 0
@@ -37,7 +37,7 @@ def test_who_does_not_answer_a_knock_is_given_up() -> None:
     assert client.knocks == 1
 
 
-def test_who_answers_may_take_as_long_as_it_likes() -> None:
+def test_evaluator_is_kept_when_it_answers_pings() -> None:
     client = Recorded()
     looked = Keepalive(client)
     now = 0.0
@@ -55,6 +55,7 @@ def test_one_that_was_idle_is_given_its_time() -> None:
     assert not looked.has_stopped(1000.0 + PATIENCE_SECONDS - 0.1)
 
 
+@pytest.mark.integration
 def test_an_evaluator_that_hangs_is_replaced(link: EvaluatorLink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keepalive, "QUIET_SECONDS", 0.1)
     monkeypatch.setattr(keepalive, "PATIENCE_SECONDS", 0.5)

@@ -88,7 +88,7 @@ def test_nothing_is_left_when_the_engine_is_killed() -> None:
         assert sockets_of(evaluator.pid) == []
 
 
-def test_a_search_goes_on_when_the_evaluator_is_killed() -> None:
+def test_a_search_continues_when_the_evaluator_is_killed() -> None:
     with UciProcess() as engine:
         engine.send("position startpos")
         engine.send("go infinite")

@@ -18,7 +18,7 @@ def saying(*events: dict[str, str]) -> EvaluatorProcess:
     return EvaluatorProcess([sys.executable, "-c", "".join(f"print({line!r});" for line in lines)])
 
 
-def test_what_the_evaluator_does_before_it_is_ready_is_told() -> None:
+def test_progress_of_a_starting_evaluator_is_reported() -> None:
     told: list[str] = []
     process = saying(
         {"event": "bound", "address": "ipc://somewhere"},

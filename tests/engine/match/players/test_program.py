@@ -34,11 +34,11 @@ def started(preferred: dict[str, UciValue], **options: UciValue) -> None:
 
 def test_a_preferred_option_is_set_where_the_program_has_it() -> None:
     started({"SmartPruningFactor": 0})
-    with pytest.raises(PlayerError, match="Threads is 1 to 4, not 9"):
+    with pytest.raises(PlayerError, match=r"1.*4,.*9"):
         started({"threads": 9})
 
 
-def test_what_was_given_goes_before_what_is_preferred() -> None:
+def test_given_options_override_preferred_ones() -> None:
     started({"Threads": 9}, threads=2)
 
 

@@ -104,7 +104,7 @@ def test_answers(lines: str, answer: UciAnswer) -> None:
     assert parse_answer(lines.encode("latin-1") + b"\n") == answer
 
 
-def test_positions_are_told_as_the_mode_of_the_game_writes_them() -> None:
+def test_positions_are_reported_as_the_mode_of_the_game_writes_them() -> None:
     position = Position(chess.Board())
     assert position.uci_line == "position startpos"
     assert position.push(chess.Move.from_uci("e2e4")) == "e2e4"
@@ -123,7 +123,7 @@ def test_positions_are_told_as_the_mode_of_the_game_writes_them() -> None:
     assert position.push(board.parse_san("O-O")) == "e8h8"
 
 
-def test_limits_are_told() -> None:
+def test_limits_are_reported() -> None:
     clocks = Clocks(
         GameClock(TimeControl(base_ms=60_000, increment_ms=600, moves=40)),
         GameClock(TimeControl(base_ms=30_000)),
@@ -164,7 +164,7 @@ def test_a_program_answers() -> None:
     assert run_program() == 2 * [UciAnswer("a2a3", score_cp=15, depth=7, selective_depth=9, nodes=42)]
 
 
-def test_garbage_is_passed_over() -> None:
+def test_garbage_is_skipped() -> None:
     assert [answer.move for answer in run_program("garbage")] == ["a2a3", "a2a3"]
 
 

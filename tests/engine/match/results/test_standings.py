@@ -64,11 +64,11 @@ def test_a_game_counts_once() -> None:
     schedule = Schedule(2, games=2)
     standings = Standings(schedule)
     standings.add(outcome(schedule, 0, "1-0"))
-    with pytest.raises(ValueError, match="game 1 is there twice"):
+    with pytest.raises(ValueError, match="game 1 "):
         standings.add(outcome(schedule, 0, "0-1"))
     with pytest.raises(ValueError, match="beyond"):
         standings.add(GameOutcome(2, 1, 0, 1, "1-0", Reason.CHECKMATE, 1, 1.0))
-    with pytest.raises(ValueError, match="another one than the schedule says"):
+    with pytest.raises(ValueError, match="schedule"):
         standings.add(GameOutcome(1, 0, 0, 1, "1-0", Reason.CHECKMATE, 1, 1.0))
     assert standings.games == 1
 

@@ -46,7 +46,7 @@ def test_a_computer_that_slept_is_no_lateness() -> None:
     assert lateness.delay_ms == 0
 
 
-def test_what_the_clock_lost_besides_the_search_is_learnt() -> None:
+def test_keeper_learns_the_delays_outside_the_search() -> None:
     """A hundred milliseconds a move that the search does not see."""
     keeper, remaining = TimeKeeper(), 60_000.0
     for number in range(40):

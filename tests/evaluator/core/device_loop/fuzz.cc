@@ -191,7 +191,7 @@ struct Device {
 class Service {
  public:
   Service(const std::string& name, std::uint64_t seed, Seen& seen)
-      : hub_(kLimits, 1 << 24, 8), random_(seed), seen_(seen), device_(fresh()) {
+      : hub_({kLimits, 1 << 24, 8}), random_(seed), seen_(seen), device_(fresh()) {
     hub_.listen(listening_at(name));
     thread_ = std::thread([this] { serve(); });
     guard_ = std::thread([this] { watch(); });
@@ -208,8 +208,8 @@ class Service {
   void serve() {
     while (!ending_) {
       hub_.wait(1);
-      const Arrived* const next = hub_.next();
-      if (next != nullptr && below(random_, 4) != 0) run(next->number);
+      const auto next = hub_.next();
+      if (next && below(random_, 4) != 0) run(next->number);
       if (auto arrived = hub_.take()) usual(*arrived);
     }
   }

@@ -73,7 +73,7 @@ def calls_of(runtime: Runtime, before: Report) -> dict[str, int]:
     return {name: count - before.calls.get(name, 0) for name, count in now.items()}
 
 
-def test_whatever_fails_while_opening_is_named_and_nothing_is_left(
+def test_opening_frees_everything_when_a_call_fails(
     runtime: Runtime, network: Any, kernel_cache: Path
 ) -> None:
     open_again(network, kernel_cache, buckets=BUCKETS, check=False).close()  # compiles what no test has yet
@@ -104,7 +104,7 @@ def _open_and_close(network: Any, cache: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [3, COPIED])
-def test_whatever_fails_while_evaluating_is_named_and_the_next_batch_is_right(
+def test_next_batch_is_right_when_a_call_fails(
     runtime: Runtime, network: Any, kernel_cache: Path, count: int
 ) -> None:
     with open_on_fibers(runtime, network, kernel_cache, buckets=BUCKETS) as backend:
@@ -140,7 +140,7 @@ def test_a_failed_kernel_ends_the_device_but_not_the_process(
     assert "not everything was freed" in caplog.text
 
 
-def test_what_a_kernel_writes_outside_of_its_memory_is_found(runtime: Runtime) -> None:
+def test_standin_finds_writes_outside_of_memory(runtime: Runtime) -> None:
     device = open_amd()
     code = device.compile("KERNEL(stray, 1)(char* to, int at) { to[at] = 1; }", "stray", [])
     kernel = device.load(code, "stray", 0)

@@ -39,6 +39,7 @@ def test_a_kernel_is_compiled_once_and_then_read(device: Device, tmp_path: Path)
     assert again.compiled == 0
 
 
+@pytest.mark.integration
 def test_unlike_gpus_share_the_cache_and_each_loads_its_own(runtime: Runtime, tmp_path: Path) -> None:
     """The stand-in refuses to load code of another target, as the runtime does."""
     runtime.reset("gfx1100;gfx942")
@@ -50,6 +51,7 @@ def test_unlike_gpus_share_the_cache_and_each_loads_its_own(runtime: Runtime, tm
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * 5000])
 def test_a_damaged_entry_is_compiled_again(device: Device, tmp_path: Path, damage: bytes) -> None:
     Compiler(device, cache_folder=tmp_path).load([(KEY, 0)])
@@ -60,7 +62,8 @@ def test_a_damaged_entry_is_compiled_again(device: Device, tmp_path: Path, damag
     assert again.compiled == 1
 
 
-def test_a_cache_that_cannot_be_written_is_said_once(
+@pytest.mark.integration
+def test_a_cache_that_cannot_be_written_is_reported_once(
     device: Device, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "kernels"
@@ -73,6 +76,7 @@ def test_a_cache_that_cannot_be_written_is_said_once(
     assert str(folder) in record.getMessage()
 
 
+@pytest.mark.integration
 def test_other_constants_are_another_kernel(device: Device, tmp_path: Path) -> None:
     compiler = Compiler(device, cache_folder=tmp_path)
     assert len(compiler.load([(KEY, 0), (OTHER, 0)])) == 2

@@ -43,7 +43,7 @@ for subject, phase in {[(subject, str(phase)) for subject, phase in entered]!r}:
     if subject in attempts:
         attempts[subject].enter(crashes.Phase(phase))
     else:
-        attempts[subject] = crashes.Attempt(subject, crashes.Phase(phase))
+        attempts[subject] = crashes.OpeningAttempt(subject, crashes.Phase(phase))
 for subject in {ended!r}:
     attempts[subject].end()
 os.kill(os.getpid(), {number})

@@ -39,7 +39,7 @@ def test_amd_tells_in_files(hwmon: Path, file: str) -> None:
     assert str(read_sensors(info("amd"))) == "38 W, 46 °C"
 
 
-def test_what_is_not_told_is_not_known(hwmon: Path) -> None:
+def test_sensor_is_unknown_when_the_driver_reports_nothing(hwmon: Path) -> None:
     assert read_sensors(info("amd")) == Sensors(None, 46.0)
     (hwmon / "temp1_input").write_text("hot\n")
     assert str(read_sensors(info("amd"))) == ""

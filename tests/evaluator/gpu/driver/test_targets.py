@@ -117,7 +117,7 @@ def test_an_unknown_target_gets_the_generic_kernels_and_says_so() -> None:
         (nvidia_target(6, 1), "compute capability 6.1 is not supported"),
     ],
 )
-def test_what_is_too_old_says_so(target: Target, message: str) -> None:
+def test_target_has_a_problem_when_too_old(target: Target, message: str) -> None:
     assert target.problem.startswith(message)
 
 

@@ -20,8 +20,6 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KERNELS
 from evaluator.gpu.driver.device import Box
 from evaluator.gpu.driver.target import Precision, nvidia_target
-from evaluator.gpu.inspect.resources import measure, unavailable
-from evaluator.gpu.inspect.variants import Variant
 from evaluator.gpu.plan import cluster_tiles
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
@@ -229,6 +227,7 @@ def compiled(launch: Launch, folder: Path) -> Callable[..., None]:
     return run
 
 
+@pytest.mark.integration
 @needs_clang
 @pytest.mark.parametrize(
     ("tile", "name"),
@@ -312,20 +311,6 @@ def test_every_block_of_a_split_has_steps(k: int) -> None:
     for tile in cluster_tiles.candidates(replace(PRODUCT, k=k), HOPPER, Precision.FP16, 132):
         share = -(-steps // tile.splits)
         assert (tile.splits - 1) * share < steps
-
-
-@pytest.mark.parametrize("case", [CASES["a norm of the inputs"], CASES["a norm of the residual"]])
-def test_no_tile_spills(case: Case) -> None:
-    if (problem := unavailable(HOPPER)) is not None:
-        pytest.skip(problem)
-    operands = Operands(replace(case, shape=(2048, 2048, 2048)))
-    product = replace(PRODUCT, m=2048, n=2048, k=2048, residual=case.residual)
-    tiles = {replace(tile, cluster_m=2) for tile in cluster_tiles._possible(product) if tile.cluster_m <= 2}
-    for tile in tiles:
-        (launch,) = operands.build(tile).program.steps
-        assert isinstance(launch, Launch)
-        resources = measure(Variant(launch.kernel, launch.shared_bytes, launch.threads), HOPPER)
-        assert not resources.spilled, (tile, resources)
 
 
 # -- on the device -----------------------------------------------------------------------------------------

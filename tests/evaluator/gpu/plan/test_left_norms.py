@@ -108,7 +108,7 @@ CODES = network_of_codes(NETWORK, WeightFormat.INT8)
         ),
     ],
 )
-def test_where_no_norm_is_left(plan: Plan) -> None:
+def test_norms_are_not_left_for_unsuitable_plans(plan: Plan) -> None:
     made = replace(plan, weights={}, _linears={}).program(16)
     assert labels(made, "ROW_SUMS") == []
     assert "encoder0.output, rows" in passes(made)
@@ -133,7 +133,7 @@ def test_the_weights_of_a_norms_readers_have_its_gammas() -> None:
     assert np.allclose(together, layer.alpha * layer.ffn.dense2.biases + betas)
 
 
-def test_where_gammas_and_weights_are_too_large_together_norms_are_passes() -> None:
+def test_norms_are_passes_when_gammas_times_weights_are_too_large() -> None:
     assert isinstance(NETWORK.body, AttentionBody)
     first, *rest = NETWORK.body.encoders
     norm = replace(first.norm1, gammas=first.norm1.gammas * np.float32(1e6))
@@ -155,9 +155,7 @@ def test_a_chooser_that_changes_its_mind_gets_norms_as_passes() -> None:
 
 
 @pytest.mark.parametrize(("library_us", "left"), [(99, True), (82, False)])
-def test_what_was_measured_decides_between_a_library_and_norms_that_are_left(
-    library_us: float, left: bool
-) -> None:
+def test_measurements_decide_between_libraries_and_left_norms(library_us: float, left: bool) -> None:
     """Our own kernel takes 100 us and a pass 15, with a library's product as with ours. A norm that is left
     saves a pass and costs what our kernel is slower at, here at ffn1, which reads a layer's first norm."""
 

@@ -87,6 +87,7 @@ def losses(products: Collection[Product]) -> Iterator[tuple[str, Keep]]:
             yield f"{name} of {missing}", without(is_lost, missing)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("network", [WITH_SMOLGEN, PLAIN], ids=["smolgen", "plain"])
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
 def test_a_plan_asks_for_listed_products_only_whatever_is_missing(

@@ -16,8 +16,6 @@ from evaluator.backends.reference import ReferenceBackend
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.inspect.resources import measure, unavailable
-from evaluator.gpu.inspect.variants import Variant
 from evaluator.gpu.plan.persistent_form import PAIRS_AND_LOGITS, USUAL, PersistentForm
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch, Program, Table
@@ -25,6 +23,7 @@ from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.network import NetworkSpec
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.spec import Activation, AttentionBody
+from scripts.spills import Kernel, spilled, unavailable
 from tests.evaluator.golden import all_moves
 from tests.evaluator.gpu.fibers import ModelTuner, open_amd
 from tests.hip_runtime.standin import Runtime
@@ -110,7 +109,7 @@ def test_logits_in_attention_agree_with_the_reference(
             assert np.abs(result.wdl - expected.wdl).max() <= 5e-3
 
 
-def test_what_is_wrong_is_not_used(
+def test_persistent_program_is_not_used_when_its_results_are_wrong(
     runtime: Runtime, kernel_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     network = random_network(SHAPES["tiny-attention"], seed=1)
@@ -121,7 +120,7 @@ def test_what_is_wrong_is_not_used(
         broken = replace(persistent, steps=persistent.steps[:-1])
         backend.executor.alternatives[1] = (usual, broken)
         backend.self_check.choose_programs()
-        assert backend.executor.selected(1) is usual
+        assert backend.executor._programs[1] is usual
     assert "one launch for all encoders is wrong at batch 1" in caplog.text
 
 
@@ -144,7 +143,7 @@ def test_deterministic_networks_do_without(runtime: Runtime, kernel_cache: Path)
         ("maia", nvidia_target(9, 0), Precision.FP16, 1, False),
     ],
 )
-def test_which_networks_have_it(
+def test_persistent_programs_exist_for_suitable_networks(
     shape: str, target: Target, precision: Precision, positions: int, expected: bool
 ) -> None:
     small = replace(SHAPES[shape], layers=min(SHAPES[shape].layers, 1), blocks=min(SHAPES[shape].blocks, 1))
@@ -217,15 +216,13 @@ def test_a_form_may_take_more_positions() -> None:
 @pytest.mark.parametrize("form", [LOGITS_IN_ATTENTION, PAIRS_AND_LOGITS])
 def test_every_form_fits_into_the_registers_of_a_hopper(form: PersistentForm) -> None:
     target = nvidia_target(9, 0)
-    if (problem := unavailable(target)) is not None:
+    if problem := unavailable(target):
         pytest.skip(problem)
     network = random_network(replace(SHAPES["bt4"], layers=1))
     chooser = model_chooser(target, Precision.FP16, 132)
     (program,) = Plan(network, target, Precision.FP16, chooser, blocks=132, form=form).persistent_programs(1)
     launch = next(step for step in program.steps if isinstance(step, Launch) and step.cooperative)
-    resources = measure(Variant(launch.kernel, launch.shared_bytes, launch.threads), target)
-    assert resources.waves == 2
-    assert not resources.spilled
+    assert spilled(Kernel(launch.kernel, launch.shared_bytes, launch.threads), target) == 0
 
 
 def test_an_embedding_that_ends_unlike_the_encoders_has_none() -> None:

@@ -97,7 +97,7 @@ def _joined(backend: GpuBackend, stream: Any, event: Any) -> bool:
 @pytest.mark.parametrize(
     ("left_out", "count"), [(_uploaded, COPIED), (_computed, COPIED), (_forked, 3), (_joined, 3)]
 )
-def test_a_wait_that_is_left_out_is_found(
+def test_a_wait_that_is_omitted_is_found(
     rocm: Path,
     runtime: Runtime,
     network: Any,

@@ -86,7 +86,7 @@ def test_results_are_right_in_every_order(runtime: Runtime, backend: GpuBackend,
         assert all(threads.map(lambda case: evaluates(backend, *case), cases))
 
 
-def test_where_there_is_no_memory_for_lanes_there_are_none(
+def test_no_lanes_are_used_when_memory_is_short(
     runtime: Runtime, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = runtime.report().used[0]
@@ -163,7 +163,7 @@ def test_a_lane_that_computes_wrong_is_not_used(
         assert backend.computes_beside(COPIED) and not backend.computes_beside(COPIED + 1)
 
 
-def test_what_a_library_computes_in_memory_of_its_own_has_no_lanes(
+def test_no_lanes_are_used_when_a_library_has_private_memory(
     runtime: Runtime, network: Any, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times_of(monkeypatch, SERIAL, {FEW: 0.5, COPIED: 1.0})
@@ -174,7 +174,7 @@ def test_what_a_library_computes_in_memory_of_its_own_has_no_lanes(
 
 
 @pytest.mark.parametrize("error", [OutOfDeviceMemory("no memory"), SelfCheckError("no answer")])
-def test_what_fails_beside_each_other_goes_one_after_the_other(
+def test_batches_run_one_by_one_when_concurrent_ones_fail(
     runtime: Runtime,
     network: Any,
     kernel_cache: Path,

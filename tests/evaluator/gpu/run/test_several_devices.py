@@ -36,7 +36,7 @@ def found(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Discovery:
     return found
 
 
-def test_an_unsupported_device_is_left_out_and_said_to_be(found: Discovery) -> None:
+def test_an_unsupported_device_is_omitted_and_said_to_be(found: Discovery) -> None:
     assert [(each.name, each.index) for each in found.devices if each.vendor == "amd"] == [
         ("first", 0),
         ("second", 2),

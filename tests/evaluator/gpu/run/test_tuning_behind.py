@@ -117,7 +117,7 @@ def test_a_service_that_ends_ends_it(first_start: Runtime) -> None:
         backend.tuned(lease, lambda text: None)
 
 
-def test_what_fails_there_leaves_the_network_as_it_is(
+def test_network_keeps_its_program_when_background_tuning_fails(
     first_start: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_network("behind") as backend:
@@ -128,5 +128,5 @@ def test_what_fails_there_leaves_the_network_as_it_is(
 
 
 def test_another_value_is_refused() -> None:
-    with pytest.raises(BackendError, match="tuning 'later' is not one of before, behind, off"):
+    with pytest.raises(BackendError, match="'later'"):
         gpu.open(NETWORK, tuning="later")

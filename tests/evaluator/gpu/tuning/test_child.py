@@ -14,7 +14,7 @@ from evaluator.device_lease import exclusive_lease
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
 from evaluator.gpu.driver.target import Precision, amd_target
 from evaluator.gpu.plan.needs import Needs
-from evaluator.gpu.tuning.child import Job, answer, asked_for, measure_in_child
+from evaluator.gpu.tuning.child import TuningJob, answer, asked_for, measure_in_child
 
 
 def answered(lines: bytes) -> tuple[str, bytes, int, list[str]]:
@@ -53,4 +53,4 @@ def test_a_slice_is_given_back_whatever_happens_in_it() -> None:
 def test_a_device_that_is_not_there_is_an_error() -> None:
     nowhere = DeviceInfo("amd", 77, "a GPU", amd_target("gfx1100"), 1, 1, "driver", integrated=False)
     with pytest.raises(DeviceError):
-        measure_in_child(Job(nowhere, Precision.FP32, Needs(())), exclusive_lease, lambda text: None)
+        measure_in_child(TuningJob(nowhere, Precision.FP32, Needs(())), exclusive_lease, lambda text: None)

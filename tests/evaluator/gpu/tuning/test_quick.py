@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from evaluator.gpu.blas.library import Library, LibraryProduct, Operands
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.device import DeviceError, DeviceInfo
@@ -47,7 +49,7 @@ def quick(
     return QuickChooser(info, Precision.FP16, libraries, known or {})
 
 
-def test_what_was_measured_is_no_guess() -> None:
+def test_measured_choice_replaces_a_guess() -> None:
     best = Choice(None, 1, b"measured", "cuBLASLt")
     chooser = quick(GuessingLibrary(), known={PLAIN: [Measured(best, 3.0)]})
     assert chooser.choose(PLAIN) == best
@@ -79,6 +81,7 @@ def test_many_rows_with_a_norm_go_to_the_kernel_that_saves_the_pass() -> None:
     assert chooser.choose(no_pass).library == "cuBLASLt"
 
 
+@pytest.mark.integration
 def test_few_kernels_are_compiled_for_a_large_network() -> None:
     chooser = quick(GuessingLibrary())
     network = random_network(replace(SHAPES["bt4"], layers=2))  # the others have the same

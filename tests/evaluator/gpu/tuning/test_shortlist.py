@@ -135,7 +135,7 @@ def test_the_tuner_measures_fewer_between(
 
 
 @pytest.mark.kernels
-def test_where_none_of_the_likely_is_right_all_are_tried(
+def test_all_candidates_are_tried_when_no_likely_one_is_right(
     runtime: Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     product = Product(16, 32, 64, Activation.NONE)

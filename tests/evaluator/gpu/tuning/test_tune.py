@@ -46,7 +46,7 @@ def tuner(device: Device, kernel_cache: Path, **arguments: Any) -> Tuner:
     return Tuner(device, Compiler(device, cache_folder=kernel_cache), Precision.FP32, (), **arguments)
 
 
-def test_what_disagrees_is_dropped_and_what_is_known_is_not_measured_again(
+def test_tuner_drops_wrong_candidates_and_measures_each_once(
     device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
@@ -120,7 +120,7 @@ def test_a_look_takes_as_many_runs_as_it_has_time_for(
     assert runs == [6, 4, 25]
 
 
-def test_what_is_close_to_the_best_is_looked_at_again_and_in_turns_if_it_is_long(
+def test_tuner_measures_close_candidates_again_alternately(
     device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = iter(range(100, 200, 4))

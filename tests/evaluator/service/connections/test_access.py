@@ -108,8 +108,6 @@ def test_a_client_whose_key_is_known_plays(guarded: Harness, keys: Keys) -> None
     client = guarded.client(keys=keys.of("player"))
     batch = numbered_batch(300)
     assert same(client.evaluate(batch), expected(batch))
-    client.reconnect()
-    assert client.status().ready
 
 
 def test_who_is_not_on_the_list_is_told_what_to_do(

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -33,9 +31,9 @@ def test_an_address_needs_a_transport_we_speak() -> None:
         assert bind(router, "tcp://127.0.0.1:0").rpartition(":")[2] != "0"
 
 
-@pytest.mark.parametrize("gated", [True, False])
-def test_localhost_is_an_address_to_listen_at(gated: bool) -> None:
-    if gated:
+@pytest.mark.parametrize("native", [True, False])
+def test_localhost_is_an_address_to_listen_at(native: bool) -> None:
+    if native:
         made, bound = listening_socket("tcp://localhost:0")
         made.close()
     else:
@@ -51,6 +49,7 @@ def test_nobody_there_is_said_at_once() -> None:
         EvaluatorClient("nonsense")
 
 
+@pytest.mark.integration
 @needs_ipc
 def test_a_live_address_is_not_stolen_and_a_stale_one_replaced(
     environment: dict[str, str], tmp_path: Path
@@ -69,21 +68,7 @@ def test_a_live_address_is_not_stolen_and_a_stale_one_replaced(
             wait_for_line(third, "ready")
 
 
-@needs_posix
-@needs_ipc
-def test_a_service_whose_folder_is_removed_takes_clients_as_before(environment: dict[str, str]) -> None:
-    """As a system does with a user's folders after the logout, and with old ones in /tmp."""
-    address = f"tcp://127.0.0.1:{free_port()}"
-    with serving(environment, "--backend", "random", "--address", address) as process:
-        wait_for_line(process, "ready")
-        shutil.rmtree(next(Path(environment["TMPDIR"]).glob("wavefront-*")))
-        for _ in range(3):
-            with EvaluatorClient(address, timeout=WAIT_S) as client:
-                assert client.ping() > 0
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(WAIT_S) == 0
-
-
+@pytest.mark.integration
 @needs_posix
 @needs_ipc
 def test_the_next_evaluator_sweeps_up_after_a_killed_one(environment: dict[str, str]) -> None:
@@ -106,3 +91,14 @@ def test_sweeping_spares_the_living(tmp_path: Path) -> None:
     assert living.exists()
     assert other.exists()
     assert not dead.exists()
+
+
+@pytest.mark.skipif(not zmq.has("ipc"), reason="this platform has no ipc")
+def test_socket_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made, _ = listening_socket(f"ipc://{tmp_path}/a")
+    finally:
+        os.umask(before)
+    with made:
+        assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from evaluator.backends.probe import probe_batch
-from evaluator.service.connections import gate
+from evaluator.service.connections import hub_sockets
 from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.codec import encode_evaluate
@@ -39,7 +39,7 @@ MOST_A_CONNECTION = 64 * 1000
 """For one that is only connected."""
 
 pytestmark = [
-    pytest.mark.skipif(not gate.AVAILABLE, reason="this system has no gate"),
+    pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="this system has no hub"),
     pytest.mark.integration,
 ]
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from evaluator.service.connections import unix_sockets
+from evaluator.service.connections import hub_sockets
 from evaluator.service.connections.endpoints import AddressError
-from evaluator.service.connections.gate import ConnectionLimits
+from evaluator.service.connections.limits import ConnectionLimits
 from protocol import EvaluatorClient
 from protocol.codec import decode_reply, encode, encode_evaluate
 from protocol.connections.multipart import send
@@ -35,7 +35,7 @@ from tests.evaluator.service.harness import (
 )
 from tests.evaluator.zmtp import connect_to, frame, is_closed, message
 
-pytestmark = pytest.mark.skipif(not unix_sockets.AVAILABLE, reason="such a service is like any other here")
+pytestmark = pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="such a service is like any other here")
 
 
 @pytest.fixture
@@ -55,8 +55,13 @@ def path_of(harness: Harness) -> str:
     return harness.address.removeprefix("ipc://")
 
 
+def closed(client: EvaluatorClient) -> dict[str, int]:
+    """Connections closed, by reason."""
+    found: dict[str, int] = client.status().metrics["closed_connections"]
+    return {reason: count for reason, count in found.items() if count}
+
+
 def test_no_thread_stands_between(tmp_path: Path) -> None:
-    """Neither ZeroMQ's nor one of the gate's, on either side."""
     before = set(Path("/proc/self/task").iterdir())
     with private(tmp_path) as harness:
         client = harness.client()
@@ -65,7 +70,7 @@ def test_no_thread_stands_between(tmp_path: Path) -> None:
         assert same(client.evaluate(batch), expected(batch))
         since = set(Path("/proc/self/task").iterdir()) - before
         names = {Path(task, "comm").read_text().strip() for task in since}
-        assert not [name for name in names if name.startswith(("ZMQbg", "gate"))]
+        assert not [name for name in names if name.startswith("ZMQbg")]
         assert "stream" in names
 
 
@@ -83,7 +88,7 @@ def test_batches_can_be_sent_and_received_by_the_clients_socket(harness: Harness
     done = [decode_reply(answer).id for answer in answers if answer is not None]
     (left,) = {first, second, third} - set(done)
     heard_at = client.heard_at
-    in_flight = {identity: (3, len(batch.moves)) for identity in {left} - {first}}
+    in_flight = {identity: (3, len(batch.moves), client.network) for identity in {left} - {first}}
     client.exchanged(done, in_flight, third + 1, heard=True)
     assert (client.in_flight, client.next_id) == (1, third + 1)
     assert client.heard_at > heard_at
@@ -171,9 +176,9 @@ def test_who_breaks_the_protocol_is_cut_off_and_nobody_else(
         assert is_closed(hostile)
     batch = numbered_batch(3)
     assert same(client.evaluate(batch), expected(batch))
-    while not (closed := client.status().metrics["closed_connections"]):
+    while not (found := closed(client)):
         pass
-    assert closed == {reason: 1}
+    assert found == {reason: 1}
 
 
 def test_a_message_that_is_no_request_is_answered_with_an_error(harness: Harness) -> None:
@@ -184,6 +189,7 @@ def test_a_message_that_is_no_request_is_answered_with_an_error(harness: Harness
             assert isinstance(reply, Error) and reply.code == "bad_request"
 
 
+@pytest.mark.integration
 def test_who_leaves_answers_unread_is_cut_off_and_nobody_else(harness: Harness) -> None:
     status = message([msgpack.packb({"type": "status", "id": 1})]) * 1000
     client = harness.client()
@@ -192,9 +198,9 @@ def test_who_leaves_answers_unread_is_cut_off_and_nobody_else(harness: Harness) 
             for _ in range(1000):
                 hostile.sendall(status)
         assert client.ping() >= 0
-    while not (closed := client.status().metrics["closed_connections"]):
+    while not (found := closed(client)):
         pass
-    assert closed == {"unread": 1}
+    assert found == {"unread": 1}
 
 
 def test_who_goes_with_requests_on_the_device_is_forgotten(harness: Harness) -> None:
@@ -217,7 +223,7 @@ def test_the_oldest_silent_connection_makes_room_for_a_client(harness: Harness) 
     crowd = [connect_to(path_of(harness)) for _ in range(19)]
     assert harness.client().ping() >= 0
     assert is_closed(crowd[0])
-    assert client.status().metrics["closed_connections"] == {"silent": 1}
+    assert closed(client) == {"silent": 1}
     for each in crowd:
         each.close()
 

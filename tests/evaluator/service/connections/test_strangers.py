@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 import zmq
 
-from evaluator.service.connections import gate
+from evaluator.backends.probe import probe_batch
+from evaluator.service.connections import hub_sockets
 from protocol import EvaluatorClient
 from protocol.errors import Overloaded
 from protocol.keys.clients import AllowedClient, allow
@@ -23,10 +25,10 @@ from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
 from protocol.keys.notation import show_key
 from protocol.keys.pairs import pair_at
 from tests.evaluator.service.process import free_port, serving, wait_for_line
-from tests.evaluator.zmtp import GREETING, exactly
+from tests.evaluator.zmtp import GREETING, exactly, is_closed
 
 pytestmark = [
-    pytest.mark.skipif(not gate.AVAILABLE, reason="this system has no gate"),
+    pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="this system has no hub"),
     pytest.mark.integration,
 ]
 
@@ -34,6 +36,9 @@ LIMIT = 40
 """The service's max_connections."""
 
 WAIT_S = 60.0
+
+MOST_BYTES = 64 * 1000 * 1000
+"""Bytes by which the process may grow for strangers; 30 times most of a frame would be 87 MB."""
 
 CURVE_GREETING = GREETING.replace(b"NULL\0", b"CURVE")
 
@@ -46,6 +51,7 @@ class Guarded:
     ipc: str
     address: str
     keys: str
+    process: psutil.Process
 
     def client(self) -> EvaluatorClient:
         """A client with a key that is let in."""
@@ -65,7 +71,7 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
     flags += ["--address", address, "--address", ipc, "--max-connections", str(LIMIT)]
     with serving(environment, *flags) as process:
         wait_for_line(process, "ready")
-        yield Guarded(port, ipc, f"{address}#{show_key(public)}", str(own))
+        yield Guarded(port, ipc, f"{address}#{show_key(public)}", str(own), psutil.Process(process.pid))
 
 
 def hello(guarded: Guarded) -> bytes:
@@ -140,7 +146,48 @@ def test_a_client_with_a_key_connects_whatever_strangers_keep_open(
                 assert client.ping() >= 0
         with EvaluatorClient(guarded.ipc, timeout=WAIT_S) as operator:
             closed = operator.status().metrics["closed_connections"]
-    assert closed["silent"] > 0
+    assert closed["silent" if addresses == 1 else "late"] > 0
+
+
+def test_a_stranger_that_does_not_finish_its_handshake_is_closed(guarded: Guarded) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.port), WAIT_S) as silent:
+        silent.sendall(CURVE_GREETING)
+        assert is_closed(silent)
+    with EvaluatorClient(guarded.ipc, timeout=WAIT_S) as operator:
+        assert operator.status().metrics["closed_connections"]["late"] == 1
+
+
+@pytest.mark.parametrize("head", [b"\x04", b"\x06"], ids=["short frames", "a large frame"])
+def test_a_stranger_may_send_a_handshake_and_nothing_more(guarded: Guarded, head: bytes) -> None:
+    size = bytes([255]) if head == b"\x04" else (3_000_000).to_bytes(8, "big")
+    with socket.create_connection(("127.0.0.1", guarded.port), WAIT_S) as stranger:
+        with contextlib.suppress(OSError):
+            stranger.sendall(CURVE_GREETING + head + size + bytes(2_000_000))
+        assert is_closed(stranger)
+    with guarded.client() as client:
+        assert client.ping() >= 0
+
+
+def test_strangers_that_send_most_of_a_large_frame_keep_little_memory(guarded: Guarded) -> None:
+    before = peak = guarded.process.memory_info().rss
+    part = CURVE_GREETING + b"\x06" + (3_000_000).to_bytes(8, "big") + bytes(2_900_000)
+    with contextlib.ExitStack() as stack:
+        for number in range(30):
+            source = (f"127.0.0.{2 + number}", 0)
+            stranger = socket.create_connection(("127.0.0.1", guarded.port), WAIT_S, source)
+            stack.enter_context(stranger)
+            with contextlib.suppress(OSError):
+                stranger.sendall(part)
+            peak = max(peak, guarded.process.memory_info().rss)
+    assert peak - before < MOST_BYTES
+
+
+def test_a_client_with_a_key_may_send_large_requests_at_once(guarded: Guarded) -> None:
+    with guarded.client() as client:
+        for count in (1, 1000, 4096):
+            assert len(client.evaluate(probe_batch(count))) == count
+    with EvaluatorClient(guarded.ipc, timeout=WAIT_S) as operator:
+        assert operator.status().metrics["closed_connections"]["frame"] == 0
 
 
 def test_a_client_too_many_is_told_so_by_the_service_and_an_operator_is_not(guarded: Guarded) -> None:

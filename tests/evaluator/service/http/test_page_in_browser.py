@@ -25,9 +25,7 @@ from tests.evaluator.service.http.browser import Page, browsing, needs_browser
 from tests.evaluator.service.process import needs_ipc
 from tests.evaluator.service.test_failures import failing
 
-pytestmark = pytest.mark.integration
-
-pytestmark = needs_browser
+pytestmark = [pytest.mark.integration, needs_browser]
 
 MALICE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
 
@@ -289,6 +287,7 @@ def test_a_tab_that_nobody_sees_asks_for_nothing(page: Page, tmp_path: Path) -> 
     page.call("Page.removeScriptToEvaluateOnNewDocument", **script)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [360, 901, 1600])
 def test_it_fits_the_screen_in_both_schemes(page: Page, tmp_path: Path, width: int, dark: bool) -> None:

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The loop that runs searches: one of a session in its own thread, or many of a pool in the pool's thread.
+
+    PooledSearch.advance   collects positions from its tree and submits them (search.py)
+    PooledEvaluator.flush  joins the positions of all searches and sends them (balancing/pooled.py)
+    PooledSearch.burst     exchanges a lone search's batches in the core, without the interpreter
+    PooledEvaluator.receive applies the answers, after which their searches can advance
+
+A search is advanced after an answer, or when the clock, a report or an evaluator may require it.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING
+
+from engine.evaluation.balancing.routing import WORTH_SENDING
+from engine.evaluation.connection.keepalive import QUIET_SECONDS
+from engine.search.control import LOOK_SECONDS
+
+if TYPE_CHECKING:
+    from engine.evaluation.balancing.pooled import PooledEvaluator
+    from engine.pool.evaluation import PooledEvaluation
+    from engine.pool.search import PooledSearch
+    from protocol.host.wakeup import Wakeup
+
+    Pooled = PooledSearch | PooledEvaluation
+    """The tasks of a loop."""
+
+SHORTEST_WAIT = 0.0002
+"""Shortest wait in seconds, if a check is due and no answer has come."""
+
+
+class SearchLoop:
+    """Running searches and their evaluators. Only one thread may use it, except `evaluators`.
+
+    evaluators: those of the searches; other threads replace the tuple. active: the running searches.
+    """
+
+    def __init__(self, wakeup: Wakeup | None = None, processes: int = 1) -> None:
+        """wakeup: ends a wait. processes: how many with similar loops share the evaluators."""
+        self.evaluators: tuple[PooledEvaluator[Pooled], ...] = ()
+        self.active: set[Pooled] = set()
+        self._wakeup = wakeup
+        self._interrupt = -1 if wakeup is None else wakeup.fileno()
+        self._processes = processes
+        self._watched: set[Pooled] = set()
+        """Active ones that other events than an answer may advance, the first of them at `_next_look`."""
+        self._next_look = 0.0
+        self._due: set[Pooled] = set()
+
+    def add(self, running: Pooled) -> None:
+        """Run a task until its future has a result, or stop it as soon as possible if that is asked for."""
+        if not self.active:  # Late results of earlier searches spare this one requests.
+            for evaluator in self.evaluators:
+                if evaluator.awaited:
+                    evaluator.receive(0.0)
+        self.active.add(running)
+        self._due.add(running)
+
+    def remove(self, running: Pooled) -> None:
+        """Forget a task."""
+        for tasks in (self.active, self._watched, self._due):
+            tasks.discard(running)
+
+    def step(self) -> None:
+        """Wait for an event, and advance the searches that it concerns."""
+        now = perf_counter()
+        due, self._due = self._due, set()
+        if self._watched and now >= self._next_look:
+            due |= {task for task in self._watched if task.control.stopped or now >= task.due_at}
+            others = (task.due_at for task in self._watched if task not in due)
+            self._next_look = min([now + LOOK_SECONDS, *others])
+        due |= self._received(now, 0.0) if due else self._awaited(now)
+        for task in due & self.active:
+            if not task.advance(len(self.active) * self._processes, self._processes):
+                self.remove(task)
+                continue
+            if task.due_at == inf:
+                self._watched.discard(task)
+            else:
+                self._watched.add(task)
+                self._next_look = min(self._next_look, task.due_at)
+            if task.can_go_on:
+                self._due.add(task)
+            for evaluator in self.evaluators:
+                if evaluator.added >= WORTH_SENDING:  # It starts while the other searches continue.
+                    self._due |= evaluator.flush()
+        for evaluator in self.evaluators:
+            self._due |= evaluator.flush()
+
+    def _awaited(self, now: float) -> set[Pooled]:
+        """Wait for an answer, for the time of the next check, or for the wake-up. Return the searches that
+        can continue."""
+        seconds: float | None = None
+        if self._watched:
+            seconds = max(SHORTEST_WAIT, self._next_look - now)
+        elif any(evaluator.stranded for evaluator in self.evaluators):
+            seconds = LOOK_SECONDS
+        left = seconds
+        if len(self.active) == 1:
+            (task,) = self.active
+            end = task.burst(now + (QUIET_SECONDS if seconds is None else seconds), self._interrupt)
+            if end in ("time", "look", "idle"):
+                return {task}
+            if end is not None:
+                left = 0.0
+        answered = self._received(now, left)
+        if not answered and seconds is not None:
+            late_ms = 1000 * (perf_counter() - now - seconds)
+            for task in self._watched if late_ms > 0 else ():
+                task.overslept(late_ms)
+        return answered
+
+    def _received(self, now: float, seconds: float | None) -> set[Pooled]:
+        """Wait for answers up to `seconds` (None: indefinitely). Return the searches that were answered."""
+        clients = [client for evaluator in self.evaluators for client in evaluator.awaited_clients]
+        if not clients:
+            if seconds != 0.0:
+                self._sleep(seconds)
+            return set()
+        # Return at intervals, so that the keepalive of an evaluator that owes answers works.
+        milliseconds = 1000 * (QUIET_SECONDS if seconds is None else seconds)
+        if len(clients) > 1:
+            from protocol.client import wait_for_any
+
+            wait_for_any(clients, milliseconds, None if self._wakeup is None else self._interrupt)
+            milliseconds = 0.0
+        answered: set[Pooled] = set()
+        for evaluator in self.evaluators:
+            answered |= evaluator.receive(milliseconds)
+        return answered
+
+    def _sleep(self, seconds: float | None) -> None:
+        if self._wakeup is not None:
+            self._wakeup.wait(seconds)
+        else:
+            sleep(LOOK_SECONDS if seconds is None else seconds)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The log names who changes the service."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from evaluator.service.connections.access import Access
+from protocol.errors import BadRequest, LoadFailed
+from tests.evaluator.service.harness import running
+
+
+def test_log_names_the_client_of_each_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "evaluator.service")
+    with running(tmp_path, access=Access(plain_admin=True)) as harness:
+        client = harness.client()
+        client.alias("best", "echo")
+        with pytest.raises(LoadFailed):
+            client.load("/nowhere")
+        client.clients()
+        client.reload("echo")
+    asked = [record for record in caplog.records if hasattr(record, "request")]
+    assert [record.getMessage().split(" asks for ")[1].split()[0] for record in asked] == [
+        "alias",
+        "load",
+        "reload",
+    ]
+    assert all(vars(record)["client"] for record in asked)
+    assert len({vars(record)["request"] for record in asked}) == 3
+
+
+def test_alias_is_refused_when_it_cannot_be_printed(tmp_path: Path) -> None:
+    with running(tmp_path, access=Access(plain_admin=True)) as harness:
+        client = harness.client()
+        with pytest.raises(BadRequest, match=r"a\?b"):
+            client.alias("a\nb", "echo")
+        assert not client.status().aliases.get("a\nb")
