@@ -71,12 +71,6 @@ def _contempt(text: str) -> object:
     return parse_contempt(text)
 
 
-def _time_manager(text: str) -> object:
-    from engine.settings.time_managers import parse_time_manager
-
-    return parse_time_manager(text)
-
-
 def _book(text: str) -> object:
     from pathlib import Path
 
@@ -509,13 +503,6 @@ class Options(SettingsGroup):
         "milliseconds reserved for delays between engine and GUI; measured delays are added",
         (0, 10000),
         section="time",
-    )
-    time_manager: str = _advanced(
-        "TimeManager",
-        "adaptive",
-        "how to divide the clock: adaptive, or lc0's legacy, smooth, simple, alphazero; with "
-        "parameters as in legacy(slowmover=1.1)",
-        reader=_time_manager,
     )
     slowmover: float = _option("Slowmover", 1.0, "factor of the time spent on a move", (0.01, 10))
     ponder: bool = _option("Ponder", False, "allow the engine to think on the opponent's time")

@@ -10,6 +10,7 @@ REPLACEMENTS = {
     "maxconcurrentsearchers": "one thread searches",
     "maxprefetch": "the engine chooses what to evaluate ahead; see LookAhead",
     "nncachesize": "set Hash, in megabytes",
+    "timemanager": "there is one manager; set Slowmover and MoveOverheadMs",
     "nodespersecondlimit": "no limit of speed exists; set Slowmover, or use go nodes",
     "preload": "isready loads the network",
     "taskworkers": "one thread searches",

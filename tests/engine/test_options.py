@@ -28,7 +28,6 @@ def other_value(spec: Setting) -> Value:
         return {
             "backend": "gpu:device=amd:0",
             "evaluator": "tcp://a:5577, ipc:///run/b",
-            "time_manager": "legacy(slowmover=1.1, steepness=6)",
             "contempt": "Name=30, 5",
             "book_file": __file__,
         }[spec.name]

@@ -30,8 +30,9 @@ uint64_t clock_bucket(int rule50) {
   return rule50 < 32 ? 0 : static_cast<uint64_t>(rule50 / 8);
 }
 
-// Maximum collisions per look-ahead position: these walks often meet positions in flight.
-constexpr int kCollisionsAhead = 4;
+// Maximum collisions per look-ahead position: these walks often meet positions in flight. With 4, batches of
+// searches with little exploration stayed half empty.
+constexpr int kCollisionsAhead = 16;
 
 // A batch loses at most the square root of the tree's visits, divided by this, to collisions.
 // visits_per_collision is stricter up to 29,000 visits; it was measured in such trees, and allows too much in
@@ -95,7 +96,8 @@ uint32_t Tree::visits_to_give() const {
 }
 
 // Collects up to `ahead` positions that the search would reach if its batches had no news. Nothing is backed
-// up, and cached positions need no evaluation: both count as collisions here.
+// up, so visits that end at known positions count as collisions. Cached positions get their edges (kCached):
+// in forced lines, the wanted positions are below them.
 void Tree::look_ahead(Batch& batch, int ahead) {
   ahead = std::min(ahead, static_cast<int>(Node::kMostAhead - node(root_)->ahead));
   const int end = result_.evaluations + ahead;
@@ -147,6 +149,19 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
     if (visits > 1) collide(batch, visits - 1);
   } else if (current.state == NodeState::kExpanded) {
     descend(batch, current, visits);
+  } else if (current.state == NodeState::kCached) {
+    const bool is_first = !looking_ahead_ || current.in_flight == visits;
+    if (looking_ahead_) {
+      if (is_first) collide(batch, 1);
+    } else {
+      const uint64_t key = cache_key(history_);
+      Value value{current.own_q(), current.d, current.m};
+      cache_.find(key, current.edge_count, value);  // More exact, unless it was overwritten.
+      current.state = NodeState::kExpanded;
+      current.d = current.m = 0.0f;
+      make_cached_visit(current, value, key);
+    }
+    if (const uint32_t left = visits - is_first; left > 0) descend(batch, current, left);
   } else {
     switch (expand(batch, current)) {
       case Expansion::kQueued:
@@ -162,7 +177,8 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
         }
         break;
       case Expansion::kCached:
-        if (visits > 1 && current.state == NodeState::kExpanded) {
+        if (looking_ahead_) collide(batch, 1);
+        if (visits > 1 && current.has_edges()) {
           descend(batch, current, visits - 1);
         } else if (visits > 1) {
           collide(batch, visits - 1);
@@ -175,7 +191,7 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
 
 void Tree::descend(Batch& batch, Node& parent, uint32_t visits) {
   const bool is_root = path_.size() == 1;
-  SelectionContext context{is_root, draw_score_for_mover(), {}, {}};
+  SelectionContext context{is_root, draw_score_for_mover(), {}, {}, looking_ahead_};
   const bool* allowed = is_root ? allowed_edges_.get()
                                 : move_rules_.allowed(arena_, parent, history_.current(), path_.size() - 1);
   if (allowed) context.allowed_edges = {allowed, parent.edge_count};
@@ -253,16 +269,16 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   const std::span<const Move> legal(moves.begin(), moves.end());
   Value value;
   if (auto priors = cache_.find(key, legal.size(), value); !priors.empty()) {
-    if (looking_ahead_) return Expansion::kKnown;
+    if (looking_ahead_ && path_.back() == graft_.anchor) return Expansion::kKnown;
     give_edges(leaf, new_edges(legal.size()), legal, priors);
-    const float network_q = value.q;
-    value = rescaled(value, history_.current().side_to_move(), params_);
-    if (params_.transposition_visits > 0) take_searched_value(key, legal.size(), value);
-    leaf.set_own_q(params_.adjusts_values() ? value.q : network_q);
-    back_up(path_, {-value.q, value.d, value.m}, 1);
-    if (path_.back() == graft_.anchor) attach_graft();
-    ++result_.visits_done;
-    ++result_.cache_hits;
+    if (!looking_ahead_) {
+      make_cached_visit(leaf, value, key);
+    } else if (leaf.state == NodeState::kExpanded) {
+      leaf.state = NodeState::kCached;
+      leaf.set_own_q(value.q);
+      leaf.d = value.d;
+      leaf.m = value.m;
+    }
     return Expansion::kCached;
   }
 
@@ -278,6 +294,18 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   batch.leaves_.push_back({batch.keep_path(path_), static_cast<uint32_t>(path_.size()), key});
   ++result_.evaluations;
   return Expansion::kQueued;
+}
+
+// Makes the first visit of a node that has edges. value: the network's, from the cache.
+void Tree::make_cached_visit(Node& leaf, Value value, uint64_t key) {
+  const float network_q = value.q;
+  value = rescaled(value, history_.current().side_to_move(), params_);
+  if (params_.transposition_visits > 0) take_searched_value(key, leaf.edge_count, value);
+  leaf.set_own_q(params_.adjusts_values() ? value.q : network_q);
+  back_up(path_, {-value.q, value.d, value.m}, 1);
+  if (path_.back() == graft_.anchor) attach_graft();
+  ++result_.visits_done;
+  ++result_.cache_hits;
 }
 
 // Marks a node if the game is over there. The root is searched if it has a legal move.

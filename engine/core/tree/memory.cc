@@ -98,7 +98,7 @@ void Tree::free_some(size_t nodes) {
 
 // Detaches the subtrees below a node, and frees its lists.
 void Tree::release_children(Node& parent) {
-  if (parent.state != NodeState::kExpanded) return;
+  if (!parent.has_edges()) return;
   for (int i = 0; i < parent.child_slots; ++i) {
     if (const ArenaIndex child = children_of(parent)[i]; child != kNone) release(child);
   }
@@ -185,7 +185,7 @@ bool Tree::may_collapse(const Node& candidate) {
     return false;
   uint32_t most = uint32_t{1} << pressure_;
   if (old_ > 0) most = std::min(most, std::max(1u, node(root_)->visits / kSpared));
-  const bool small = candidate.state == NodeState::kExpanded && candidate.visits <= most;
+  const bool small = candidate.has_edges() && candidate.visits <= most;
   if (small) ++collapsed_;
   if (++looked_at_ >= kNodesPerSetting) {
     if (collapsed_ > kNodesPerSetting / 2 && pressure_ > 0) --pressure_;
@@ -199,6 +199,7 @@ void Tree::collapse(Node& old) {
   release_children(old);
   old.edges = old.children = kNone;
   old.edge_count = old.child_slots = 0;
+  if (old.state == NodeState::kCached) old.d = old.m = 0.0f;
   old.state = NodeState::kNew;
   old.bounds.can_repeat = 0;
   ++collapsed_in_round_;

@@ -65,6 +65,7 @@ enum class NodeState : uint8_t {
   kExpanded,  // has edges
   kTerminal,  // the game is over by the rules, or tablebases know the result
   kTwoFold,   // draw by repeating a position of the searched line; may be undone
+  kCached,    // look-ahead: has edges from the cache but no visits; own, d and m are the network's
 };
 
 // Proven bounds of the game value for the side that moved into the node: -1 loss, 0 draw, 1 win. by_tables: a
@@ -124,6 +125,7 @@ struct Node {
   void set_own_q(float q) { own = static_cast<int16_t>(std::lrint(std::clamp(q, -1.0f, 1.0f) * kOwnUnit)); }
   // Plies to the end of a proven win or loss, for comparisons.
   float proven_plies() const { return bounds.by_tables ? kBeyondMates + m : m; }
+  bool has_edges() const { return state == NodeState::kExpanded || state == NodeState::kCached; }
   bool ends_game() const { return state == NodeState::kTerminal || state == NodeState::kTwoFold; }
 
   static constexpr float kOwnUnit = 32767.0f;

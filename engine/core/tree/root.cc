@@ -169,7 +169,9 @@ bool Tree::find_position(const Position& wanted, const Position& position, Arena
 // moves are useless for a choice.
 void Tree::forget_bare_root() {
   Node& root = *node(root_);
-  if (root.state != NodeState::kExpanded) root = Node::fresh();
+  if (root.state == NodeState::kExpanded) return;
+  release_children(root);
+  root = Node::fresh();
 }
 
 bool Tree::is_on_the_way(ArenaIndex index) const {

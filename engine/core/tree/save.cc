@@ -44,7 +44,7 @@ class TreeSaver {
       if (child == kNone) continue;
       const Node* below = tree_.node(child);
       function(*below);
-      if (below->child_slots == 0) continue;
+      if (below->child_slots == 0 || below->state == NodeState::kCached) continue;
       if (steps.size() >= kMostTreeFilePlies) throw std::invalid_argument("the tree is too deep to be saved");
       steps.push_back({below, 0});
     }
@@ -79,7 +79,9 @@ class TreeSaver {
     for (Edge edge : tree_.edges_before_noise_) writer.put(edge.word);
   }
 
-  void put_node(FileWriter& writer, const Node& node) const {
+  // Look-ahead leaves no trace in the file.
+  void put_node(FileWriter& writer, const Node& saved) const {
+    const Node node = saved.state == NodeState::kCached ? Node::fresh() : saved;
     writer.put(node.wl_sum);
     writer.put(node.d);
     writer.put(node.m);

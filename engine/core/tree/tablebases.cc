@@ -32,38 +32,48 @@ bool all_or_one_of(const std::vector<Move>& moves, Move move) {
 
 // Probes the tables for the root's moves, once per root.
 void Tree::rank_root_moves() {
-  root_ranking_ = ranking_against_bare_king();
+  root_ranking_.reset();
   if (params_.tablebases) {
     MoveList legal;
     history_.current().legal_moves(legal);
-    auto by_tables = syzygy::rank_root(*params_.tablebases, history_, {legal.begin(), legal.end()},
-                                       {params_.syzygy_50_move_rule, params_.syzygy_fast_play});
-    if (by_tables) {
-      tablebase_hits_ += by_tables->moves.size();
-      root_ranking_ = std::move(by_tables);
-    }
+    root_ranking_ = syzygy::rank_root(*params_.tablebases, history_, {legal.begin(), legal.end()},
+                                      {params_.syzygy_50_move_rule, params_.syzygy_fast_play});
+    if (root_ranking_) tablebase_hits_ += root_ranking_->moves.size();
   }
+  if (!root_ranking_) root_ranking_ = ranking_against_bare_king();
   limit_root_moves();
 }
 
-// Ranks the root's moves by their distance to mate; nothing if no move mates a bare king.
+// Ranks the root's moves by their distance to mate; nothing if no move mates a bare king. Unless a queen
+// would stalemate, other promotions count as no mate: each would cost the analysis of other pieces, on the
+// clock.
 std::optional<syzygy::RootRanking> Tree::ranking_against_bare_king() const {
   if (!params_.solves_endings || history_.current().men() > 4) return std::nullopt;
+  History line = history_;
+  // Returns the plies to the mate by a move; 0 if there is none in time.
+  const auto distance_by = [&line](Move move) {
+    line.push(move);
+    const auto plies = mate::plies_to_mate_of_bare_king(line.current());
+    const bool in_time = plies && line.current().rule50() + *plies <= 100 && line.repetitions() < 2;
+    line.pop();
+    return in_time ? *plies + 1 : 0;
+  };
+  const auto queen_leaves_no_move = [&line](Move move) {
+    line.push({move.from(), move.to(), kQueen});
+    MoveList replies;
+    line.current().legal_moves(replies);
+    line.pop();
+    return replies.size() == 0;
+  };
   MoveList legal;
   history_.current().legal_moves(legal);
   syzygy::RootRanking ranking{{}, true};
-  History line = history_;
   bool mates = false;
   for (const Move move : legal) {
-    line.push(move);
-    const Position& after = line.current();
-    const auto plies = mate::plies_to_mate_of_bare_king(after);
-    const bool in_time = plies && after.rule50() + *plies <= 100 && line.repetitions() < 2;
-    const int distance = plies.value_or(0) + 1;
-    ranking.moves.push_back(
-        {move, in_time ? kBestRank - distance : 0, in_time ? 1 : 0, in_time ? distance : 0});
-    mates |= in_time;
-    line.pop();
+    const bool underpromotes = move.promotion() != kNoPiece && move.promotion() != kQueen;
+    const int distance = underpromotes && !queen_leaves_no_move(move) ? 0 : distance_by(move);
+    ranking.moves.push_back({move, distance > 0 ? kBestRank - distance : 0, distance > 0 ? 1 : 0, distance});
+    mates |= distance > 0;
   }
   return mates ? std::optional(std::move(ranking)) : std::nullopt;
 }

@@ -241,6 +241,7 @@ class Tree {
   void descend(Batch& batch, Node& parent, uint32_t visits);
   bool grow_children(Node& parent, int slots);
   Expansion expand(Batch& batch, Node& leaf);
+  void make_cached_visit(Node& leaf, Value value, uint64_t key);
   bool end_game(Node& leaf, int legal_moves);
   bool drawn_by_rule() const;
   uint32_t cycle_in_line() const;

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Inputs and outputs of a time manager, as plain data."""
+"""Inputs and outputs of the time manager, as plain data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +48,3 @@ class Spent:
     searched_ms: float
     visits: int
     playouts: int
-
-
-class TimeManager(Protocol):
-    """Divide the clock of one game. `budget` and `done` are called alternately, once per move."""
-
-    def budget(self, situation: Situation) -> TimeBudget:
-        """Return the time for the next move."""
-        ...
-
-    def done(self, budget: TimeBudget, spent: Spent) -> None:
-        """Record the use of a budget. budget: the granted one, which may be less than requested."""
-        ...

@@ -2,9 +2,8 @@
 """The expected number of moves left in a game, from a log-logistic distribution of lengths.
 
 A game lasts longer than x moves with probability 1 / (1 + (x / midpoint)^steepness). lc0's managers use the
-same distribution, but the median of the rest; ours uses the mean. A player maximises the sum of log(time)
-over the game's moves, and loses the time left at its end. Then the best share of the clock per move is
-1 / (expected moves).
+median of the rest; ours uses the mean. A player maximises the sum of log(time) over the game's moves, and
+loses the time left at its end. Then the best share of the clock per move is 1 / (expected moves).
 """
 
 from __future__ import annotations
@@ -33,12 +32,3 @@ def expected_moves(played: float, most: int | None, midpoint: float, steepness: 
         ahead += 1
         chance = survival(played + ahead, midpoint, steepness) / reached
     return max(1.0, expected)
-
-
-def median_moves(played: float, midpoint: float, steepness: float) -> float:
-    """Return the median number of moves to come after N moves, as in lc0.
-
-    Formula: median residual life (Clark and El-Taha 2015, "Some Useful Properties of Log-Logistic Random
-    Variables for Health Care Simulations").
-    """
-    return midpoint * pow(1 + 2 * pow(played / midpoint, steepness), 1 / steepness) - played

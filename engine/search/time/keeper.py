@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.options import Options
-from engine.search.time.budget import Situation, Spent, TimeBudget, TimeManager
+from engine.search.time.budget import Situation, Spent, TimeBudget
 from engine.search.time.lateness import Lateness
-from engine.search.time.managers import new_manager
+from engine.search.time.manager import TimeManager
 
 MOST = 0.8
-"""Maximum share of the usable clock for a move, whatever the manager and Slowmover request."""
+"""Maximum share of the usable clock for a move, whatever Slowmover requests."""
 
 FIRST_EVALUATION, FIRST_EVALUATION_LEAST = 0.3, 0.1
 """Share of the clock, less half of the reserve, to wait for the first evaluation; minimum share of the whole
@@ -40,13 +40,13 @@ class TimeKeeper:
     def __init__(self) -> None:
         self.lateness = Lateness()
         self.playouts_per_second = 0.0
-        self._manager: TimeManager | None = None
-        self._manager_text = ""
+        self._manager = TimeManager()
         self._last: _Move | None = None
 
     def new_game(self) -> None:
         """Reset the manager. Measurements of the machine are kept."""
-        self._manager = self._last = None
+        self._manager = TimeManager()
+        self._last = None
 
     def budget(
         self,
@@ -64,8 +64,6 @@ class TimeKeeper:
             self.new_game()
         elif last is not None:
             self._compare_clocks(last, remaining_ms, moves_to_go, ply)
-        if self._manager is None or self._manager_text != options.time_manager:
-            self._manager, self._manager_text = new_manager(options.time_manager), options.time_manager
         situation = Situation(
             remaining_ms,
             increment_ms,
@@ -99,8 +97,7 @@ class TimeKeeper:
         if last is None or last.spent_ms is not None:
             return
         last.spent_ms = spent.time_ms
-        if self._manager is not None:
-            self._manager.done(last.budget, spent)
+        self._manager.done(last.budget, spent)
 
     def _unpaid_ms(self, increment_ms: float, moves_to_go: int | None) -> float:
         """Return the delays of the moves to come that their increments do not cover."""

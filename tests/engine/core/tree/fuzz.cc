@@ -84,10 +84,10 @@ struct TreeInvariants {
     check_values(node, index == tree.root_ || is_above(index));
     if (node.state == NodeState::kTwoFold) ++seen.two_folds;
     granules += kNodeGranules;
-    if (node.state != NodeState::kExpanded) return;
+    if (!node.has_edges()) return;
     granules += static_cast<size_t>(edge_granules(node.edge_count) + child_granules(node.child_slots));
     check_edges(node);
-    check_children(node, is_above(index));
+    if (node.state == NodeState::kExpanded) check_children(node, is_above(index));
     for (int i = 0; i < node.child_slots; ++i) {
       if (const ArenaIndex child = tree.children_of(node)[i]; child != kNone) walk(child);
     }
@@ -223,7 +223,7 @@ struct TreeInvariants {
   void count(ArenaIndex index) {
     const Node& node = *tree.node(index);
     granules += kNodeGranules;
-    if (node.state != NodeState::kExpanded) return;
+    if (!node.has_edges()) return;
     granules += static_cast<size_t>(edge_granules(node.edge_count) + child_granules(node.child_slots));
     for (int i = 0; i < node.child_slots; ++i) {
       if (const ArenaIndex child = tree.children_of(node)[i]; child != kNone) count(child);

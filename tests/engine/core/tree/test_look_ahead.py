@@ -139,3 +139,33 @@ def test_look_ahead_position_stays_when_the_tree_is_pruned() -> None:
     tree.apply_random(ahead)
     assert tree.root_info().promoted == 0
     assert all(child.in_flight == 0 for child in tree.children())
+
+
+def test_looking_ahead_passes_positions_that_are_cached() -> None:
+    """After a search whose evaluations stay cached, the third batch of 65 is full; without passing them it
+    would have 51 positions."""
+    tree = new_tree(game(MIDDLEGAME), cpuct=1.7)
+    search(tree, 400)
+    tree.clear()
+    tree.set_position(game(MIDDLEGAME))
+    batch = Batch(65)
+    for _ in range(2):
+        tree.collect(batch, 1, 1000, 64)
+        tree.apply_random(batch)
+    tree.collect(batch, 1, 1000, 64)
+    assert batch.size == 65
+    tree.cancel(batch)
+
+
+def test_looking_ahead_leaves_a_move_when_all_its_replies_are_in_flight() -> None:
+    """All positions have the same value, so the moves not visited are assumed to be worse. There are 20 moves
+    and 20 replies."""
+    tree = new_tree(game(), cpuct=0.3, cpuct_at_root=0.3)
+    batch = Batch(257)
+    for _ in range(2):
+        tree.collect(batch, 1, 1)
+        equal = np.tile(np.float32((0, 1, 0)), (batch.size, 1))
+        tree.apply(batch, np.zeros(len(batch.moves), np.float32), equal, np.zeros(batch.size, np.float32))
+    tree.collect(batch, 1, 10_000, 256)
+    assert batch.size == 20 + 19
+    tree.cancel(batch)

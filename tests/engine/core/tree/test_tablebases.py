@@ -380,3 +380,11 @@ def test_a_board_of_many_men_asks_for_nothing(tables: Tablebases) -> None:
     tree = new_tree(game(chess.STARTING_FEN), tablebases=tables)
     search(tree, 500)
     assert tree.root_info().tablebase_hits == 0
+
+
+# -- without tables ------------------------------------------------------------------------------------------
+
+
+def test_a_rook_is_promoted_to_when_a_queen_stalemates() -> None:
+    tree = new_tree(game("8/k1P5/8/K7/8/8/8/8 w - - 0 1"), solves_endings=True)
+    assert tree.root_moves() == ["c7c8r"]

@@ -106,14 +106,6 @@ def test_a_game_that_begins_without_notice_is_seen_by_its_ply() -> None:
     assert budget(keeper, 60_000, 0) == first
 
 
-def test_another_manager_takes_over_in_the_middle_of_a_game() -> None:
-    keeper = TimeKeeper()
-    keeper.budget(Options(), remaining_ms=60_000)
-    keeper.finished(spent(1000), 0)
-    options = Options(time_manager="alphazero", move_overhead_ms=0)
-    assert keeper.budget(options, remaining_ms=10_000, ply=2).soft_ms == pytest.approx(1200)
-
-
 def test_the_first_evaluation_may_cost_a_third_of_what_exceeds_half_the_reserve() -> None:
     keeper = TimeKeeper()
     budget(keeper, 10_000, 0)

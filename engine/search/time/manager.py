@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The default time manager: trees of equal size for all moves that the game is expected to have.
+"""The time manager: trees of equal size for all moves that the game is expected to have.
 
 The size of a move's tree includes the visits kept from the previous search. Equal sizes maximise the sum of
 log(visits). So a move gets less time the more visits were kept, and the first move, without any, gets more.
@@ -14,7 +14,15 @@ from dataclasses import dataclass
 
 from engine.search.time.budget import Situation, Spent, TimeBudget
 from engine.search.time.game_length import expected_moves
-from engine.settings.time_managers import AdaptiveParameters
+
+MIDPOINT, STEEPNESS = 47.0, 7.0
+"""Median length of a game in moves, and the concentration of lengths around it."""
+
+FIRST_MOVE = 2.0
+"""Maximum time of a move without a tree, as a multiple of the mean move's."""
+
+EXTENSION = 3.0
+"""Maximum time of an unsettled move, as a multiple of its budget."""
 
 FIRST_REUSE, MOST_REUSE = 0.5, 0.9
 """Share of a tree's visits that the next search keeps: initial value and maximum."""
@@ -47,31 +55,32 @@ class _Search:
     per_ms: float = 0.0
 
 
-class AdaptiveManager:
-    """See the module."""
+class TimeManager:
+    """Divide the clock of one game. `budget` and `done` are called alternately, once per move."""
 
-    def __init__(self, parameters: AdaptiveParameters | None = None) -> None:
-        self._parameters = parameters or AdaptiveParameters()
+    def __init__(self) -> None:
         self._reuse = FIRST_REUSE
         self._use = FIRST_USE
         self._last = _Search()
 
     def budget(self, situation: Situation) -> TimeBudget:
+        """Return the time for the next move."""
         usable = situation.usable_ms
         if usable <= 0:
             return TimeBudget(0.0, 0.0)
-        parameters, moves_to_go = self._parameters, situation.moves_to_go
-        moves = expected_moves(situation.ply / 2, moves_to_go, parameters.midpoint, parameters.steepness)
+        moves_to_go = situation.moves_to_go
+        moves = expected_moves(situation.ply / 2, moves_to_go, MIDPOINT, STEEPNESS)
         if not moves_to_go:
             moves = max(moves, LEAST_MOVES)
         mean = max(0.0, usable + self._gain_per_move(situation) * (moves - 1)) / moves
         soft = self._effort(situation, mean) / self._use
         coming = min(INCREMENT_AT_ONCE * situation.increment_ms, usable)
         soft = min(soft, usable * _largest_share(moves_to_go) + coming)
-        hard = min(soft * parameters.extension, usable * min(0.8, 2 * _largest_share(moves_to_go)) + coming)
+        hard = min(soft * EXTENSION, usable * min(0.8, 2 * _largest_share(moves_to_go)) + coming)
         return TimeBudget(soft, max(soft, hard))
 
     def done(self, budget: TimeBudget, spent: Spent) -> None:
+        """Record the use of a budget. budget: the granted one, which may be less than requested."""
         if budget.soft_ms > 0:
             self._use += (min(3.0, spent.time_ms / budget.soft_ms) - self._use) / MEMORY
             self._use = min(MOST_USE, max(LEAST_USE, self._use))
@@ -86,7 +95,7 @@ class AdaptiveManager:
         if last.visits >= TELLING_VISITS:
             self._reuse += (min(MOST_REUSE, situation.kept_visits / last.visits) - self._reuse) / MEMORY
         missing_ms = mean_ms / (1 - self._reuse) - kept_ms
-        return min(self._parameters.first_move * mean_ms, max(LEAST_TIME * mean_ms, missing_ms))
+        return min(FIRST_MOVE * mean_ms, max(LEAST_TIME * mean_ms, missing_ms))
 
     @staticmethod
     def _gain_per_move(situation: Situation) -> float:
