@@ -10,10 +10,10 @@ REPLACEMENTS = {
     "maxconcurrentsearchers": "one thread searches",
     "maxprefetch": "the engine chooses what to evaluate ahead; see LookAhead",
     "nncachesize": "set Hash, in megabytes",
-    "timemanager": "there is one manager; set Slowmover and MoveOverheadMs",
     "nodespersecondlimit": "no limit of speed exists; set Slowmover, or use go nodes",
     "preload": "isready loads the network",
     "taskworkers": "one thread searches",
+    "timemanager": "there is one manager; set Slowmover and MoveOverheadMs",
 }
 """What to use in place of an option that the engine does not have, by its name in lower case."""
 

@@ -131,6 +131,7 @@ def test_a_bad_file_is_named(tmp_path: Path, text: str) -> None:
     ("name", "value", "instead"),
     [
         ("NNCacheSize", "2000000", "Hash"),
+        ("TimeManager", "smooth", "Slowmover"),
         ("BackendOptions", "gpu=0", "Backend"),
         ("NodesPerSecondLimit", "100", "Slowmover"),
         ("ConfigFile", "lc0.config", "--config"),

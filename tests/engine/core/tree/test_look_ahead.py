@@ -164,7 +164,7 @@ def test_looking_ahead_leaves_a_move_when_all_its_replies_are_in_flight() -> Non
     batch = Batch(257)
     for _ in range(2):
         tree.collect(batch, 1, 1)
-        equal = np.tile(np.array([0, 1, 0], np.float32), (batch.size, 1))
+        equal = np.tile(np.array((0, 1, 0), np.float32), (batch.size, 1))
         tree.apply(batch, np.zeros(len(batch.moves), np.float32), equal, np.zeros(batch.size, np.float32))
     tree.collect(batch, 1, 10_000, 256)
     assert batch.size == 20 + 19
