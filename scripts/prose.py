@@ -41,9 +41,6 @@ WRONG = (
 RELATIVE = re.compile("(what|who|whoever|whose|where|which|whatever) ")
 """Begins a relative clause, which is no subject of a test."""
 
-UNNAMED = ("tests/evaluator/core/gate/", "tests/evaluator/scheduling/", "tests/evaluator/service/")
-"""Tests whose names are not in plain English yet."""
-
 MOST_WORDS = 30
 """Maximum words in a sentence of a document."""
 
@@ -134,7 +131,7 @@ def main() -> int:
     for name in subprocess.run(
         ["git", "ls-files", "tests/*.py"], cwd=ROOT, capture_output=True, text=True
     ).stdout.split():
-        for line, words in test_names(ROOT / name) if not name.startswith(UNNAMED) else ():
+        for line, words in test_names(ROOT / name):
             found = [wrong for wrong in WRONG if re.search(rf"\b{wrong}\b", words)]
             if found or RELATIVE.match(words):
                 errors.append(f"{name}:{line}: test name: '{words}'")

@@ -85,7 +85,7 @@ def test_the_first_requests_are_described_one_by_one() -> None:
         assert run.requests == 1 or run.positions <= 0.1 * reached
 
 
-def test_what_is_passed_over_is_not_described() -> None:
+def test_positions_that_are_skipped_are_not_described() -> None:
     queue = FairQueue(0)
     for identity, count in ((1, 5), (2, 3), (3, 8)):
         queue.add(request(identity, identity, count))
@@ -93,7 +93,7 @@ def test_what_is_passed_over_is_not_described() -> None:
     assert [run.positions for run in queue.describe(100, 16, 0)] == []
 
 
-def test_a_queue_that_was_passed_over_keeps_its_turn() -> None:
+def test_a_queue_keeps_its_turn_when_it_was_skipped() -> None:
     queue = FairQueue(0)
     for identity in range(10):
         queue.add(request(1, identity, 8))

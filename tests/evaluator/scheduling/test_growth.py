@@ -249,7 +249,7 @@ def test_no_size_is_tried_that_would_make_play_late() -> None:
     assert policy.decide(queued, 40.0) != Launch(16)
 
 
-def test_what_takes_too_long_for_a_client_to_gather_is_run_all_the_same() -> None:
+def test_a_batch_runs_when_a_client_takes_too_long_to_gather_more() -> None:
     model = LatencyModel({size: 40 + 0.2 * size for size in steps_to(MOST)}, MOST)
     assert model.knee < model.full <= model.ceiling == MOST
     assert model.milliseconds(model.knee) <= 100.0

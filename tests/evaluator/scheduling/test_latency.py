@@ -123,7 +123,7 @@ curves = st.dictionaries(st.integers(1, 256), st.floats(0.01, 1000.0), min_size=
 
 @settings(max_examples=rounds(150), deadline=None)
 @given(curves, st.integers(1, 256), st.integers(1, 600), st.booleans())
-def test_whatever_was_measured_the_model_is_sound(
+def test_the_model_is_sound_after_any_measurement(
     points: dict[int, float], max_batch: int, queued: int, padded: bool
 ) -> None:
     model = LatencyModel(points, max_batch, points if padded else ())

@@ -49,7 +49,9 @@ def run(models: list[LatencyModel], *loads: Load) -> Outcome:
     st.booleans(),
     st.floats(min_value=0.0, max_value=2000.0, allow_subnormal=False),
 )
-def test_what_ends_within_a_time_is_as_much_as_does(curve: str, padded: bool, milliseconds: float) -> None:
+def test_positions_within_a_time_are_those_that_end_in_it(
+    curve: str, padded: bool, milliseconds: float
+) -> None:
     model = curve_model(curve, padded=padded)
     count = model.within(milliseconds)
     assert model.drain_ms(count) <= milliseconds + model.launch_ms + 1e-9
@@ -89,7 +91,7 @@ def test_a_slow_device_takes_what_the_fast_one_will_not_have_come_to() -> None:
     assert FAST.drain_ms(ahead) >= 0.8 * SLOW.milliseconds(size)
 
 
-def test_play_goes_to_whoever_is_free_first_though_much_waits_behind_it() -> None:
+def test_play_goes_to_the_device_that_is_free_first_when_much_waits_behind_it() -> None:
     scheduler = queue((0, 1), *((2, 64) for _ in range(500)))
     taken, _ = launch(scheduler, Station(SMOOTH, 0.0), Station(SMOOTH, 10.0))
     assert taken[0] == 1

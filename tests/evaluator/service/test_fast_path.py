@@ -112,7 +112,7 @@ def test_more_requests_at_a_time_are_merged_as_usual(
     assert backend.direct == [3] * 3
 
 
-def test_what_was_answered_is_counted(harness: Harness) -> None:
+def test_answers_are_counted(harness: Harness) -> None:
     client = harness.client()
     accustom(client)
     sizes = [2] * 20
@@ -189,7 +189,7 @@ def test_names_of_the_network_are_known(harness: Harness) -> None:
     assert isinstance(completed.error, UnknownNetwork)
 
 
-def test_what_is_broken_is_refused_and_the_rest_answered(harness: Harness) -> None:
+def test_broken_requests_are_refused_and_the_others_answered(harness: Harness) -> None:
     client, backend = harness.client(), backend_of(harness)
     accustom(client)
     held = backend.done = Held()
@@ -260,7 +260,7 @@ def nan(batch: PositionBatch) -> EvaluationBatch:
     return evaluation
 
 
-def test_what_is_no_number_is_evaluated_again_the_usual_way(harness: Harness) -> None:
+def test_a_batch_is_evaluated_again_when_its_output_is_no_number(harness: Harness) -> None:
     client, backend = harness.client(), backend_of(harness)
     accustom(client)
     backend.computed = nan

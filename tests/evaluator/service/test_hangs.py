@@ -99,7 +99,7 @@ def test_the_only_device_hangs_and_its_request_is_answered(tmp_path: Path) -> No
         assert same(client.evaluate(batch), expected(batch))
 
 
-def test_what_is_queued_behind_a_device_that_hangs_is_answered_too(tmp_path: Path) -> None:
+def test_requests_behind_a_hanging_device_are_answered(tmp_path: Path) -> None:
     with running(tmp_path, patience=IMPATIENT) as harness:
         client = harness.client()
         harness.backend.hold()
@@ -112,7 +112,7 @@ def test_what_is_queued_behind_a_device_that_hangs_is_answered_too(tmp_path: Pat
             assert isinstance(completed.error, DeviceFailed)
 
 
-def test_a_standby_takes_over_and_clients_are_told_what_runs(tmp_path: Path) -> None:
+def test_a_standby_takes_over_and_clients_get_its_description(tmp_path: Path) -> None:
     with running(tmp_path, patience=IMPATIENT) as harness:
         client = harness.client()
         standby = with_standby(harness)

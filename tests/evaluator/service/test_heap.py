@@ -68,7 +68,7 @@ def run(program: str) -> None:
 
 
 @pytest.mark.skipif(heap._trim() is None, reason="the C library is not glibc")
-def test_what_is_free_between_blocks_in_use_is_given_back() -> None:
+def test_free_memory_between_used_blocks_is_returned() -> None:
     run(FRAGMENTS)
 
 

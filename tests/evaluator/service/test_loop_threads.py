@@ -23,7 +23,7 @@ def test_the_loop_ends_with_the_step_that_says_so() -> None:
     assert steps == list(range(100))
 
 
-def test_what_a_step_raises_ends_the_loop() -> None:
+def test_an_error_of_a_step_ends_the_loop() -> None:
     def step() -> bool:
         raise ValueError("a fault")
 

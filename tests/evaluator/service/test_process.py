@@ -147,7 +147,7 @@ def test_sigterm_drains(environment: dict[str, str], plugin: Plugin) -> None:
 
 
 @needs_posix
-def test_what_is_not_done_when_the_time_to_exit_is_over_is_answered_with_an_error(
+def test_unfinished_requests_get_an_error_when_the_time_to_exit_is_over(
     environment: dict[str, str], plugin: Plugin
 ) -> None:
     flags = ("--backend", "plugin", "--hang-s", "1000", "--exit-timeout", "0.05")

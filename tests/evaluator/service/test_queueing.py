@@ -88,7 +88,7 @@ def test_a_request_larger_than_the_device_takes_is_cut_and_put_together_again(tm
         assert max(harness.backend.sizes) <= 16
 
 
-def test_clients_are_told_of_all_devices_together(tmp_path: Path) -> None:
+def test_clients_get_one_description_of_all_devices(tmp_path: Path) -> None:
     with running(tmp_path) as alone:
         one = alone.client().network
     with running(tmp_path, backends=("first", "second")) as both:

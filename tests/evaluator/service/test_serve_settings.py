@@ -53,7 +53,7 @@ ANYWHERE = ("--address", "tcp://127.0.0.1:0")
         (["--address", "tcp://192.0.2.1:5577", "--unencrypted"], "give another --address"),
     ],
 )
-def test_what_is_wrong_is_said_once(environment: dict[str, str], flags: list[str], said: str) -> None:
+def test_a_wrong_setting_is_reported_once(environment: dict[str, str], flags: list[str], said: str) -> None:
     """Embedded to the engine, which tells the user, else to the user."""
     for embedded in (["--embedded"], []):
         with serving(environment, *embedded, *flags) as process:
@@ -68,7 +68,7 @@ def test_what_is_wrong_is_said_once(environment: dict[str, str], flags: list[str
                 assert "Traceback" not in err
 
 
-def test_a_port_that_is_taken_is_said(environment: dict[str, str]) -> None:
+def test_a_port_in_use_is_an_error(environment: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         flags = ("--backend", "random", "--address", "tcp://127.0.0.1:0", "--metrics-port", str(port))

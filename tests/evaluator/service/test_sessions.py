@@ -96,7 +96,7 @@ def test_a_client_whose_key_is_revoked_is_disconnected() -> None:
 # -- in a service ----------------------------------------------------------------------------------------
 
 
-def test_who_is_connected_is_shown_by_name_and_who_is_gone_is_not(harness: Harness) -> None:
+def test_clients_are_listed_by_name_until_they_leave(harness: Harness) -> None:
     admin, other = harness.client(name="admin"), harness.client(name="other")
     other.evaluate(numbered_batch(3))
     harness.backend.hold()
@@ -130,7 +130,7 @@ def test_a_client_that_vanishes_disturbs_nobody(harness: Harness) -> None:
 
 
 @pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="this system has no hub")
-def test_what_one_who_has_left_had_asked_for_is_not_worked_at(harness: Harness) -> None:
+def test_requests_of_a_client_that_has_left_are_not_run(harness: Harness) -> None:
     """Thousands of messages may be on the way when a client goes."""
     other = harness.client()
     holds, goes_on = threading.Event(), threading.Event()

@@ -110,7 +110,7 @@ def test_a_client_whose_key_is_known_plays(guarded: Harness, keys: Keys) -> None
     assert same(client.evaluate(batch), expected(batch))
 
 
-def test_who_is_not_on_the_list_is_told_what_to_do(
+def test_a_client_without_an_allowed_key_gets_a_remedy(
     guarded: Harness, keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = refusal(guarded.address, keys.of("stranger"))
@@ -126,7 +126,7 @@ def test_another_service_is_not_taken_for_the_one_that_is_meant(guarded: Harness
     assert f"does not have the key {wrong}" in refusal(f"{endpoint_of(guarded)}#{wrong}", keys.of("player"))
 
 
-def test_a_client_without_keys_is_told_that_it_needs_them(guarded: Harness, keys: Keys) -> None:
+def test_a_client_without_keys_gets_the_reason(guarded: Harness, keys: Keys) -> None:
     told = refusal(endpoint_of(guarded), keys.of("player"))
     assert "lets in clients with keys only" in told
     assert f"evaluator keys trust {endpoint_of(guarded)} KEY" in told
@@ -139,7 +139,7 @@ def test_a_client_with_keys_does_not_speak_to_a_service_without(tmp_path: Path, 
     assert "without #KEY" in told
 
 
-def test_what_is_no_evaluator_is_told_apart(keys: Keys) -> None:
+def test_another_program_at_the_address_is_recognised(keys: Keys) -> None:
     def answer() -> None:
         for _ in range(2):  # to the client's connection, and to its question who that was
             with server.accept()[0] as peer, contextlib.suppress(OSError):

@@ -42,7 +42,7 @@ def test_localhost_is_an_address_to_listen_at(native: bool) -> None:
     assert bound.startswith("tcp://127.0.0.1:")
 
 
-def test_nobody_there_is_said_at_once() -> None:
+def test_a_missing_evaluator_is_an_error_at_once() -> None:
     with pytest.raises(EvaluatorLost, match="no evaluator listens"):
         EvaluatorClient(f"tcp://127.0.0.1:{free_port()}", timeout=WAIT_S)
     with pytest.raises(EvaluatorLost, match="not an address"):

@@ -140,7 +140,7 @@ def attacked(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Attacke
         process.communicate()
 
 
-def test_who_never_reads_is_bounded_and_given_up(attacked: Attacked) -> None:
+def test_a_client_that_never_reads_is_bounded_and_disconnected(attacked: Attacked) -> None:
     count, moves = 4096, 256
     batch = PositionBatch(
         np.zeros(count, POSITION_DTYPE),
@@ -161,7 +161,7 @@ def test_who_never_reads_is_bounded_and_given_up(attacked: Attacked) -> None:
 
 
 @pytest.mark.parametrize("attacked", [["--max-request", "64", "--max-client-bytes", "1"]], indirect=True)
-def test_who_asks_for_more_than_it_reads_is_cut_off(attacked: Attacked) -> None:
+def test_a_client_is_disconnected_when_it_reads_less_than_it_asks_for(attacked: Attacked) -> None:
     """Answers that need no device are bounded, too."""
     status = message([msgpack.packb({"type": "status", "id": 1})]) * 1000
     with connect(attacked.port) as hostile, pytest.raises(ConnectionError):
@@ -172,7 +172,9 @@ def test_who_asks_for_more_than_it_reads_is_cut_off(attacked: Attacked) -> None:
     assert attacked.asking.peak - attacked.base < MOST_A_CLIENT
 
 
-def test_who_goes_with_thousands_of_messages_on_the_way_ends_nothing(attacked: Attacked) -> None:
+def test_nobody_is_disturbed_when_a_client_leaves_with_thousands_of_messages_in_flight(
+    attacked: Attacked,
+) -> None:
     """libzmq 4.3.5 would end the process: when a connection breaks whose messages wait for the service, and
     its next heartbeat is due before the service has taken them."""
     status = message([msgpack.packb({"type": "status", "id": 1})]) * 3000
@@ -184,7 +186,7 @@ def test_who_goes_with_thousands_of_messages_on_the_way_ends_nothing(attacked: A
         attacked.asking.hears(100)
 
 
-def test_a_message_that_never_ends_is_cut_off(attacked: Attacked) -> None:
+def test_a_client_is_disconnected_when_its_message_never_ends(attacked: Attacked) -> None:
     part = frame(bytes(1_000_000), more=True)
     with connect(attacked.port) as hostile:
         with pytest.raises(OSError):  # noqa: PT011 - reset, or a broken pipe
@@ -195,7 +197,7 @@ def test_a_message_that_never_ends_is_cut_off(attacked: Attacked) -> None:
     assert attacked.asking.peak - attacked.base < MOST_A_CLIENT
 
 
-def test_a_million_empty_frames_are_cut_off(attacked: Attacked) -> None:
+def test_a_client_is_disconnected_when_it_sends_a_million_empty_frames(attacked: Attacked) -> None:
     with connect(attacked.port) as hostile:
         with contextlib.suppress(OSError):
             hostile.sendall(frame(b"", more=True) * 1_000_000 + frame(b""))

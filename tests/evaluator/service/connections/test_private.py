@@ -138,7 +138,7 @@ def test_requests_larger_than_a_socket_takes_are_answered(tmp_path: Path) -> Non
             assert same(completed.result(), expected(batches.pop(completed.id)))
 
 
-def test_who_connects_before_the_network_is_loaded_is_welcomed_then(tmp_path: Path) -> None:
+def test_a_client_gets_its_welcome_when_the_network_is_loaded_later(tmp_path: Path) -> None:
     gate = threading.Event()
     answers: list[object] = []
 
@@ -166,7 +166,7 @@ def test_who_connects_before_the_network_is_loaded_is_welcomed_then(tmp_path: Pa
     ],
     ids=["large", "many frames", "a large frame", "unknown flags"],
 )
-def test_who_breaks_the_protocol_is_cut_off_and_nobody_else(
+def test_only_the_client_that_breaks_the_protocol_is_disconnected(
     harness: Harness, sent: bytes, reason: str
 ) -> None:
     client = harness.client()
@@ -190,7 +190,7 @@ def test_a_message_that_is_no_request_is_answered_with_an_error(harness: Harness
 
 
 @pytest.mark.integration
-def test_who_leaves_answers_unread_is_cut_off_and_nobody_else(harness: Harness) -> None:
+def test_only_the_client_that_leaves_answers_unread_is_disconnected(harness: Harness) -> None:
     status = message([msgpack.packb({"type": "status", "id": 1})]) * 1000
     client = harness.client()
     with connect_to(path_of(harness)) as hostile:
@@ -203,7 +203,7 @@ def test_who_leaves_answers_unread_is_cut_off_and_nobody_else(harness: Harness) 
     assert found == {"unread": 1}
 
 
-def test_who_goes_with_requests_on_the_device_is_forgotten(harness: Harness) -> None:
+def test_a_client_is_forgotten_when_it_leaves_with_requests_on_the_device(harness: Harness) -> None:
     harness.backend.hold()
     goes, stays = harness.client(), harness.client()
     goes.submit(numbered_batch(5))
@@ -228,7 +228,7 @@ def test_the_oldest_silent_connection_makes_room_for_a_client(harness: Harness) 
         each.close()
 
 
-def test_a_client_too_many_is_told_so_when_all_others_have_spoken(harness: Harness) -> None:
+def test_one_client_too_many_gets_the_reason_when_all_others_have_sent_a_message(harness: Harness) -> None:
     clients = [harness.client() for _ in range(20)]
     with pytest.raises(EvaluatorLost, match="too many connections"):
         harness.client()
@@ -243,7 +243,7 @@ def test_it_listens_at_one_address_without_keys(tmp_path: Path) -> None:
         pass
 
 
-def test_what_is_no_evaluator_is_told_apart(tmp_path: Path) -> None:
+def test_another_program_at_the_address_is_recognised(tmp_path: Path) -> None:
     path = tmp_path / "other"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
@@ -264,7 +264,7 @@ def test_what_is_no_evaluator_is_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_who_takes_no_connections_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_program_that_accepts_no_connections_is_not_awaited(tmp_path: Path) -> None:
     """A service that stands still has room for some connections that nobody takes, and then for none."""
     path = str(tmp_path / "stopped")
     with contextlib.ExitStack() as stack:

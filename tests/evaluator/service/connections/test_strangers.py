@@ -190,7 +190,7 @@ def test_a_client_with_a_key_may_send_large_requests_at_once(guarded: Guarded) -
         assert operator.status().metrics["closed_connections"]["frame"] == 0
 
 
-def test_a_client_too_many_is_told_so_by_the_service_and_an_operator_is_not(guarded: Guarded) -> None:
+def test_one_client_too_many_gets_the_reason_and_an_operator_is_served(guarded: Guarded) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(LIMIT):
             stack.enter_context(guarded.client())

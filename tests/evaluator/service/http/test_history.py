@@ -68,7 +68,7 @@ def test_rates_begin_ten_seconds_ago_and_percentiles_a_minute_ago() -> None:
     assert counters.at - history.minute_ago().at == MINUTE_S
 
 
-def test_what_each_client_did_is_kept_for_its_rate_alone() -> None:
+def test_the_history_of_clients_has_their_rates_alone() -> None:
     counters = Counters()
     history = History(counters.read)
     counters.pass_time(history, 100, positions=5)

@@ -139,7 +139,7 @@ def test_the_page_is_there_by_address_and_by_names_of_its_own(tmp_path: Path, ho
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "[", "@"]
 )
-def test_a_name_of_elsewhere_that_points_here_is_told_nothing(tmp_path: Path, host: str) -> None:
+def test_a_foreign_host_name_gets_nothing(tmp_path: Path, host: str) -> None:
     with shown(tmp_path) as (_, port):
         for path in ("/", "/status", "/page/page.js"):
             status, _, body = get(port, path, Host=host)
@@ -197,7 +197,7 @@ def test_devices_networks_and_classes_tell_what_ran(tmp_path: Path) -> None:
         assert analysis["requests_per_second"] == 0
 
 
-def test_what_waits_and_what_runs_is_told(tmp_path: Path) -> None:
+def test_the_page_has_queued_and_running_work(tmp_path: Path) -> None:
     with shown(tmp_path) as (harness, port):
         client = harness.client(name="a client")
         harness.backend.hold()
@@ -216,7 +216,7 @@ def test_what_waits_and_what_runs_is_told(tmp_path: Path) -> None:
         assert row["class"] == ""
 
 
-def test_clients_are_told_the_busiest_first(tmp_path: Path) -> None:
+def test_the_busiest_clients_come_first(tmp_path: Path) -> None:
     with shown(tmp_path) as (harness, port):
         for number, count in enumerate((1, 100, 10)):
             harness.client(name=f"client {number}").evaluate(numbered_batch(count), priority="analysis")
@@ -255,7 +255,7 @@ def test_a_device_that_is_left_out_says_why_and_until_when(tmp_path: Path) -> No
         assert [run["in_use"] for run in told["networks"][0]["runs"]] == [False, True]
 
 
-def test_power_and_temperature_are_told_where_a_driver_does(tmp_path: Path) -> None:
+def test_power_and_temperature_are_shown_when_a_driver_has_them(tmp_path: Path) -> None:
     def make(name: str) -> EchoBackend:
         return EchoBackend(sensed=Sensors(412.5, 61.0) if name == "first" else None)
 
@@ -305,7 +305,7 @@ def test_it_answers_while_the_service_drains(tmp_path: Path) -> None:
         harness.backend.gate.set()
 
 
-def test_the_logs_last_warnings_are_told(tmp_path: Path) -> None:
+def test_the_page_has_the_last_warnings_of_the_log(tmp_path: Path) -> None:
     log = logging.getLogger("evaluator.test")
     with shown(tmp_path) as (_, port):
         for number in range(25):

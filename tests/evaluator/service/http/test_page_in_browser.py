@@ -185,7 +185,7 @@ def test_a_degraded_service_says_why(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 1600])
-def test_nothing_is_said_to_pointers_alone(page: Page, tmp_path: Path, width: int) -> None:
+def test_no_text_needs_a_pointer(page: Page, tmp_path: Path, width: int) -> None:
     with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
         busy(harness)
         show(page, port, "ready", width=width)
