@@ -179,7 +179,7 @@ class FastPath:
     def _give_up(self, run: _Run, trouble: str) -> None:
         """Pass the in-flight requests to the dispatcher, which finds out what is wrong with the device."""
         name = run.runner.device.name
-        log.warning("%s: %s; what it was asked for goes the usual way", name, TROUBLES[trouble])
+        log.warning("%s: %s; its requests go to the dispatcher", name, TROUBLES[trouble])
         if trouble == "failed":
             self._service.metrics.device_failed(name)
         requests = run.loop.give_up()

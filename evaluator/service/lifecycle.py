@@ -102,7 +102,7 @@ class LifeCycle:
             return
         if self._sessions.busy or self._replies.outbox:
             if now_ms() >= self.end_by_ms:
-                log.warning("the time to finish is over: what is left is answered with an error")
+                log.warning("the time to finish is over: the remaining requests get an error")
                 self._dispatcher.hurry()
                 self.ending = True
             return

@@ -313,7 +313,7 @@ class ServedNetworks:
                 entry.asked = {entry.source}  # other files may have changed
 
         def failed(error: Exception) -> None:
-            log.error("a network could not be loaded again, what was served before is served on: %s", error)
+            log.error("a network could not be loaded again, so the former one is still served: %s", error)
             self._load_missing()
 
         kept = [entry for entry in self._entries if entry.has_file and not self._is_unwanted(entry)]
@@ -321,7 +321,7 @@ class ServedNetworks:
 
     def _load_missing(self) -> None:
         def failed(source: NetworkToLoad, error: Exception) -> None:
-            log.error("a network could not be loaded, what was served before is served on: %s", error)
+            log.error("a network could not be loaded, so the former ones are still served: %s", error)
             self._loading.discard(source)
             self._settle()
 

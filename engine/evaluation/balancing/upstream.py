@@ -289,7 +289,7 @@ class Upstream(Generic[R]):
         if self.failure is None:
             self._retry_at = now + RETRY_SECONDS
             if isinstance(error, EvaluatorRefusalError):
-                self._log(f"{error}; it is left out")
+                self._log(f"{error}; it is not used")
         elif now >= self._retry_at:
             self._retry_at = now + RETRY_SECONDS
             self.link.start()
@@ -311,7 +311,7 @@ class Upstream(Generic[R]):
             raise NoEvaluatorError(f"the evaluator cannot serve {key[0]!r}: {error}") from None
         text = f"the evaluator at {client.address} cannot serve the network: {error}"
         self.failure = EvaluatorRefusalError(text)
-        self._log(f"{text}; it is left out")
+        self._log(f"{text}; it is not used")
         return Served(client.network, SpeedEstimate(()), unfit=text)
 
     def _prepare(self, client: EvaluatorClient) -> None:

@@ -72,7 +72,7 @@ class ConfiguredEvaluators:
                 known = self._failover.standings[address].unfit
                 self._failover.standings[address].unfit = str(error)
             if str(error) != known:
-                self._log(f"{error}; it is left out")
+                self._log(f"{error}; it is not used")
             raise
         except NoEvaluatorError as error:
             draining = isinstance(error, EvaluatorDrainingError)

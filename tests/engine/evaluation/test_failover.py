@@ -264,7 +264,7 @@ def test_one_with_another_network_is_no_choice(tmp_path: Path) -> None:
             assert session.search(Limits(nodes=3000)).nodes >= 3000
         finally:
             session.close()
-    (unfit,) = (line for line in said if "left out" in line)
+    (unfit,) = (line for line in said if line.endswith("is not used"))
     assert unfit.startswith(f"the evaluator at {second.address} cannot serve the network: it serves 2 (")
     assert "and the others serve 1 (" in unfit
     (used,) = (line for line in said if line.startswith("using the evaluator at "))

@@ -156,7 +156,7 @@ def test_one_with_another_network_is_omitted(pool: SearchPool, tmp_path: Path, s
         eventually(lambda: all_connected(pool, options))
         reports = [future.result(120) for future in searches(pool, options, 8, 60)]
         assert all(report.nodes >= 60 for report in reports)
-        (line,) = (line for line in said if line.endswith("it is left out"))
+        (line,) = (line for line in said if line.endswith("it is not used"))
         assert line.startswith(f"the evaluator at {second.address} cannot serve the network: it serves 2 (")
         served = [positions(evaluator) for evaluator in (first, second)]
     assert served[0] > 0 == served[1]
