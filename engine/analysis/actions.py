@@ -40,8 +40,8 @@ class Desk(Protocol):
     def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:
         """Stop a client's positions with this id and these turns (None: any). They are answered."""
 
-    def clear_cache(self) -> None:
-        """Discard all evaluations at once; running searches discard theirs at their end."""
+    def clear_cache(self, client: Client) -> None:
+        """Discard a client's evaluations at once; running searches discard theirs at their end."""
 
 
 def perform(desk: Desk, client: Client, identity: str, message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -117,8 +117,8 @@ def _terminate_all(desk: Desk, client: Client, message: Mapping[str, Any]) -> di
     return _named(turns)
 
 
-def _clear_cache(desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:
-    desk.clear_cache()
+def _clear_cache(desk: Desk, client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:
+    desk.clear_cache(client)
     return {}
 
 

@@ -16,7 +16,13 @@ LEAST_TO_SORT_ANEW = 1000
 
 
 class Client(Protocol):
-    """A connection to a client. The scheduler's thread calls all methods except the constructor."""
+    """A connection to a client. The scheduler's thread calls all methods except the constructor.
+
+    owner: whose evaluations its searches find in the cache: one name for all connections with a token, and
+    another one for each connection without.
+    """
+
+    owner: str
 
     def send(self, answer: bytes) -> None:
         """Queue an answer, a JSON object in ASCII, for delivery. Must not wait for the reader."""

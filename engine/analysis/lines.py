@@ -22,6 +22,7 @@ class LineClient:
         self, output: BinaryIO, most_unread_bytes: int, resume: Callable[[LineClient], None]
     ) -> None:
         """resume: called when the client is no longer congested."""
+        self.owner = ""
         self.finished = threading.Event()
         self.broken = False
         self._output = output

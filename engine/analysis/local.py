@@ -65,7 +65,8 @@ class LocalSearches:
         self._post = post
         self._most_idle = most_idle
         self._log = log
-        self._idle: list[PoolPlayer] = []
+        self._idle: list[tuple[str, PoolPlayer]] = []
+        """The oldest first, each with the owner of its evaluations."""
         self._running: dict[int, _Running] = {}
         self._pace = ReportPace()
         self._last_options: tuple[tuple[Query, str, int, int], Options] | None = None
@@ -95,10 +96,21 @@ class LocalSearches:
             running.terminated = True
             running.player.stop()
 
-    def clear_cache(self) -> None:
-        self._idle.clear()
+    def clear_cache(self, owner: str) -> None:
+        self._idle = [each for each in self._idle if each[0] != owner]
         for running in self._running.values():
-            running.forget = True
+            running.forget |= running.position.owner == owner
+
+    def _player(self, owner: str, options: Options) -> PoolPlayer:
+        """Return an idle player with evaluations of this owner, else another one without evaluations."""
+        for index in reversed(range(len(self._idle))):
+            if self._idle[index][0] == owner:
+                return self._idle.pop(index)[1]
+        if not self._idle:
+            return self._pool.player(options)
+        _, player = self._idle.pop(0)
+        player.clear()
+        return player
 
     def close(self) -> None:
         """Do nothing: searches end with the pool, which its opener closes."""
@@ -116,7 +128,7 @@ class LocalSearches:
                 "allow_moves" if any(rule.only for rule in query.restrictions) else "avoid_moves",
             )
         options = self._options_for(position)
-        player = self._idle.pop() if self._idle else self._pool.player(options)
+        player = self._player(position.owner, options)
         player.options = options
         player.new_game()
         rules = core_rules(game, query.restrictions)
@@ -178,7 +190,7 @@ class LocalSearches:
         position = running.position
         del self._running[position.number]
         if not running.forget and len(self._idle) < self._most_idle:
-            self._idle.append(running.player)
+            self._idle.append((position.owner, running.player))
         lost = isinstance(future.exception(), NoEvaluatorError) and not running.terminated
         try:
             answer = answers.encoded(self._outcome(running, future))

@@ -149,10 +149,10 @@ class Scheduler:
             meant = None if turns is None else frozenset(turns)
             self._terminate(account, identity, lambda task: meant is None or task.turn in meant)
 
-    def clear_cache(self) -> None:
-        """Discard all evaluations at once; running searches discard theirs at their end."""
+    def clear_cache(self, client: Client) -> None:
+        """Discard a client's evaluations at once; running searches discard theirs at their end."""
         if self._searcher is not None:
-            self._searcher.clear_cache()
+            self._searcher.clear_cache(client.owner)
 
     # -- the scheduler's thread --------------------------------------------------------------------------
 
@@ -282,7 +282,16 @@ class Scheduler:
         self._tasks[task.number] = task
         asked = task.asked
         self._searcher.begin(
-            Position(task.number, asked.number, asked.query, task.turn, network, tree, cache)
+            Position(
+                task.number,
+                asked.number,
+                asked.query,
+                task.turn,
+                network,
+                tree,
+                cache,
+                task.account.client.owner,
+            )
         )
 
     def _network(self, query: Query) -> str:

@@ -19,7 +19,8 @@ class Position:
     """One position of a query to search.
 
     number, query_number: unique numbers of the position and of its query. network: content hash of the
-    network in the query; empty for the engine's network. tree_memory, hash: memory limits in MB.
+    network in the query; empty for the engine's network. tree_memory, hash: memory limits in MB. owner: of
+    its client.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Position:
     network: str
     tree_memory: int
     hash: int
+    owner: str
 
 
 class SearchListener(Protocol):
@@ -74,8 +76,8 @@ class Searcher(Protocol):
     def stop(self, number: int) -> None:
         """Stop the search of a position, which is answered with its results. Ignored if it has ended."""
 
-    def clear_cache(self) -> None:
-        """Discard all evaluations at once; running searches discard theirs at their end."""
+    def clear_cache(self, owner: str) -> None:
+        """Discard an owner's evaluations at once; running searches discard theirs at their end."""
 
     def close(self) -> None:
         """Stop all searches without answers, and wait for their end. Idempotent."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import signal
 import time
@@ -48,6 +49,9 @@ TRANSPORT_BYTES = 1 << 16
 MESSAGES_READ_AHEAD = 2
 
 
+_NUMBERS = itertools.count()
+
+
 class SocketClient:
     """One connection: a Client of the scheduler."""
 
@@ -61,6 +65,7 @@ class SocketClient:
     ) -> None:
         """resume: called when the client is no longer congested. name, token: its accepted token."""
         self.name, self.token = name, token
+        self.owner = f"token {name}" if token else f"connection {next(_NUMBERS)}"
         self.address = _host(connection)
         self.since = time.time()
         self._connection = connection

@@ -2,7 +2,8 @@
 """A worker process that searches positions for the process with the clients: the worker's end.
 
 It receives ("begin", query's number, packed query, position's number, turn, network, megabytes of tree and of
-hash), ("stop", position's number), ("clear_cache",), and ("reconnect",) after an evaluator was given up.
+hash, owner), ("stop", position's number), ("clear_cache", owner), and ("reconnect",) after an evaluator was
+given up.
 It sends ("reported", number, answer) and ("ended", number, answer, True if the evaluator is lost).
 """
 
@@ -87,20 +88,28 @@ class PositionWorker:
         elif what == "stop":
             self._searches.stop(*arguments)
         elif what == "clear_cache":
-            self._searches.clear_cache()
+            self._searches.clear_cache(*arguments)
         else:
             for link in self._pool.links(self._options):
                 link.start()
 
     def _begin(
-        self, query_number: int, packed: bytes, number: int, turn: int, network: str, tree: int, cache: int
+        self,
+        query_number: int,
+        packed: bytes,
+        number: int,
+        turn: int,
+        network: str,
+        tree: int,
+        cache: int,
+        owner: str,
     ) -> None:
         query = self._queries.get(query_number)
         if query is None:
             query = self._queries[query_number] = pickle.loads(packed)
             if len(self._queries) > QUERIES_KEPT:
                 del self._queries[next(iter(self._queries))]
-        self._searches.begin(Position(number, query_number, query, turn, network, tree, cache))
+        self._searches.begin(Position(number, query_number, query, turn, network, tree, cache, owner))
 
     # -- a Listener --------------------------------------------------------------------------------------
 

@@ -96,6 +96,7 @@ class SearchWorkers:
                 position.network,
                 position.tree_memory,
                 position.hash,
+                position.owner,
             )
         )
 
@@ -104,9 +105,9 @@ class SearchWorkers:
         if searching is not None:
             searching.process.tell(("stop", number))
 
-    def clear_cache(self) -> None:
+    def clear_cache(self, owner: str) -> None:
         for searching in self._ready.values():
-            searching.process.tell(("clear_cache",))
+            searching.process.tell(("clear_cache", owner))
 
     def close(self) -> None:
         if not self._closed:

@@ -269,6 +269,10 @@ class PoolPlayer:
         """Clear the tree. Nothing may be in flight."""
         self._player.new_game()
 
+    def clear(self) -> None:
+        """Clear the tree and the evaluation cache. Nothing may be in flight."""
+        self._player.tree.clear()
+
     def search(
         self,
         game: Game,

@@ -29,7 +29,8 @@ Answer = dict[str, Any]
 class RecordingClient:
     """A client of a scheduler. Answers are taken with `next`, in the order in which they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str = "") -> None:
+        self.owner = owner
         self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.congested = False
         self.is_done = threading.Event()

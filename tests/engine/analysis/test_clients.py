@@ -11,6 +11,8 @@ QUERY, _ = read_query({"id": "a", "moves": ["e2e4", "e7e5"], "analyze_turns": [0
 
 
 class SilentClient:
+    owner = ""
+
     def __init__(self, congested: bool = False) -> None:
         self.congested = congested
 

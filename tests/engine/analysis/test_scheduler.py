@@ -418,6 +418,20 @@ def test_a_cleared_cache_is_evaluated_anew(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+def test_cached_evaluations_are_their_owners_alone(workers: int) -> None:
+    with scheduler(SEQUENTIAL, searches=2, workers=workers) as made:
+        first, second = Conversation(made), Conversation(made)
+        second.client.owner = "another"
+        needed = first.ask(id="a", nodes=100)["search"]["evaluations"]
+        assert second.ask(id="b", nodes=100)["search"]["evaluations"] == needed > 0
+        second.ask(id="c", action="clear_cache")
+        if workers == 1:  # With two, the next search may go to the other process.
+            first.ask(id="d", nodes=100)
+            second.ask(id="e", nodes=1)
+            assert first.ask(id="f", nodes=100)["search"]["evaluations"] == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
 def test_positions_are_sent_again_when_the_evaluator_is_lost(workers: int) -> None:
     with scheduler(workers=workers) as made:
         talk = Conversation(made)
