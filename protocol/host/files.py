@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 import threading
+import time
 from contextlib import suppress
 from functools import partial
 from io import FileIO
@@ -115,9 +116,21 @@ LOCK_OFFSET = 1 << 40
 """Offset of the locked byte on Windows: beyond the content, because locks there prevent reading."""
 
 
+LOCK_SECONDS = 1.0
+"""Longest wait for a lock: a child of a killed process holds its files until it has begun its program."""
+
+
 def lock(descriptor: int) -> bool:
-    """Lock an open file until it is closed. Return False if another process has it.
+    """Lock an open file until it is closed. Return False if another process keeps it.
     Raises OSError on file systems without locks."""
+    end = time.monotonic() + LOCK_SECONDS
+    while not (locked := _locked(descriptor)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return locked
+
+
+def _locked(descriptor: int) -> bool:
+    """Lock an open file. Return False if another process has it."""
     if sys.platform == "win32":
         import msvcrt
 
