@@ -211,6 +211,8 @@ class PooledSearch:
         NoEvaluatorError if the search has not begun.
         """
         failure: Exception | None = None
+        if searches > 1:  # Another one has joined, so the core may not collect its batches any more.
+            self._fills = True
         try:
             if self._pipeline is not None and isinstance(self._pipeline.failure, NetworkChangedError):
                 self._pipeline.abandon()

@@ -173,8 +173,8 @@ def test_searches_of_a_pool_start_over(operator: Operator, change: str) -> None:
         assert first.network.split()[0] == hash_of(OLD)
         CHANGES[change](operator)
         assert operator.noted.wait(WAIT_S)
-        # Long enough for the others to get their answers of the network before, and the next ones.
-        last = pool.player(operator.options).search(Game(), Limits(nodes=1000)).result(WAIT_S)
+        # Long enough for the others to get their answers of the network before.
+        last = pool.player(operator.options).search(Game(), Limits(nodes=200)).result(WAIT_S)
         for player in players:
             player.stop()
         wanted = hash_of(FOREIGN if change == "other input planes" else NEW)

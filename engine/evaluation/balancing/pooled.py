@@ -57,7 +57,6 @@ class Sender(Protocol[S]):
     network: NetworkKey
     identity: str
     failure: PipelineError | NoEvaluatorError | NetworkChangedError | None
-
     target_ms: float | None
 
     def waits_for(self, batch: Any) -> bool: ...
@@ -198,9 +197,11 @@ class PooledPipeline(Generic[S]):
         if self.waits_for(batch):
             self.waiting.remove(batch)
             self.in_flight -= 1
-            self.failure = self._applied(batch, evaluation)
-            if self.failure is None:
+            error = self._applied(batch, evaluation)
+            if error is None:  # A failure of another batch stays: that one is never answered.
                 self.give_back(batch)
+            else:
+                self.failure = error
             return True
         if batch in self._abandoned:
             self._abandoned.remove(batch)

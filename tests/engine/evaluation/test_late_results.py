@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -14,6 +14,7 @@ from engine._core import Batch, Game, evaluate_randomly
 from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.encoding import position_batch
+from engine.evaluation.errors import NetworkChangedError
 from engine.options import Options
 from protocol.batch import EvaluationBatch
 from protocol.client import EvaluatorClient
@@ -120,6 +121,22 @@ def test_late_result_of_a_joined_batch_goes_to_the_cache() -> None:
     assert not pipeline.apply(batch, EvaluationBatch(logits, wdl, moves_left)), "nobody waits for it"
     assert tree.root_info().visits == 0
     assert tree.collect(pipeline.take(), 8).cache_hits == 1
+
+
+def test_failure_of_a_batch_stays_when_another_one_is_answered() -> None:
+    class Evaluator:
+        def add(self, pipeline: object, batch: Batch) -> None:
+            pass
+
+    tree, evaluator = new_tree(Game()), Evaluator()
+    pipeline = PooledPipeline("search", tree, cast("PooledEvaluator[str]", evaluator), KEY, "hash", 8)
+    batch = pipeline.take()
+    tree.collect(batch, 8)
+    logits, wdl, moves_left = evaluate_randomly(batch)
+    pipeline.submit(batch)
+    failure = pipeline.failure = NetworkChangedError("the evaluator has another network now")
+    assert pipeline.apply(batch, EvaluationBatch(logits, wdl, moves_left))
+    assert pipeline.failure is failure
 
 
 @pytest.mark.integration

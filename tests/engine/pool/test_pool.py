@@ -241,6 +241,35 @@ def test_closing_ends_searches_and_evaluators() -> None:
         pool.player(RANDOM)
 
 
+def test_a_search_goes_on_when_another_one_joins_it(pool: SearchPool) -> None:
+    """While it was alone the core exchanged its batches; then Python must."""
+    began, joined, grown = Event(), Event(), Event()
+    at_joining: list[int] = []
+
+    def look_at_first(_search: Search, tree: Tree) -> float:
+        visits = tree.root_info().visits
+        began.set()
+        if joined.is_set() and not at_joining:
+            at_joining.append(visits)
+        if at_joining and visits > at_joining[0] + 2000:
+            grown.set()
+        return perf_counter() + 0.01
+
+    def look_at_second(_search: Search, tree: Tree) -> float:
+        joined.set()
+        return perf_counter() + 0.01
+
+    first, second = pool.player(RANDOM), pool.player(RANDOM)
+    futures = [first.search(Game(), Limits(infinite=True), observer=Observer(0.2, look_at_first))]
+    assert began.wait(60)
+    futures.append(second.search(Game(), Limits(infinite=True), observer=Observer(0.01, look_at_second)))
+    assert joined.wait(60)
+    assert grown.wait(60)
+    for player in (first, second):
+        player.stop()
+    assert all(future.result(60).nodes for future in futures)
+
+
 def test_an_observer_sees_a_search_as_it_continues(pool: SearchPool) -> None:
     seen: list[tuple[int, int]] = []
     enough = Event()
