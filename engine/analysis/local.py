@@ -102,11 +102,12 @@ class LocalSearches:
             running.forget |= running.position.owner == owner
 
     def _player(self, owner: str, options: Options) -> PoolPlayer:
-        """Return an idle player with evaluations of this owner, else another one without evaluations."""
+        """Return an idle player with evaluations of this owner, else one without evaluations: a new one if
+        there may be more."""
         for index in reversed(range(len(self._idle))):
             if self._idle[index][0] == owner:
                 return self._idle.pop(index)[1]
-        if not self._idle:
+        if not self._idle or len(self._idle) + len(self._running) < self._most_idle:
             return self._pool.player(options)
         _, player = self._idle.pop(0)
         player.clear()

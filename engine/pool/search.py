@@ -211,8 +211,10 @@ class PooledSearch:
         NoEvaluatorError if the search has not begun.
         """
         failure: Exception | None = None
-        if searches > 1:  # Another one has joined, so the core may not collect its batches any more.
+        if searches > 1:  # If another one has joined, the core may not collect its batches any more.
             self._fills = True
+        if isinstance(self._pipeline, PooledPipeline):
+            self._pipeline.alone = searches == 1
         try:
             if self._pipeline is not None and isinstance(self._pipeline.failure, NetworkChangedError):
                 self._pipeline.abandon()

@@ -68,7 +68,9 @@ class PooledPipeline(Generic[S]):
     """The Pipeline of one search.
 
     search: the owner of the batches. failure: why the evaluator rejected them. The search then ends, or
-    restarts after a NetworkChangedError.
+    restarts after a NetworkChangedError. alone: no other search sends batches, so none waits to be joined,
+    and the device computes one while the search collects the next. Otherwise batches sent at once would keep
+    the evaluator so busy that those of the others wait.
     """
 
     def __init__(
@@ -82,8 +84,7 @@ class PooledPipeline(Generic[S]):
         *,
         alone: bool = False,
     ) -> None:
-        """identity: of the network that evaluated the tree. alone: no other search sends batches, so none
-        waits to be joined, and the device computes one while the search collects the next."""
+        """identity: of the network that evaluated the tree."""
         self.target_ms: float | None = None
         """Latency that the next requests ask for; None for that of their class."""
         self.evaluations = 0
@@ -96,7 +97,7 @@ class PooledPipeline(Generic[S]):
         self._tree = tree
         self._evaluator = evaluator
         self._capacity = capacity
-        self._alone = alone
+        self.alone = alone
         self._free: list[Batch] = []
         self.waiting: list[Batch] = []
         """The batches in flight."""
@@ -119,7 +120,7 @@ class PooledPipeline(Generic[S]):
         self.batches += 1
         self.waiting.append(batch)
         self.in_flight += 1
-        if not self._alone:
+        if not self.alone:
             self._evaluator.add(self, batch)
         elif not self._evaluator.send(self, batch):
             self._evaluator.add(self, batch)

@@ -28,8 +28,10 @@ def two(tmp_path: Path) -> Iterator[tuple[Service, Service]]:
     with ExitStack() as stack:
         first = stack.enter_context(serving(tmp_path))
         first.line("listening on ")
+        first.line("ready")
         second = stack.enter_context(serving(tmp_path))
         second.line("listening on ")
+        second.line("ready")
         yield first, second
 
 

@@ -241,10 +241,21 @@ def test_closing_ends_searches_and_evaluators() -> None:
         pool.player(RANDOM)
 
 
-def test_a_search_goes_on_when_another_one_joins_it(pool: SearchPool) -> None:
-    """While it was alone the core exchanged its batches; then Python must."""
+def test_a_search_goes_on_when_another_one_joins_it(
+    pool: SearchPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it was alone the core exchanged its batches; then Python must, and joins both searches'."""
     began, joined, grown = Event(), Event(), Event()
     at_joining: list[int] = []
+    alone: list[int] = []
+    send = PooledEvaluator.send
+
+    def recorded(evaluator: PooledEvaluator[Any], pipeline: Any, batch: Any) -> bool:
+        if at_joining:
+            alone.append(len(batch))
+        return send(evaluator, pipeline, batch)
+
+    monkeypatch.setattr(PooledEvaluator, "send", recorded)
 
     def look_at_first(_search: Search, tree: Tree) -> float:
         visits = tree.root_info().visits
@@ -265,6 +276,7 @@ def test_a_search_goes_on_when_another_one_joins_it(pool: SearchPool) -> None:
     futures.append(second.search(Game(), Limits(infinite=True), observer=Observer(0.01, look_at_second)))
     assert joined.wait(60)
     assert grown.wait(60)
+    assert not alone, "the other one would wait"
     for player in (first, second):
         player.stop()
     assert all(future.result(60).nodes for future in futures)
