@@ -95,7 +95,7 @@ std::vector<Body> answer_to(const Message& request, Random& random, bool bad) {
 // Answers until it is told to end; some requests not, and now and then it cuts the connection.
 class Peer {
  public:
-  Peer(const std::string& name, std::uint64_t seed) : hub_(kLimits, 1 << 24, 8), random_(seed) {
+  Peer(const std::string& name, std::uint64_t seed) : hub_({kLimits, 1 << 24, 8}), random_(seed) {
     hub_.listen(listening_at(name));
     thread_ = std::thread([this] { serve(); });
   }
