@@ -23,6 +23,7 @@ import bisect
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from math import inf
 from operator import itemgetter
 
 from evaluator.scheduling.batching import Pending
@@ -77,10 +78,6 @@ class Turns:
     def tag_of(self, client: Hashable) -> float:
         """Return the start tag of the client's next request, if it is its payer's only one."""
         return max(self.virtual, self._finish_tags.get(client, 0.0))
-
-    def last_place(self, tag: float) -> tuple[float, int]:
-        """Return the place of a request with this tag that arrives now."""
-        return tag, self._serial + 1
 
     def give_place(self, request: Request) -> None:
         """Set the place of an arrived request."""
@@ -258,7 +255,7 @@ class FairQueue:
     def ahead_of(self, client: Hashable) -> int:
         """Return the number of positions queued before the next request of a client."""
         tag = self.turns.tag_of(client)
-        index = bisect.bisect_left(self._last_places, self.turns.last_place(tag))
+        index = bisect.bisect_left(self._last_places, (tag, inf))
         ahead = sum([block.positions for block in self._blocks[:index]])
         if index < len(self._blocks):
             for request in self._blocks[index].requests:

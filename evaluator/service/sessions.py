@@ -81,7 +81,7 @@ class Session:
 
     def charge(self, request: Request, most: int, sockets: Sockets) -> None:
         """Count a request in flight, and the bytes of it and its answer. most: positions in flight. Raises
-        Overloaded if there is no room for them, and NotAllowed by the limits of its key."""
+        Overloaded beyond a limit, and NotAllowed for a class that its key may not use."""
         if self.in_flight + request.count > most:
             raise Overloaded(
                 f"{self.in_flight} positions of this client are queued, of at most {most}; "

@@ -21,7 +21,7 @@ OVERHEAD_MS = 100
 
 
 class Start(InstantEvaluator):
-    """An evaluator that is being started, seen by a clock that stands still but for the waits for it."""
+    """An evaluator that is being started, seen by a clock that runs only during the waits for it."""
 
     def __init__(self, seconds: float) -> None:
         """seconds: that the start takes."""

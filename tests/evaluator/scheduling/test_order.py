@@ -19,7 +19,7 @@ def networks(number: int = 2) -> tuple[Order, list[Scheduler]]:
 
 
 def served(order: Order, queues: list[Scheduler], batches: int, size: int) -> list[Request]:
-    """The requests of so many batches, each of the network whose turn it is."""
+    """The requests of a number of batches, each of the network whose turn it is."""
     taken: list[Request] = []
     for _ in range(batches):
         waiting = [(queue.urgency(), index) for index, queue in enumerate(queues) if queue.positions]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Limits of a hub: which connection makes room for another, what refused clients are told, and floods."""
+"""Limits of a hub: which connection another one replaces, what refused clients get, and floods."""
 
 from __future__ import annotations
 
