@@ -216,6 +216,7 @@ def _service(
         on_ready=lambda networks: _ready(networks, embedded, settings.threads),
         on_failed=on_failed,
         on_hung=on_hung,
+        trace_to="" if private else settings.trace_to,
     )
 
 
