@@ -65,7 +65,8 @@ def _lines(address: str, status: StatusReply) -> Iterator[str]:
     yield f"{address}: {state}{since}{f': {status.reason}' if status.reason else ''}"
     yield (
         f"{metrics.get('positions_per_second', 0):,.0f} positions/s, "
-        f"{metrics.get('mean_batch', 0):,.0f} in a batch, {metrics.get('clients', 0):,} clients, {metrics.get('connections', 0):,} connections"
+        f"{metrics.get('mean_batch', 0):,.0f} in a batch, "
+        f"{metrics.get('clients', 0):,} clients, {metrics.get('connections', 0):,} connections"
     )
     counts = {name: metrics.get(name, 0) for name in COUNTS} | metrics.get("errors", {})
     counts |= {f"closed: {name}": count for name, count in metrics.get("closed_connections", {}).items()}
