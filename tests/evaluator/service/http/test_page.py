@@ -216,6 +216,24 @@ def test_the_page_has_queued_and_running_work(tmp_path: Path) -> None:
         assert row["class"] == ""
 
 
+def test_ready_turns_false_while_a_class_gets_no_answers(tmp_path: Path) -> None:
+    with shown(tmp_path) as (harness, port):
+        client = harness.client()
+        assert get(port, "/ready")[0] == 200
+        harness.backend.hold()
+        client.submit(numbered_batch(4), priority="play")
+        harness.backend.wait_entered()
+        client.submit(numbered_batch(2), priority="play")
+        while get(port, "/ready")[0] == 200:
+            pass
+        told = document(port)
+        assert (told["state"], told["ready"]) == ("degraded", False)
+        assert "play" in told["reason"]
+        harness.backend.gate.set()
+        while get(port, "/ready")[0] != 200:
+            pass
+
+
 def test_the_busiest_clients_come_first(tmp_path: Path) -> None:
     with shown(tmp_path) as (harness, port):
         for number, count in enumerate((1, 100, 10)):
