@@ -177,6 +177,41 @@ class State:
         return sum(count for classes in self.queued.values() for count in classes.values())
 
 
+STALLED_TARGETS = 10
+"""Latency targets without an answer after which a class with queued work counts as stalled."""
+
+
+class Stalls:
+    """Finds classes whose queued work gets no answers, by comparing two looks. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[int, float]] = {}
+        """Answers of a class with queued work, and since when there have been no more, in seconds."""
+
+    def look(
+        self,
+        now: float,
+        answered: Mapping[str, int],
+        queued: Mapping[str, int],
+        target_ms: Mapping[str, float],
+    ) -> str:
+        """Return what is stalled; an empty text if nothing is. now: seconds of a monotonic clock. The others:
+        by class."""
+        with self._lock:
+            for name, count in answered.items():
+                if not queued.get(name):
+                    self._seen.pop(name, None)
+                elif self._seen.get(name, (-1, 0.0))[0] != count:
+                    self._seen[name] = count, now
+            waits = {name: now - since for name, (_, since) in self._seen.items()}
+        return "; ".join(
+            f"class {name}: no answer for {wait:.1f} s, its target is {target_ms[name]:g} ms"
+            for name, wait in waits.items()
+            if 1000 * wait > STALLED_TARGETS * target_ms[name]
+        )
+
+
 @dataclass(slots=True)
 class Batches:
     """Batches of one network that one device has evaluated. seconds: time of each."""
@@ -342,6 +377,15 @@ class Metrics:
         """Answered requests by class and network."""
         with self._lock:
             return {key: counted.copy() for key, counted in self._requests.items()}
+
+    @property
+    def answered_requests(self) -> dict[str, int]:
+        """Numbers of answered requests by class."""
+        counts: dict[str, int] = dict.fromkeys(PRIORITIES, 0)
+        with self._lock:
+            for (name, _), counted in self._requests.items():
+                counts[name] += counted.requests
+        return counts
 
     @property
     def errors(self) -> dict[str, int]:

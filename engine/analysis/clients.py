@@ -37,18 +37,17 @@ class Client(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Asked:
-    """A query. size: bytes of its message. number: unique. waiting: number of its waiting positions."""
+    """A query. size: bytes of its message. waiting: number of its waiting positions."""
 
     query: Query
     size: int = 0
-    number: int = 0
     waiting: int = 0
 
 
 @dataclass(eq=False, slots=True)
 class Task:
     """One position to analyse. number: increases with each request. terminated: a client terminated its
-    running search. losses: how often its searcher was lost."""
+    running search."""
 
     account: Account
     asked: Asked
@@ -56,7 +55,6 @@ class Task:
     priority: int
     number: int
     terminated: bool = False
-    losses: int = 0
 
     @property
     def query(self) -> Query:

@@ -45,7 +45,7 @@ class _Running:
 
 
 class LocalSearches:
-    """A Searcher in this process. It reuses the trees and caches of finished searches."""
+    """Searches on a pool. It reuses the trees and caches of finished searches."""
 
     def __init__(
         self,
@@ -71,14 +71,8 @@ class LocalSearches:
         self._pace = ReportPace()
         self._last_options: tuple[tuple[Query, str, int, int], Options] | None = None
 
-    @property
-    def ready(self) -> bool:
-        return True
-
-    def open(self) -> None:
-        """Do nothing: the pool connects to the evaluator when necessary."""
-
     def begin(self, position: Position) -> None:
+        """Search a position, or answer it without a search. Raises nothing."""
         query, answer = position.query, None
         try:
             answer = self._begin(position)
@@ -91,12 +85,14 @@ class LocalSearches:
             self._post(partial(self._listener.ended, position.number, answers.encoded(answer), False))
 
     def stop(self, number: int) -> None:
+        """Stop the search of a position, which is answered with its results. Ignored if it has ended."""
         running = self._running.get(number)
         if running is not None:
             running.terminated = True
             running.player.stop()
 
     def clear_cache(self, owner: str) -> None:
+        """Discard an owner's evaluations at once; running searches discard theirs at their end."""
         self._idle = [each for each in self._idle if each[0] != owner]
         for running in self._running.values():
             running.forget |= running.position.owner == owner
@@ -112,9 +108,6 @@ class LocalSearches:
         _, player = self._idle.pop(0)
         player.clear()
         return player
-
-    def close(self) -> None:
-        """Do nothing: searches end with the pool, which its opener closes."""
 
     def _begin(self, position: Position) -> dict[str, Any] | None:
         """Start a search, or return the answer if there is nothing to search. Raises QueryError."""

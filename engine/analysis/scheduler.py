@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Scheduling of all clients' queries on a limited number of concurrent searches.
 
-    transport (lines.py, sockets.py)      any thread: receive, end, leave, resume
+    transport (lines.py, listening.py)    any thread: receive, end, leave, resume
     Scheduler                             its own thread: parses queries, starts searches, answers
-    LocalSearches or SearchWorkers        the scheduler's thread: searching.py has their interface
+    LocalSearches                         the scheduler's thread: searches on the pool
     Evaluations                           the scheduler's thread: positions without a search (evaluation.py)
 
 Only the scheduler's thread accesses the state. Calls of other threads are tasks in its inbox. A failing task
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -28,23 +28,16 @@ from engine.analysis.evaluation import Evaluations
 from engine.analysis.local import LocalSearches
 from engine.analysis.messages import given_twice, read_id, read_object
 from engine.analysis.query import Query, read_query
-from engine.analysis.searching import Position, Searcher
+from engine.analysis.searching import Position
 from engine.analysis.settings import AnalysisSettings
-from engine.analysis.worker import AnalysisJob
-from engine.analysis.workers import SearchWorkers
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.search.memory import tree_megabytes
-from engine.workers.local import workers_for
-from protocol.host.processors import usable_processors
 from protocol.settings.spec import shown
 
 if TYPE_CHECKING:
     from protocol.messages import NetworkInfo
-
-MOST_LOSSES = 3
-"""Workers lost during a position's searches after which it is answered with an error."""
 
 LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES = 16, 1
 """Minimum memory of one search, however many there are."""
@@ -73,10 +66,8 @@ class Scheduler:
         self._numbers = count(1)
         self._tasks: dict[int, Task] = {}  # Running searches, by number.
         self._searches = 0  # Maximum concurrent ones; 0 without an evaluator.
-        self._searcher: Searcher | None = None  # Created by the thread that connects the evaluator.
+        self._searcher: LocalSearches | None = None
         self._evaluations = Evaluations(self._pool, options, self._inbox.put, self._evaluated)
-        self._closing = threading.Lock()
-        self._closed = False
         self._hashes: dict[str, str] = {}  # Of the networks, by name and by hash.
         self._asking = False  # Another thread waits for the evaluator.
         self._was_asked = False
@@ -114,10 +105,6 @@ class Scheduler:
         """Stop all searches without answers, and an embedded evaluator. Idempotent."""
         self._inbox.put(None)
         self._thread.join()
-        with self._closing:
-            self._closed = True
-        if self._searcher is not None:
-            self._searcher.close()
         self._pool.close()
 
     def evaluator_pids(self) -> list[int]:
@@ -178,7 +165,7 @@ class Scheduler:
                 query, warnings = read_query(fields, identity, self.options, self.settings.nodes)
                 for problem in warnings:
                     client.send(encoded(answers.warning(problem, identity)))
-                self._enqueue(account, Asked(query, len(message), next(self._numbers)))
+                self._enqueue(account, Asked(query, len(message)))
         except QueryError as problem:
             client.send(encoded(answers.error(problem, identity)))
         except RecursionError:
@@ -247,7 +234,7 @@ class Scheduler:
                 self._ask_for_evaluator()
             return
         most = self.settings.client_searches or self._searches
-        while self._searcher.ready:
+        while True:
             account = next_account(
                 self._accounts.values(),
                 len(self._tasks) < self._searches,
@@ -280,18 +267,8 @@ class Scheduler:
             tree = max(tree, tree_megabytes(self.options) // self._searches)
             cache = max(cache, self.options.hash // self._searches)
         self._tasks[task.number] = task
-        asked = task.asked
         self._searcher.begin(
-            Position(
-                task.number,
-                asked.number,
-                asked.query,
-                task.turn,
-                network,
-                tree,
-                cache,
-                task.account.client.owner,
-            )
+            Position(task.number, task.query, task.turn, network, tree, cache, task.account.client.owner)
         )
 
     def _network(self, query: Query) -> str:
@@ -349,28 +326,6 @@ class Scheduler:
         self._answer(task, answer)
         self._fill()
 
-    def lost(self, numbers: Collection[int], reason: str) -> None:
-        """Search these positions again because their searcher is gone, unless that happened too often."""
-        for task in [self._over(number) for number in numbers]:
-            task.losses += 1
-            if task.terminated:
-                self._answer(task, encoded(answers.no_results(task.query.id, task.turn)))
-            elif task.losses < MOST_LOSSES:
-                task.account.waiting.add(task)
-            else:
-                problem = QueryError(f"the process that searched it was lost {task.losses} times: {reason}")
-                self._answer(task, encoded(answers.error(problem, task.query.id, task.turn)))
-        self._fill()
-
-    def changed(self) -> None:
-        """Start searches, because the searcher may have become ready."""
-        self._fill()
-
-    def gave_up(self, reason: str) -> None:
-        """Answer the waiting positions with an error. The next query opens the searcher again."""
-        self._searches = 0
-        self._has_no_evaluator(NoEvaluatorError(reason))
-
     def _over(self, number: int) -> Task:
         """Remove a position from the running ones, and return it."""
         task = self._tasks.pop(number)
@@ -390,34 +345,18 @@ class Scheduler:
             for link in self._pool.links(self.options):
                 link.start()
             searches = self.settings.searches or self._pool.recommended_games(self.options)
-            self._searcher_for(searches).open()
         except Exception as error:  # After any error, queries must not wait indefinitely.
             reason = error if isinstance(error, NoEvaluatorError) else NoEvaluatorError(str(error))
             self._inbox.put(lambda: self._has_no_evaluator(reason))
         else:
             self._inbox.put(lambda: self._has_evaluator(searches))
 
-    def _searcher_for(self, searches: int) -> Searcher:
-        """Return the searcher of N concurrent positions, created on demand. Raises NoEvaluatorError."""
-        if self._searcher is not None:
-            return self._searcher
-        curves = [client.curve for client in self._pool.connections(self.options)]
-        workers = min(self.settings.workers or workers_for(curves, searches, usable_processors()), searches)
-        with self._closing:
-            if self._closed:
-                raise NoEvaluatorError("the analysis is over")
-            if workers > 1:
-                self._log(f"{searches} positions at a time are searched by {workers} processes")
-                job = AnalysisJob(self.options, searches)
-                self._searcher = SearchWorkers(workers, job, self._pool, self, self._inbox.put, self._log)
-            else:
-                self._searcher = LocalSearches(
-                    self._pool, self.options, self, self._inbox.put, most_idle=searches, log=self._log
-                )
-            return self._searcher
-
     def _has_evaluator(self, searches: int) -> None:
         self._asking, self._searches = False, searches
+        if self._searcher is None:
+            self._searcher = LocalSearches(
+                self._pool, self.options, self, self._inbox.put, most_idle=searches, log=self._log
+            )
         self._fill()
 
     def _has_no_evaluator(self, error: NoEvaluatorError) -> None:

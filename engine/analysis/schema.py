@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from engine.analysis.access import SUBPROTOCOL
 from engine.analysis.actions import FORMAT, STATES
 from engine.analysis.fields import Fields
 from engine.analysis.messages import MOST_ID_CHARACTERS
@@ -25,6 +24,7 @@ from engine.analysis.restrictions import (
     PLAYERS,
 )
 from engine.analysis.restrictions import MOST_MOVES as MOST_RESTRICTED_MOVES
+from protocol.http.access import SUBPROTOCOL
 from protocol.settings.spec import Setting, settings_of
 
 Schema = dict[str, Any]

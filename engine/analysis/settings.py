@@ -15,7 +15,6 @@ class AnalysisSettings(SettingsGroup):
     searches: int = setting(
         0, "positions searched concurrently; 0: as many as keep the evaluator busy", low=0, high=4096
     )
-    workers: int = setting(0, "processes that search; 0 chooses by the evaluator's speed", low=0, high=256)
     client_searches: int = setting(
         0, "maximum concurrent searches of one client; 0: all that no other client needs", low=0, high=4096
     )

@@ -9,8 +9,6 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from protocol.host.extras import install
-
 if TYPE_CHECKING:
     from engine.analysis.settings import AnalysisSettings
     from engine.evaluation.errors import NoEvaluatorError
@@ -31,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="at the end of input, end running searches and discard waiting positions",
     )
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of messages, and exit")
-    listen = parser.add_argument_group("WebSocket (extra `listen`)")
+    listen = parser.add_argument_group("WebSocket")
     listen.add_argument(
         "--listen", metavar="HOST:PORT", help="accept queries at this address, not on standard input"
     )
@@ -52,6 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="URL",
         help="allow pages of this site without a token, besides those of this machine; may be repeated",
+    )
+    listen.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="answer requests to this host name, besides those of this machine; may be repeated",
     )
     sources.add_flags(parser, settings_of(AnalysisSettings).values())
     add_flags(parser, defaults=default_options())
@@ -114,45 +119,36 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
     """Serve WebSocket clients until SIGTERM or Ctrl-C."""
     import asyncio
 
-    from engine.analysis.access import TokenCheck, check_address, read_address, read_tokens
+    from engine.analysis.listening import AnalysisServer
     from engine.analysis.scheduler import Scheduler
-    from engine.options import OptionError
+    from protocol.http.access import AccessCheck, check_address, read_address, read_tokens
 
-    try:
-        from engine.analysis.sockets import AnalysisServer
-    except ImportError as error:
-        if error.name != "websockets":
-            raise
-        raise OptionError(f"--listen needs the package websockets: {install('listen')}") from None
     address = read_address(arguments.listen)
 
-    def read_check() -> TokenCheck:
+    def read_check() -> AccessCheck:
         tokens = {} if arguments.token_file is None else read_tokens(arguments.token_file)
-        return TokenCheck(tokens, tuple(arguments.origin))
+        return AccessCheck(tokens, tuple(arguments.origin), tuple(arguments.host), local_pages=True)
 
     check = read_check()
     check_address(address, has_token=bool(check.tokens), unencrypted=arguments.unencrypted)
     failures: list[NoEvaluatorError] = []
     scheduler = Scheduler(options, settings, log=_log)
-    server = AnalysisServer(
-        scheduler,
-        address,
-        check,
-        read_check,
-        most_clients=settings.max_clients,
-        log=_log,
-    )
 
-    def fail(error: NoEvaluatorError) -> None:
-        failures.append(error)
-        server.stop()
+    async def serve() -> None:
+        server = AnalysisServer(scheduler, check, read_check, log=_log)
 
-    def listening(url: str) -> None:
-        print(json.dumps({"event": "listening", "address": url}), flush=True)
-        scheduler.start(fail)
+        def fail(error: NoEvaluatorError) -> None:
+            failures.append(error)
+            server.stop()
+
+        def listening(host: str, port: int) -> None:
+            print(json.dumps({"event": "listening", "address": f"ws://{host}:{port}"}), flush=True)
+            scheduler.start(fail)
+
+        await server.run(address, listening)
 
     try:
-        asyncio.run(server.run(listening))
+        asyncio.run(serve())
     except OSError as error:
         _log(f"cannot listen at {arguments.listen}: {error.strerror or error}")
         return 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The status page: its files and their HTTP headers.
+"""The files of the status page.
 
 All files are our own: no framework, no build step, no other host. The page polls /status
 (evaluator/service/http/overview.py) each second and draws the result.
@@ -18,19 +18,6 @@ _TYPES = {
     ".json": "application/schema+json",
     ".svg": "image/svg+xml",
 }
-
-HEADERS = {
-    "Content_Security_Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X_Content_Type_Options": "nosniff",
-    "X_Frame_Options": "DENY",
-    "Referrer_Policy": "no-referrer",
-    "Cross_Origin_Resource_Policy": "same-origin",
-    "Cross_Origin_Opener_Policy": "same-origin",
-    "Cache_Control": "no-cache",
-}
-"""HTTP headers of the page and its files, with _ instead of -. Only the page's own scripts run, whatever
-names clients and networks have."""
 
 
 @dataclass(frozen=True, slots=True)

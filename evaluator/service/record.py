@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.loading import Loader
 from evaluator.devices.sensing import Sensing
 from evaluator.devices.served_network import ServedNetwork
-from evaluator.metrics import Metrics, State
+from evaluator.metrics import Metrics, Stalls, State
 from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.transport import Sockets
@@ -48,6 +49,7 @@ class Service:
     life: LifeCycle
     sensing: Sensing | None
     tasks: deque[Callable[[], None]] = field(default_factory=deque)
+    stalls: Stalls = field(default_factory=Stalls)
 
     def call(self, task: Callable[[], None]) -> None:
         """Call a function in the I/O thread."""
@@ -65,11 +67,16 @@ class Service:
         condition = self.life.condition(*dispatcher.troubles(), self.loader.doing())
         devices, serving = dispatcher.inspect(_devices)
         memory = {name: backend.memory() for name, backend in serving.items()}
+        targets: dict[str, float] = dict(zip(PRIORITIES, self.loader.targets, strict=True))
+        queued: Counter[str] = Counter()
+        for classes in devices["queued"].values():
+            queued.update(classes)
+        stalled = self.stalls.look(time.monotonic(), self.metrics.answered_requests, queued, targets)
         return State(
-            state=condition.state,
+            state="degraded" if stalled and condition.state == "ready" else condition.state,
             since=condition.since,
-            reason=condition.reason,
-            ready=condition.ready,
+            reason="; ".join(filter(None, (condition.reason, stalled))),
+            ready=condition.ready and not stalled,
             clients=len(self.sessions),
             connections=sockets.open_connections,
             device_memory={
@@ -79,7 +86,7 @@ class Service:
             closed_connections=sockets.closed_connections,
             device_sensors={} if self.sensing is None else self.sensing.last(),
             busy_seconds={name: busy / 1000 for name, busy in dispatcher.busy_ms().items()},
-            target_ms=dict(zip(PRIORITIES, self.loader.targets, strict=True)),
+            target_ms=targets,
             max_connections=self.max_connections,
             keys=self.sessions.usages,
             **devices,

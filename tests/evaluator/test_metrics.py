@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.metrics import BATCH_EDGES, FINE_TIME_EDGES, TIME_EDGES, Histogram, Metrics
+from evaluator.metrics import BATCH_EDGES, FINE_TIME_EDGES, TIME_EDGES, Histogram, Metrics, Stalls
 from tests.evaluator.states import STATE
 
 
@@ -101,3 +101,15 @@ def test_the_status_is_in_milliseconds_and_holds_the_state() -> None:
     assert (status["queue_ms"]["0.5"], status["queue_ms"]["sum"]) == (1, 0.4)
     assert status["device_memory"] == {"0:gpu": {"used": 3, "total": 5}}
     assert (status["ready"], status["clients"], status["queued_positions"]) == (True, 2, 7)
+
+
+def test_class_is_stalled_when_it_has_queued_work_and_no_answers() -> None:
+    stalls, targets = Stalls(), {"play": 100.0, "analysis": 1000.0, "selfplay": 1000.0}
+    idle = dict.fromkeys(targets, 0)
+    queued = idle | {"play": 5}
+    assert not stalls.look(0.0, idle, queued, targets)
+    assert not stalls.look(0.9, idle, queued, targets)
+    assert "play" in stalls.look(1.1, idle, queued, targets)
+    assert not stalls.look(1.2, idle | {"play": 1}, queued, targets), "an answer came"
+    assert "play" in stalls.look(2.3, idle | {"play": 1}, queued, targets)
+    assert not stalls.look(2.4, idle | {"play": 1}, idle, targets), "nothing is queued"

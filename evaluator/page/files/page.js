@@ -5,7 +5,7 @@ import { keep, make, say } from "./elements.js";
 import { clock, duration, short } from "./format.js";
 import { showNetworks } from "./networks.js";
 import { showPast } from "./past.js";
-import { showClasses, showClients, showDevices, showWarnings } from "./tables.js";
+import { showClasses, showClients, showDevices, showKeys, showWarnings } from "./tables.js";
 
 const EVERY_MS = 1000;
 const PATIENCE_MS = 5000; // time limit for an answer
@@ -58,6 +58,7 @@ function show(status) {
   showWarnings(get("warnings"), status);
   showDevices(get("devices"), status);
   showClients(get("clients"), status);
+  get("keys-section").hidden = !showKeys(get("keys"), status);
   const [listed, all] = [status.clients.length, status.metrics.clients];
   say(get("clients-count"), listed < all ? `the ${listed} busiest of ${all}` : "");
 }

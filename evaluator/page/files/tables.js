@@ -21,6 +21,13 @@ export function showClients(element, status) {
   table(element, CLIENTS, clients, key, "Nobody is connected.");
 }
 
+/** Keys with the counts of all their clients. Returns their number. */
+export function showKeys(element, status) {
+  const keys = Object.entries(status.metrics.keys).map(([name, counts]) => ({ name, ...counts }));
+  table(element, KEYS, keys, (each) => each.name, "");
+  return keys.length;
+}
+
 /** The last warnings of the log, newest first. */
 export function showWarnings(element, status) {
   table(element, WARNINGS, status.warnings, (each) => `${each.time} ${each.message}`, "None in the log.");
@@ -149,6 +156,14 @@ const CLIENTS = [
   ["unread", text((each) => bytes(each.unread_bytes)), "number", (each) => each.unread_bytes !== undefined],
   ["errors", errors, "number"],
   ["connected", connected, "number"],
+];
+
+const KEYS = [
+  ["key", text((each) => each.name), "name"],
+  ["in flight", text((each) => short(each.in_flight)), "number"],
+  ["requests", text((each) => short(each.requests)), "number"],
+  ["positions", text((each) => short(each.positions)), "number"],
+  ["refused", text((each) => short(each.refused)), "number"],
 ];
 
 const WARNINGS = [

@@ -6,99 +6,105 @@ The page's files are under /page/, its JSON document at /status.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import ipaddress
 import json
-import socket
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from urllib.parse import urlsplit
 
 import prometheus_client
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
 
 from evaluator import page
 from evaluator.service.http.overview import StatusDocument
 from evaluator.service.http.prometheus import registry
-from evaluator.service.http.server import Handler, Server
 from evaluator.service.record import Service
+from protocol.http.access import AccessCheck
+from protocol.http.gate import Gate
+from protocol.http.server import HttpLimits, HttpServer
+
+log = logging.getLogger("evaluator.service")
 
 KEPT_S = 0.5
 """Minimum age of a document before it is built again, however many clients request it."""
-
-TEXT = "text/plain; charset=utf-8"
 
 
 @contextlib.contextmanager
 def serve_health(address: str, port: int, service: Service, hosts: Sequence[str] = ()) -> Iterator[int]:
     """Context manager that serves on an IPv4 or IPv6 address and gives the port. port: 0 picks one. hosts:
     further host names for the page. Raises OSError."""
+    document = StatusDocument(service)
+    check = AccessCheck(hosts=tuple(hosts), setting="page_host")
+    app = Gate(_application(service, document), lambda: check, public=("/live", "/ready"), log=_log)
+    with document.running(), _in_thread(HttpServer(app, HttpLimits()), address, port) as bound:
+        yield bound
+
+
+def _application(service: Service, document: StatusDocument) -> Router:
     metrics = registry(service.metrics, service.state)
     prometheus_client.ProcessCollector(registry=metrics)
-    document = StatusDocument(service)
     status = _Kept(lambda: json.dumps(document.get(), allow_nan=False).encode())
-    names = _own_names() | {host.lower().rstrip(".") for host in hosts}
 
-    class Routes(Handler, prometheus_client.MetricsHandler):
-        registry = metrics
+    async def live(_: Request) -> Response:
+        return PlainTextResponse("live\n")
 
-        def do_GET(self) -> None:  # noqa: N802 - name required by http.server
-            path = self.path.partition("?")[0]
-            if path == "/metrics" and self.command == "GET":
-                prometheus_client.MetricsHandler.do_GET(self)
-            elif path == "/metrics":
-                self.answer(200, b"", TEXT)
-            elif path == "/live":
-                self.answer(200, b"live\n", TEXT)
-            elif path == "/ready":
-                state = service.state()
-                self.answer(200 if state.ready else 503, f"{state.state}\n".encode(), TEXT)
-            elif path == "/status" or path in page.files():
-                self._page(path)
-            else:
-                self.answer(404, b"there is /, /status, /live, /ready and /metrics\n", TEXT)
+    async def ready(_: Request) -> Response:
+        state = service.state()
+        return PlainTextResponse(f"{state.state}\n", 200 if state.ready else 503)
 
-        def _page(self, path: str) -> None:
-            if not _may_ask(self.headers.get("Host", ""), names):
-                self.answer(421, b"not by this name: ask by address, or see the setting page_host\n", TEXT)
-            elif path == "/status":
-                headers = page.HEADERS | {"Cache_Control": "no-store"}
-                self.answer(200, status.get(), "application/json", **headers)
-            else:
-                file = page.files()[path]
-                self.answer(200, file.body, file.content_type, **page.HEADERS)
+    async def file(request: Request) -> Response:
+        found = page.files()[request.url.path]
+        return Response(found.body, media_type=found.content_type)
 
-    with contextlib.ExitStack() as stack:
-        server = stack.enter_context(Server((address, port), Routes))
-        stack.enter_context(document.running())
-        threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
-        stack.callback(server.shutdown)
-        yield int(server.server_address[1])
+    # Functions that are no coroutines run in another thread each.
+    def scraped(request: Request) -> Response:
+        encoder, kind = prometheus_client.exposition.choose_encoder(request.headers.get("accept", ""))
+        names = request.query_params.getlist("name[]")
+        chosen = metrics.restricted_registry(names) if names else metrics
+        return Response(encoder(chosen), media_type=kind)
+
+    def status_page(_: Request) -> Response:
+        return Response(status.get(), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    async def missing(scope: Scope, receive: Receive, send: Send) -> None:
+        text = "there is /, /status, /live, /ready and /metrics\n"
+        await PlainTextResponse(text, 404)(scope, receive, send)
+
+    routes = [
+        Route("/live", live),
+        Route("/ready", ready),
+        Route("/metrics", scraped),
+        Route("/status", status_page),
+        *(Route(path, file) for path in page.files()),
+    ]
+    return Router(routes, redirect_slashes=False, default=missing)
 
 
-def _own_names() -> set[str]:
-    """Return the names of this machine."""
-    name = socket.gethostname().lower()
-    short = name.partition(".")[0]
-    return {"localhost", name, short, f"{short}.local"}
-
-
-def _may_ask(host: str, names: set[str]) -> bool:
-    """Return True if a Host header has an IP address or a name of this machine.
-
-    Prevents DNS rebinding: a web page elsewhere can point its own name here after a browser has opened it,
-    and read what that browser may read. Its requests then have its own name as Host.
-    """
-    if not host:  # HTTP/1.0; browsers always send the header
-        return True
+@contextlib.contextmanager
+def _in_thread(server: HttpServer, address: str, port: int) -> Iterator[int]:
+    """Context manager that runs a server in a thread with a loop, and gives the port. Raises OSError."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="health", daemon=True)
+    thread.start()
     try:
-        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-        if name in names or name.endswith(".localhost"):
-            return True
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+        _, bound = asyncio.run_coroutine_threadsafe(server.start(address, port, log.warning), loop).result()
+        try:
+            yield bound
+        finally:
+            asyncio.run_coroutine_threadsafe(server.close(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _log(text: str, fault: BaseException | None) -> None:
+    log.error(text, exc_info=fault)
 
 
 class _Kept:

@@ -11,9 +11,9 @@ from engine.analysis.scheduler import Scheduler
 from tests.engine.analysis.recording import Conversation, scheduler
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two workers"])
-def shared_scheduler(request: pytest.FixtureRequest) -> Iterator[Scheduler]:
-    with scheduler(workers=request.param) as made:
+@pytest.fixture(scope="module")
+def shared_scheduler() -> Iterator[Scheduler]:
+    with scheduler() as made:
         yield made
 
 

@@ -18,7 +18,7 @@ from engine.analysis.query import NAMES
 from engine.analysis.schema import schema
 from engine.commands.analysis import add_arguments
 from tests.engine.analysis.recording import ANSWER
-from tests.engine.analysis.test_sockets import service
+from tests.engine.analysis.test_listening import service
 from tests.engine.flags import flags_named, flags_of
 from tests.paths import REPOSITORY
 

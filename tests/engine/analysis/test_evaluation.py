@@ -66,7 +66,7 @@ def test_a_named_network_and_history_fill_are_used(talk: Conversation) -> None:
 
 
 def test_endless_searches_do_not_delay_it() -> None:
-    with scheduler(searches=1, workers=1) as made:
+    with scheduler(searches=1) as made:
         talk = Conversation(made)
         for number in range(3):
             talk.say(id=str(number), infinite=True)
@@ -76,7 +76,7 @@ def test_endless_searches_do_not_delay_it() -> None:
 
 @pytest.mark.integration
 def test_many_positions_are_evaluated_in_few_batches() -> None:
-    with scheduler(searches=1, workers=1) as made:
+    with scheduler(searches=1) as made:
         talk = Conversation(made)
         turns = list(range(1000))
         shuffle = ["g1f3", "g8f6", "f3g1", "f6g8"] * 250
@@ -100,9 +100,8 @@ def test_a_client_is_reported_when_all_is_answered(talk: Conversation) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("workers", [1, 2])
-def test_positions_are_sent_again_when_the_evaluator_is_lost(workers: int) -> None:
-    with scheduler(workers=workers) as made:
+def test_positions_are_sent_again_when_the_evaluator_is_lost() -> None:
+    with scheduler() as made:
         talk = Conversation(made)
         talk.ask(id="first", nodes=0)
         for number in range(2000):

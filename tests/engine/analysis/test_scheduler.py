@@ -373,9 +373,8 @@ def test_a_client_is_reported_when_all_is_answered(shared_scheduler: Scheduler) 
     assert sorted(talk.client.next()["id"] for _ in range(4)) == ["0", "1", "2", "3"]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_endless_queries_of_one_client_leave_another_its_turn(workers: int) -> None:
-    with scheduler(searches=2, workers=workers) as made:
+def test_endless_queries_of_one_client_leave_another_its_turn() -> None:
+    with scheduler(searches=2) as made:
         greedy, modest = Conversation(made), Conversation(made)
         for number in range(8):
             greedy.say(id=str(number), infinite=True, report_every=0.01, priority=10**9)
@@ -407,9 +406,8 @@ def test_actions_echo_their_id_and_name(talk: Conversation) -> None:
     assert talk.ask(id="c", action="clear_cache") == {"id": "c", "action": "clear_cache"}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_cleared_cache_is_evaluated_anew(workers: int) -> None:
-    with scheduler(SEQUENTIAL, searches=workers, workers=workers) as made:
+def test_a_cleared_cache_is_evaluated_anew() -> None:
+    with scheduler(SEQUENTIAL, searches=1) as made:
         talk = Conversation(made)
         first = talk.ask(id="a", nodes=100)["search"]["evaluations"]
         assert talk.ask(id="b", nodes=100)["search"]["evaluations"] == 0
@@ -417,23 +415,20 @@ def test_a_cleared_cache_is_evaluated_anew(workers: int) -> None:
         assert talk.ask(id="d", nodes=100)["search"]["evaluations"] == first > 0
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_cached_evaluations_are_their_owners_alone(workers: int) -> None:
-    with scheduler(SEQUENTIAL, searches=2, workers=workers) as made:
+def test_cached_evaluations_are_their_owners_alone() -> None:
+    with scheduler(SEQUENTIAL, searches=2) as made:
         first, second = Conversation(made), Conversation(made)
         second.client.owner = "another"
         needed = first.ask(id="a", nodes=100)["search"]["evaluations"]
         assert second.ask(id="b", nodes=100)["search"]["evaluations"] == needed > 0
         second.ask(id="c", action="clear_cache")
-        if workers == 1:  # With two, the next search may go to the other process.
-            first.ask(id="d", nodes=100)
-            second.ask(id="e", nodes=1)
-            assert first.ask(id="f", nodes=100)["search"]["evaluations"] == 0
+        first.ask(id="d", nodes=100)
+        second.ask(id="e", nodes=1)
+        assert first.ask(id="f", nodes=100)["search"]["evaluations"] == 0
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_positions_are_sent_again_when_the_evaluator_is_lost(workers: int) -> None:
-    with scheduler(workers=workers) as made:
+def test_positions_are_sent_again_when_the_evaluator_is_lost() -> None:
+    with scheduler() as made:
         talk = Conversation(made)
         talk.ask(id="first", nodes=10)
         for number in range(12):

@@ -123,7 +123,7 @@ def test_head_query_strings_and_other_paths_and_methods(tmp_path: Path) -> None:
         ):
             assert get(port, path)[0] == 404, path
         status, _, body = get(port, "/status", "POST")
-        assert status == 501
+        assert status == 405
         assert b"<" not in body
 
 
@@ -141,7 +141,7 @@ def test_the_page_is_there_by_address_and_by_names_of_its_own(tmp_path: Path, ho
 )
 def test_a_foreign_host_name_gets_nothing(tmp_path: Path, host: str) -> None:
     with shown(tmp_path) as (_, port):
-        for path in ("/", "/status", "/page/page.js"):
+        for path in ("/", "/status", "/page/page.js", "/metrics"):
             status, _, body = get(port, path, Host=host)
             assert status == 421
             assert b"page_host" in body
@@ -214,6 +214,24 @@ def test_the_page_has_queued_and_running_work(tmp_path: Path) -> None:
         assert row["requests_in_flight"] == 4
         assert row["positions_in_flight"] == {"play": 0, "analysis": 4, "selfplay": 6}
         assert row["class"] == ""
+
+
+def test_ready_turns_false_while_a_class_gets_no_answers(tmp_path: Path) -> None:
+    with shown(tmp_path) as (harness, port):
+        client = harness.client()
+        assert get(port, "/ready")[0] == 200
+        harness.backend.hold()
+        client.submit(numbered_batch(4), priority="play")
+        harness.backend.wait_entered()
+        client.submit(numbered_batch(2), priority="play")
+        while get(port, "/ready")[0] == 200:
+            pass
+        told = document(port)
+        assert (told["state"], told["ready"]) == ("degraded", False)
+        assert "play" in told["reason"]
+        harness.backend.gate.set()
+        while get(port, "/ready")[0] != 200:
+            pass
 
 
 def test_the_busiest_clients_come_first(tmp_path: Path) -> None:
@@ -340,8 +358,6 @@ def test_a_fault_of_the_document_is_logged_and_nobody_elses(
 
     with shown(tmp_path) as (_, port):
         monkeypatch.setattr(StatusDocument, "get", broken)
-        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as raw:
-            raw.sendall(b"GET /status HTTP/1.0\r\n\r\n")
-            assert raw.recv(1) == b""
+        assert get(port, "/status")[0] == 500
         assert get(port, "/live")[0] == 200
     assert "a request by HTTP was not answered" in caplog.text

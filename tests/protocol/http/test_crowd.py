@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.host.crowd import Crowd, source_of
+from protocol.http.crowd import Crowd, source_of
 
 
 def test_a_source_has_a_quarter_of_the_places() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may talk to `wavefront analysis --listen`."""
+"""Who may talk to an HTTP server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis.access import ListenAddress, TokenCheck, check_address, read_address, read_tokens
+from protocol.http.access import AccessCheck, ListenAddress, check_address, read_address, read_tokens
 from protocol.settings.spec import SettingsError
 
 TOKEN = "a-token-of-24-characters"
@@ -87,19 +87,19 @@ def test_token_is_rejected_when_malformed(tmp_path: Path, content: bytes) -> Non
     ("headers", "admitted"),
     [
         ({}, False),
-        ({"Authorization": f"Bearer {TOKEN}"}, True),
-        ({"Authorization": f"bearer  {TOKEN}"}, True),
-        ({"Authorization": f"Basic {TOKEN}"}, False),
-        ({"Authorization": f"Bearer {TOKEN}x"}, False),
-        ({"Authorization": "Bearer \udcff"}, False),
-        ({"Sec-WebSocket-Protocol": f"wavefront-analysis, wavefront-token.{TOKEN}"}, True),
-        ({"Sec-WebSocket-Protocol": f"wavefront-analysis, {TOKEN}"}, False),
-        ({"Sec-WebSocket-Protocol": "wavefront-token."}, False),
-        ({"Origin": "http://localhost"}, False),
+        ({"authorization": f"Bearer {TOKEN}"}, True),
+        ({"authorization": f"bearer  {TOKEN}"}, True),
+        ({"authorization": f"Basic {TOKEN}"}, False),
+        ({"authorization": f"Bearer {TOKEN}x"}, False),
+        ({"authorization": "Bearer \udcff"}, False),
+        ({"sec-websocket-protocol": f"wavefront-analysis, wavefront-token.{TOKEN}"}, True),
+        ({"sec-websocket-protocol": f"wavefront-analysis, {TOKEN}"}, False),
+        ({"sec-websocket-protocol": "wavefront-token."}, False),
+        ({"origin": "http://localhost"}, False),
     ],
 )
 def test_with_a_token_nobody_comes_in_without_it(headers: dict[str, str], admitted: bool) -> None:
-    assert (TokenCheck({"ann": "another-token-of-this", "bob": TOKEN}).refusal(headers) == "") == admitted
+    assert (AccessCheck({"ann": "another-token-of-this", "bob": TOKEN}).refusal(headers) is None) == admitted
 
 
 @pytest.mark.parametrize(
@@ -117,5 +117,38 @@ def test_with_a_token_nobody_comes_in_without_it(headers: dict[str, str], admitt
     ],
 )
 def test_without_a_token_pages_of_foreign_sites_stay_out(origin: str | None, admitted: bool) -> None:
-    headers = {} if origin is None else {"Origin": origin}
-    assert (TokenCheck(origins=("https://chess.example",)).refusal(headers) == "") == admitted
+    headers = {} if origin is None else {"origin": origin}
+    assert (
+        AccessCheck(origins=("https://chess.example",), local_pages=True).refusal(headers) is None
+    ) == admitted
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "127.0.0.1:80"}, None),
+        ({"host": "[::1]:80"}, None),
+        ({"host": "a.localhost"}, None),
+        ({"host": "Chess.Example:80"}, None),
+        ({"host": "evil.example"}, 421),
+        ({"host": "localhost.evil.example"}, 421),
+        ({"host": "["}, 421),
+        ({"host": "127.0.0.1:80", "origin": "http://127.0.0.1:80"}, None),
+        ({"host": "127.0.0.1:80", "origin": "http://127.0.0.1:81"}, 403),
+        ({"host": "127.0.0.1:80", "origin": "null"}, 403),
+        ({"host": "127.0.0.1:80", "sec-fetch-site": "same-origin"}, None),
+        ({"host": "127.0.0.1:80", "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, None),
+        ({"host": "127.0.0.1:80", "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+        ({"host": "127.0.0.1:80", "sec-fetch-site": "same-site", "sec-fetch-mode": "cors"}, 403),
+    ],
+)
+def test_request_is_refused_when_another_site_sends_it(headers: dict[str, str], status: int | None) -> None:
+    refusal = AccessCheck(hosts=("chess.example.",)).refusal(headers)
+    assert (refusal and refusal.status) == status
+
+
+@pytest.mark.parametrize(("token", "status"), [("", 401), ("another-token-of-24-chars", 403), (TOKEN, None)])
+def test_status_says_whether_a_token_is_missing_or_wrong(token: str, status: int | None) -> None:
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    refusal = AccessCheck({"ann": TOKEN}).refusal(headers)
+    assert (refusal and refusal.status) == status

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Access control of `wavefront analysis --listen`: addresses, tokens, and origins of web pages."""
+"""Access control of HTTP servers: addresses, tokens, host names, and origins of web pages."""
 
 from __future__ import annotations
 
 import hmac
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -98,35 +101,105 @@ def check_address(address: ListenAddress, *, has_token: bool, unencrypted: bool)
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCheck:
-    """The check of clients. tokens: by name; without any, programs of this machine are accepted, and web
-    pages of other sites are not. origins: accepted web pages besides those of this machine."""
+class Refusal:
+    """Why a request is refused, and the HTTP status that says so."""
+
+    status: HTTPStatus
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccessCheck:
+    """The check of requests.
+
+    tokens: by name. Without any, requests that name this machine are accepted, but not those of other sites.
+    origins: accepted web pages besides the server's own. hosts: accepted names besides this machine's.
+    local_pages: accept pages of all servers of this machine. setting: name of the setting of hosts.
+    """
 
     tokens: Mapping[str, str] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    local_pages: bool = False
+    setting: str = "--host"
 
     def name(self, headers: Mapping[str, str]) -> str | None:
-        """Return the name of the token in a client's headers; None without a valid one."""
-        scheme, _, given = headers.get("Authorization", "").partition(" ")
-        offered = [given.strip()] if scheme.lower() == "bearer" else []
-        names = [name.strip() for name in headers.get("Sec-WebSocket-Protocol", "").split(",")]
-        offered += [name.removeprefix(TOKEN_PREFIX) for name in names if name.startswith(TOKEN_PREFIX)]
-        found = [name for name, token in self.tokens.items() for text in offered if _is_equal(text, token)]
+        """Return the name of the token in a client's headers (lower-case names); None without a valid one."""
+        found = [
+            name
+            for name, token in self.tokens.items()
+            for text in _offered(headers)
+            if _is_equal(text, token)
+        ]
         return found[0] if found else None
 
-    def refusal(self, headers: Mapping[str, str]) -> str:
-        """Return why a client with these headers is refused; empty if it is accepted."""
+    def refusal(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Return why a request with these headers is refused; None if it is accepted."""
         if self.tokens:
             if self.name(headers) is not None:
-                return ""
-            return (
+                return None
+            if _offered(headers):
+                return Refusal(HTTPStatus.FORBIDDEN, "this token is not valid here")
+            return Refusal(
+                HTTPStatus.UNAUTHORIZED,
                 "this service needs a token, as `Authorization: Bearer TOKEN` or as the subprotocol "
-                f"{TOKEN_PREFIX}TOKEN"
+                f"{TOKEN_PREFIX}TOKEN",
             )
-        origin = headers.get("Origin")
-        if origin is None or origin in self.origins or _is_of_this_machine(origin):
-            return ""
-        return f"pages of {shown(origin)} are not let in; --origin names those that are"
+        return self.foreign(headers)
+
+    def foreign(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Return why a request is refused whose Host or Origin is another site's; None for others.
+
+        A page elsewhere can point its own name here after a browser has opened it (DNS rebinding), and read
+        what that browser may read. Its requests have its own name as Host.
+        """
+        host = headers.get("host", "")
+        if not self._may_name(host):
+            text = (
+                f"{shown(host)} is not a name of this server: ask by address, or add it with {self.setting}"
+            )
+            return Refusal(HTTPStatus.MISDIRECTED_REQUEST, text)
+        origin = headers.get("origin")
+        site = headers.get("sec-fetch-site", "none")
+        if origin is None:
+            if site in ("none", "same-origin") or headers.get("sec-fetch-mode") == "navigate":
+                return None
+        elif (
+            origin in self.origins or _is_origin_of(origin, host) or (self.local_pages and _is_local(origin))
+        ):
+            return None
+        return Refusal(
+            HTTPStatus.FORBIDDEN,
+            f"pages of {shown(origin or site)} are not let in; --origin names those that are",
+        )
+
+    def _may_name(self, host: str) -> bool:
+        if not host:  # HTTP/1.0; browsers always send the header.
+            return True
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+            known = {*_own_names(), *(each.lower().rstrip(".") for each in self.hosts)}
+            if name in known or name.endswith(".localhost"):
+                return True
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+@cache
+def _own_names() -> frozenset[str]:
+    name = socket.gethostname().lower()
+    short = name.partition(".")[0]
+    return frozenset({"localhost", name, short, f"{short}.local"})
+
+
+def _offered(headers: Mapping[str, str]) -> list[str]:
+    """Return the tokens in a client's headers."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    offered = [given.strip()] if scheme.lower() == "bearer" else []
+    names = [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",")]
+    return offered + [name.removeprefix(TOKEN_PREFIX) for name in names if name.startswith(TOKEN_PREFIX)]
 
 
 def _is_equal(text: str, token: str) -> bool:
@@ -134,7 +207,12 @@ def _is_equal(text: str, token: str) -> bool:
     return hmac.compare_digest(text.encode(errors="replace"), token.encode())
 
 
-def _is_of_this_machine(origin: str) -> bool:
+def _is_origin_of(origin: str, host: str) -> bool:
+    """Return True for the origin of pages from this Host."""
+    return bool(host) and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
+
+
+def _is_local(origin: str) -> bool:
     try:
         host = urlsplit(origin).hostname or ""
     except ValueError:

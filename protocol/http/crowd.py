@@ -68,3 +68,8 @@ def source_of(host: str) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(IPv6Address(int(address) >> _NETWORK_BITS << _NETWORK_BITS))
+
+
+def is_loopback(source: str) -> bool:
+    """Return True if a source (source_of) is this machine."""
+    return source.startswith("127.") or source == source_of("::1")
