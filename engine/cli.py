@@ -26,6 +26,7 @@ COMMANDS = (
     "self-test",
     "selfplay",
     "tune",
+    "web",
 )
 """Modules of engine.commands."""
 

@@ -65,6 +65,11 @@ def _version(_desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[
 
 
 def _networks(desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:
+    return described_networks(desk)
+
+
+def described_networks(desk: Desk) -> dict[str, Any]:
+    """Return the evaluator's networks and its state."""
     networks = desk.networks()
     listed = [
         {

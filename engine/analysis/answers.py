@@ -13,6 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from engine.analysis.errors import QueryError
+from engine.analysis.notation import san_of
 from engine.search.report import Line, MoveStatistics, Report
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class _View:
         self._query = query
         self._sign = 1 if query.fields.point_of_view in ("side_to_move", game.turn) else -1
         self._turn = game.turn
+        self._fen, self._chess960 = game.fen(), game.chess960
         self._contempt = query.contempt(game.turn)
         options = query.options
         self._keeps_deviations = options.value_choice_deviations > 0
@@ -153,6 +155,8 @@ class _View:
         if line.tablebase is not None:
             answer["tablebase"] = self._sign * line.tablebase
         answer["pv"] = list(line.moves[:length])
+        if fields.include_san:
+            answer["san"] = list(san_of(self._fen, self._chess960, line.moves[:length]))
         if fields.include_pv_visits:
             answer["pv_visits"] = list(line.move_visits[:length])
         return answer

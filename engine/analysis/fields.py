@@ -33,6 +33,9 @@ class Fields(SettingsGroup):
     mate: int = setting(0, "limit: first look for a mate in at most this many moves", high=1000)
     infinite: bool = setting(False, "search until `terminate` or the end of input, whatever the limits")
 
+    keep_tree: bool = setting(
+        False, "continue the tree of this client's last search, whose nodes the position may be one of"
+    )
     network: str = setting(
         "", "name or content hash of one of the evaluator's networks; empty is that of the option WeightsFile"
     )
@@ -52,5 +55,6 @@ class Fields(SettingsGroup):
         "side_to_move", "whose results an answer holds", choices=("side_to_move", "white", "black")
     )
     include_policy: bool = setting(False, "answer with the network's probability of each legal move")
+    include_san: bool = setting(False, "answer with each line in SAN, too")
     include_pv_visits: bool = setting(False, "answer with the visits of each move of a line")
     include_statistics: bool = setting(False, "answer with what the search knows of each root move")

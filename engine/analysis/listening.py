@@ -30,8 +30,14 @@ from protocol.http.gate import Gate, HttpError
 from protocol.http.server import HttpLimits, HttpServer
 from protocol.settings.spec import SettingsError
 
+PUBLIC = (HEALTH, "/live", "/ready")
+"""Paths for health checks, which everyone may ask for."""
+
 CONNECTIONS = 192
 """Connections besides those of clients: requests of pages, and silent ones."""
+
+DRAIN_S = 10.0
+"""Time for running requests to end when the service stops."""
 
 _NUMBERS = itertools.count()
 
@@ -126,7 +132,7 @@ class AnalysisServer:
         self._gate = Gate(
             Router(own, redirect_slashes=False, default=_no_page),
             lambda: self.check,
-            public=(HEALTH,),
+            public=PUBLIC,
             without_token=without_token,
             body_bytes=body_bytes,
             log=self._tell,
@@ -146,7 +152,9 @@ class AnalysisServer:
         try:
             on_listening(f"[{host}]" if ":" in host else host, port)
             await self._stopped.wait()
+            self._gate.draining = True
             await asyncio.gather(*(client.close() for client in list(self._clients)))
+            await self._drained()
         finally:
             await self._server.close()
 
@@ -154,6 +162,12 @@ class AnalysisServer:
         """Stop the service. Thread-safe, after on_listening was called."""
         with contextlib.suppress(RuntimeError):  # It has ended.
             self._loop.call_soon_threadsafe(self._stopped.set)
+
+    async def _drained(self) -> None:
+        """Wait until no request is in flight, for DRAIN_S at most."""
+        end = self._loop.time() + DRAIN_S
+        while self._gate.in_flight and self._loop.time() < end:
+            await asyncio.sleep(DRAIN_S / 200)
 
     def reload(self) -> None:
         """Reload the tokens, and disconnect clients whose token was removed."""
@@ -176,8 +190,8 @@ class AnalysisServer:
             ClientInfo(client.name, client.address, client.since, *self._scheduler.load(client))
             for client in self._clients
         ]
-        idle = self._server.idle_connections
-        return Figures(self._scheduler.state, tuple(clients), idle, self._gate.refused)
+        idle, busy = self._server.idle_connections, self._gate.in_flight
+        return Figures(self._scheduler.state, tuple(clients), idle, busy, self._gate.refused)
 
     async def _converse(self, connection: WebSocket) -> None:
         if len(self._clients) >= self._most_clients:

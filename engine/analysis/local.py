@@ -124,7 +124,8 @@ class LocalSearches:
         options = self._options_for(position)
         player = self._player(position.owner, options)
         player.options = options
-        player.new_game()
+        if not query.fields.keep_tree:
+            player.new_game()
         rules = core_rules(game, query.restrictions)
         running = self._running[position.number] = _Running(position, game, player)
         observer = None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from engine._core import Game
 
@@ -44,3 +45,12 @@ def read_move(game: Game, text: str) -> str:
         raise ValueError("several legal moves fit: add the file or rank that the piece leaves") from None
     except ValueError:
         raise ValueError("it is illegal in this position") from None
+
+
+@lru_cache(maxsize=4096)
+def san_of(fen: str, chess960: bool, moves: tuple[str, ...]) -> tuple[str, ...]:
+    """Return legal moves from a position as SAN. Reports of a search repeat most lines."""
+    import chess
+
+    board = chess.Board(fen, chess960=chess960)
+    return tuple(board.san_and_push(board.parse_uci(move)) for move in moves)

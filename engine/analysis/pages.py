@@ -34,11 +34,12 @@ class ClientInfo:
 @dataclass(frozen=True, slots=True)
 class Figures:
     """The data of the pages. state: of the evaluator (STATES). silent: connections without a request.
-    refused: refused connections by HTTP status."""
+    in_flight: running requests, WebSockets among them. refused: refused requests by HTTP status."""
 
     state: str
     clients: tuple[ClientInfo, ...]
     silent: int
+    in_flight: int
     refused: Mapping[int, int]
 
 
@@ -78,6 +79,7 @@ class _Collector:
         for name, text, value in (
             ("clients", "Connected clients.", len(clients)),
             ("silent_connections", "Connections without a request.", figures.silent),
+            ("requests_in_flight", "Running requests, WebSockets among them.", figures.in_flight),
             ("searching_positions", "Positions in search.", sum(each.searching for each in clients)),
             ("waiting_positions", "Positions waiting for a search.", sum(each.waiting for each in clients)),
         ):

@@ -111,6 +111,11 @@ class Scheduler:
         """Return the process ids of embedded evaluators."""
         return self._pool.evaluator_pids()
 
+    @property
+    def pool(self) -> SearchPool:
+        """The pool of all searches, for other work of class analysis."""
+        return self._pool
+
     # -- for actions -------------------------------------------------------------------------------------
 
     @property

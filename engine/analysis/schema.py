@@ -102,7 +102,7 @@ ACTION_FIELDS: Mapping[str, Mapping[str, Schema]] = {
 
 def _query() -> Schema:
     properties: Schema = {"id": _ref("id")}
-    properties |= {name: _setting(field) for name, field in settings_of(Fields).items()}
+    properties |= {name: setting_schema(field) for name, field in settings_of(Fields).items()}
     properties["moves"]["maxItems"] = MOST_MOVES
     properties["analyze_turns"] = {
         "description": "numbers of moves made before the positions to analyse; by default all moves",
@@ -121,7 +121,7 @@ def _query() -> Schema:
     properties["options"] = {
         "description": "options of the engine for this query",
         "type": "object",
-        "properties": {name: _setting(option) for name, option in QUERY_OPTIONS.items()},
+        "properties": {name: setting_schema(option) for name, option in QUERY_OPTIONS.items()},
         "additionalProperties": False,
     }
     return {
@@ -134,7 +134,8 @@ def _query() -> Schema:
     }
 
 
-def _setting(setting: Setting) -> Schema:
+def setting_schema(setting: Setting) -> Schema:
+    """Return the schema of a field or option."""
     described: Schema = {"description": setting.help}
     if isinstance(setting.default, bool):
         return described | FLAG
@@ -266,9 +267,10 @@ def _line() -> Schema:
             "mate": WHOLE,
             "tablebase": {"enum": [-1, 0, 1]},
             "pv": {"type": "array", "items": _ref("move"), "minItems": 1},
+            "san": {"description": "pv in SAN", "type": "array", "items": TEXT},
             "pv_visits": {"type": "array", "items": COUNT},
         },
-        optional=("lcb", "mate", "tablebase", "pv_visits"),
+        optional=("lcb", "mate", "tablebase", "san", "pv_visits"),
     )
 
 

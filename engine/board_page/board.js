@@ -57,20 +57,34 @@ export class Board {
   set bottom(side) {
     this.#bottom = side;
     this.#squares();
+    for (const [square, {node}] of Object.entries(this.#drawn)) this.#place(node, square);
     this.show(this.#fen, this.#options);
   }
   flip() { this.bottom = this.#bottom === "white" ? "black" : "white"; }
 
-  /** Draw a position. legal: moves that a person may make. last: the move before it. check: square of a king. */
+  /** Draw a position. legal: moves that a person may make. last: the move before it. check: square of a king.
+   * Showing the same position again changes marks and arrows, and leaves a piece in the person's hand. */
   show(fen, options = {}) {
-    this.#fen = fen;
+    if (fen !== this.#fen) {
+      this.#fen = fen;
+      this.#chosen = "";
+      this._cancel();
+      this.#layers.choices.replaceChildren();
+      this.#pieces(options);
+    }
     this.#options = options;
-    this.#chosen = "";
-    this.#layers.choices.replaceChildren();
-    this.#svg.classList.toggle("playable", Boolean(options.legal?.length));
-    this.#svg.toggleAttribute("tabindex", false);
-    if (options.legal?.length) this.#svg.setAttribute("tabindex", "0"); else this.#cursor = "";
-    const wanted = piecesOf(fen), free = {};
+    const playable = Boolean(options.legal?.length);
+    this.#svg.classList.toggle("playable", playable);
+    this.#svg.setAttribute("role", playable ? "application" : "img");
+    this.#svg.setAttribute("tabindex", playable ? "0" : "-1");
+    if (!playable) this.#cursor = "";
+    this.#marks();
+    this.#arrows(options.arrows ?? []);
+  }
+
+  // Draw the pieces of another position.
+  #pieces(options) {
+    const wanted = piecesOf(this.#fen), free = {};
     for (const [square, piece] of Object.entries(this.#drawn)) {
       if (wanted[square] !== piece.kind) { (free[piece.kind] ??= []).push({...piece, square}); delete this.#drawn[square]; }
     }
@@ -84,8 +98,6 @@ export class Board {
     }
     for (const piece of Object.values(free).flat()) piece.node.remove();
     for (const [square, {node}] of Object.entries(this.#drawn)) this.#place(node, square);
-    this.#marks();
-    this.#arrows(options.arrows ?? []);
   }
 
   #corner(square) {
@@ -95,7 +107,6 @@ export class Board {
 
   #place(node, square) {
     const [x, y] = this.#corner(square);
-    node.setAttribute("style", "");
     node.style.transform = `translate(${x}px, ${y}px)`;
   }
 
@@ -137,7 +148,7 @@ export class Board {
       const long = Math.hypot(x2 - x1, y2 - y1), [dx, dy] = [(x2 - x1) / long, (y2 - y1) / long];
       made("path", {d: `M${x1 + 8 * dx} ${y1 + 8 * dy}L${x2 - 18 * dx} ${y2 - 18 * dy}`, stroke: color, class: "arrow"}, this.#layers.arrows);
       const [bx, by] = [x2 - 20 * dx, y2 - 20 * dy];
-      made("path", {d: `M${x2 - 2 * dx} ${y2 - 2 * dy}L${bx - 10 * dy} ${by + 10 * dx}L${bx + 10 * dy} ${by - 10 * dx}Z`, class: "arrow head", stroke: "none", style: `fill:${color}`}, this.#layers.arrows);
+      made("path", {d: `M${x2 - 2 * dx} ${y2 - 2 * dy}L${bx - 10 * dy} ${by + 10 * dx}L${bx + 10 * dy} ${by - 10 * dx}Z`, class: "arrow head", stroke: "none", fill: color}, this.#layers.arrows);
     }
   }
 

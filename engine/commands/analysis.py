@@ -7,12 +7,14 @@ import argparse
 import json
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.analysis.settings import AnalysisSettings
     from engine.evaluation.errors import NoEvaluatorError
     from engine.options import Options
+    from protocol.http.access import AccessCheck
 
 HELP = "analyse positions and games for programs, many concurrently: JSON lines in and out"
 
@@ -33,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listen.add_argument(
         "--listen", metavar="HOST:PORT", help="accept queries at this address, not on standard input"
     )
+    add_access_flags(listen)
+    sources.add_flags(parser, settings_of(AnalysisSettings).values())
+    add_flags(parser, defaults=default_options())
+
+
+def add_access_flags(listen: argparse._ArgumentGroup) -> None:
+    """Add the flags that say who may connect."""
     listen.add_argument(
         "--token-file",
         metavar="FILE",
@@ -58,8 +67,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="answer requests to this host name, besides those of this machine; may be repeated",
     )
-    sources.add_flags(parser, settings_of(AnalysisSettings).values())
-    add_flags(parser, defaults=default_options())
+
+
+def read_check(arguments: argparse.Namespace, *, local_pages: bool) -> AccessCheck:
+    """Return the check of clients by the flags. local_pages: see AccessCheck. Raises SettingsError."""
+    from protocol.http.access import AccessCheck, read_tokens
+
+    tokens = {} if arguments.token_file is None else read_tokens(arguments.token_file)
+    return AccessCheck(tokens, tuple(arguments.origin), tuple(arguments.host), local_pages=local_pages)
 
 
 def default_options() -> Options:
@@ -121,21 +136,17 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
 
     from engine.analysis.listening import AnalysisServer
     from engine.analysis.scheduler import Scheduler
-    from protocol.http.access import AccessCheck, check_address, read_address, read_tokens
+    from protocol.http.access import check_address, read_address
 
     address = read_address(arguments.listen)
-
-    def read_check() -> AccessCheck:
-        tokens = {} if arguments.token_file is None else read_tokens(arguments.token_file)
-        return AccessCheck(tokens, tuple(arguments.origin), tuple(arguments.host), local_pages=True)
-
-    check = read_check()
+    reread = partial(read_check, arguments, local_pages=True)
+    check = reread()
     check_address(address, has_token=bool(check.tokens), unencrypted=arguments.unencrypted)
     failures: list[NoEvaluatorError] = []
     scheduler = Scheduler(options, settings, log=_log)
 
     async def serve() -> None:
-        server = AnalysisServer(scheduler, check, read_check, log=_log)
+        server = AnalysisServer(scheduler, check, reread, log=_log)
 
         def fail(error: NoEvaluatorError) -> None:
             failures.append(error)

@@ -4,33 +4,28 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import errno
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.games.record import Reason
 from protocol.host.printing import printable
 from protocol.host.processes import INTERRUPTED, interrupted_by_signals
 
 if TYPE_CHECKING:
     import chess
-    import chess.engine
     from rich.console import Console
 
     from engine.api import Analysis, Engine
+    from engine.games.casual import CasualGame, MoveNote
     from engine.games.game_file import GameFile
-    from engine.games.referee import Verdict
     from engine.options import Options
-    from engine.search.report import Report
 
 T = TypeVar("T")
 
@@ -47,15 +42,6 @@ WORDS = {
     "quit": "leave; the game is saved without a result",
     "help": "show these words",
 }
-MOST_NODES = 100_000
-"""Nodes of a move with limited strength, whose level searches fewer."""
-
-HINT_NODES = 200
-"""Nodes of hints and of answers to draw offers, which have full strength."""
-
-DRAW_LIMIT = 0.02
-"""Largest q, of the engine's side, at which it accepts a draw."""
-
 DEFAULT_PGN = Path("games.pgn")
 
 
@@ -93,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _refuse(f"--nodes: {arguments.nodes} is not at least 1", 2)
     options = options_of_arguments(arguments)
     try:
-        board = _start(arguments.fen, chess960=options.chess960)
+        game = _start(arguments.fen, chess960=options.chess960)
     except ValueError as error:
         return _refuse(f"--fen: {error}", 2)
     if arguments.nodes is None and level_of(options) is None:
@@ -108,19 +94,20 @@ def run(arguments: argparse.Namespace) -> int:
     with suppress(ImportError):
         import readline  # noqa: F401 - gives `input` line editing
     with closing(file), interrupted_by_signals():
-        return _play(arguments, options, board, file)
+        return _play(arguments, options, game, file)
 
 
-def _play(arguments: argparse.Namespace, options: Options, board: chess.Board, file: GameFile) -> int:
+def _play(arguments: argparse.Namespace, options: Options, casual: CasualGame, file: GameFile) -> int:
     from rich.console import Console
 
     from engine.api import Engine, EngineError
+    from engine.games.casual import MOST_NODES, opponent
 
     drawn = not arguments.white and not arguments.black
     person = Random().random() < 0.5 if drawn else bool(arguments.white)
     name = opponent(options, arguments.nodes)
     game = TerminalGame(
-        board, person, file, opponent=name, console=Console(highlight=False), letters=arguments.ascii
+        casual, person, file, opponent=name, console=Console(highlight=False), letters=arguments.ascii
     )
     status = 0
     try:
@@ -148,49 +135,17 @@ def _refuse(reason: str, status: int) -> int:
     return status
 
 
-def _start(fen: str | None, *, chess960: bool) -> chess.Board:
-    """Return the board to begin with. Raises ValueError for a position that cannot be played."""
-    import chess
+def _start(fen: str | None, *, chess960: bool) -> CasualGame:
+    """Return the game to begin. Raises ValueError for a position that cannot be played."""
+    from engine.games.casual import CasualGame, start_of
 
-    from engine.games.referee import end_by_rules
-    from engine.search.fen import read_fen
-
-    if fen is None or fen == "startpos":
-        return chess.Board(chess960=chess960)
-    game, corrections = read_fen(fen, chess960)
+    board, corrections = start_of(fen, chess960=chess960)
     if corrections:
         print(f"wavefront play: --fen corrected: {'; '.join(corrections)}", file=sys.stderr)
-    if end := end_by_rules(game):
-        raise ValueError(f"the game is over in {game.fen()}: {end.reason}")
-    return chess.Board(game.fen(), chess960=chess960)
-
-
-def opponent(options: Options, nodes: int | None) -> str:
-    """Return the engine's name in the PGN."""
-    if nodes is not None:
-        return f"Wavefront, {nodes} nodes"
-    from engine.search.levels import level_of
-
-    level = level_of(options)
-    elo = None if level is None else level.elo
-    return "Wavefront, HumanPlay" if elo is None else f"Wavefront, Elo {elo}"
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """The end of a game. reason: for the PGN and the terminal."""
-
-    result: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class MoveNote:
-    """What the PGN tells about a move. seconds: thinking time. score: the engine's, None for the person's."""
-
-    seconds: float
-    score: chess.engine.PovScore | None = None
-    depth: int | None = None
+    game = CasualGame(board)
+    if end := game.verdict():
+        raise ValueError(f"the game is over in {board.fen()}: {end.reason}")
+    return game
 
 
 class TerminalGame:
@@ -198,7 +153,7 @@ class TerminalGame:
 
     def __init__(
         self,
-        board: chess.Board,
+        game: CasualGame,
         person: chess.Color,
         file: GameFile,
         *,
@@ -208,8 +163,8 @@ class TerminalGame:
     ) -> None:
         from engine.games.board_view import look_of
 
-        self.board = board
-        self.end: End | None = None
+        self.game = game
+        self.board = game.board
         self._opponent = opponent
         self._person = person
         self._file = file
@@ -218,15 +173,14 @@ class TerminalGame:
         self._console = console
         self._look = look_of(console, letters=letters)
         self._view = person
-        self._notes: list[MoveNote] = []
-        self._start = board.copy()
+        self._start = game.board.copy()
 
     def play(self, engine: Engine, nodes: int) -> None:
         """Play to the end of the game, or of the input. Raises KeyboardInterrupt and EngineError."""
         self._engine, self._nodes = engine, nodes
         print("Your moves: e4, Nf3, O-O. Other words: back, hint, draw, resign, quit, help.")
         self.show()
-        while self.end is None:
+        while self.game.end is None:
             if self.board.turn != self._person:
                 self._answer()
             elif not self._ask():
@@ -244,23 +198,7 @@ class TerminalGame:
 
     def pgn(self) -> str:
         """Return the game as PGN, with a final empty line."""
-        import chess
-        import chess.pgn
-
-        game = chess.pgn.Game.from_board(self.board)
-        names = {self._person: "Person", not self._person: self._opponent}
-        game.headers["Event"] = "Game in a terminal"
-        game.headers["Date"] = datetime.datetime.now().astimezone().strftime("%Y.%m.%d")
-        game.headers["White"], game.headers["Black"] = names[chess.WHITE], names[chess.BLACK]
-        game.headers["Result"] = self.end.result if self.end else "*"
-        game.headers["Termination"] = "normal" if self.end else "unterminated"
-        for node, note in zip(game.mainline(), self._notes, strict=False):
-            node.set_eval(note.score, note.depth)
-            node.set_emt(note.seconds)
-        if self.end:
-            last = game.end()
-            last.comment = f"{last.comment} {self.end.reason}".strip()
-        return f"{game}\n\n"
+        return self.game.pgn(self._person, self._opponent, "Game in a terminal")
 
     def conclude(self) -> int:
         """Save the game and say where it is, or print it if it cannot be saved. Return the exit status.
@@ -274,8 +212,8 @@ class TerminalGame:
             return 0
         self._save()
         try:
-            if self.end:
-                print(f"{self.end.result}, by {self.end.reason}.")
+            if end := self.game.end:
+                print(f"{end.result}, by {end.reason}.")
             if self._unsaved:
                 print(f"This is the game, which is not in {self._path}:\n\n{self.pgn()}", end="", flush=True)
             else:
@@ -286,7 +224,7 @@ class TerminalGame:
 
     def _ask(self) -> bool:
         """Obey a word of the person. Return False at the end of the input, or if the person leaves."""
-        if self._verdict():
+        if self.game.verdict():
             print("The position has occurred three times: `draw` claims a draw.")
         began = perf_counter()
         try:
@@ -315,6 +253,7 @@ class TerminalGame:
         return True
 
     def _move(self, word: str, seconds: float) -> None:
+        from engine.games.casual import MoveNote
         from engine.games.typed_moves import parsed_move
 
         move = parsed_move(self.board, word)
@@ -324,15 +263,11 @@ class TerminalGame:
             self._push(move, MoveNote(seconds))
 
     def _push(self, move: chess.Move, note: MoveNote) -> None:
-        self.board.push(move)
-        self._notes.append(note)
+        self.game.push(move, note)
         self._save()
 
     def _save(self) -> None:
-        """Judge the position, and write the game to its file. The next move retries a failed write."""
-        verdict = self._verdict()
-        if verdict is not None and not self._to_be_claimed(verdict):
-            self.end = End(verdict.result, verdict.reason)
+        """Write the game to its file. The next move retries a failed write."""
         try:
             self._file.write(self.pgn())
             self._unsaved = False
@@ -342,23 +277,15 @@ class TerminalGame:
                 _refuse(f"{reason}. The game will be printed at its end", 1)
             self._unsaved = True
 
-    def _verdict(self) -> Verdict | None:
-        from engine.games.referee import end_by_rules, game_of
-
-        return end_by_rules(game_of(self.board))
-
-    def _to_be_claimed(self, verdict: Verdict) -> bool:
-        """Return whether the person decides about the draw: by the laws of chess only the fifth occurrence of
-        a position ends a game without a claim."""
-        return verdict.reason is Reason.THREEFOLD_REPETITION and not self.board.is_fivefold_repetition()
-
     def _answer(self) -> None:
+        from engine.games.casual import MoveNote
+
         self._tell_position()
         report = self._searched(lambda: self._engine.play(nodes=self._nodes)).info
         assert report.best_move is not None
         number, move = self._number(), self.board.parse_uci(report.best_move)
         print(f"{number} {self.board.san(move)}")
-        self._push(move, _note(report, self.board.turn))
+        self._push(move, MoveNote.of(report, self.board.turn))
         self.show()
 
     def _searched(self, search: Callable[[], T]) -> T:
@@ -383,17 +310,16 @@ class TerminalGame:
         self._engine.position(self._start.fen(), moves, chess960=self._start.chess960)
 
     def _analysis(self) -> Analysis:
+        from engine.games.casual import HINT_NODES
+
         self._tell_position()
         return self._searched(lambda: self._engine.analyse(nodes=HINT_NODES))
 
     def _take_back(self) -> None:
         """Take back the engine's answer and the move before."""
-        if len(self._notes) < 2:
+        if not self.game.take_back():
             print("There is no move of yours to take back.")
             return
-        for _ in range(2):
-            self.board.pop()
-            self._notes.pop()
         self._save()
         self.show()
 
@@ -407,25 +333,15 @@ class TerminalGame:
         self.show()
 
     def _offer_draw(self) -> None:
-        if verdict := self._verdict():
-            self.end = End(verdict.result, verdict.reason)
+        from engine.games.casual import DRAW_LIMIT, End
+
+        if self.game.claim():
             return
         report = self._analysis()
         if report.lines and -report.lines[0].q <= DRAW_LIMIT:
-            self.end = End("1/2-1/2", "agreement")
+            self.game.end = End("1/2-1/2", "agreement")
         else:
             print("The engine plays on.")
 
     def _resign(self) -> None:
-        self.end = End("0-1" if self._person else "1-0", "resignation")
-
-
-def _note(report: Report, mover: chess.Color) -> MoveNote:
-    """Return what the PGN tells about the engine's move. mover: the engine's opponent, who is to move."""
-    import chess.engine
-
-    line = next((line for line in report.lines if line.moves[:1] == (report.best_move,)), None)
-    if line is None:
-        return MoveNote(report.seconds)
-    score = chess.engine.Cp(line.centipawns()) if line.mate is None else chess.engine.Mate(line.mate)
-    return MoveNote(report.seconds, chess.engine.PovScore(score, not mover), report.depth)
+        self.game.resign(self._person)

@@ -46,8 +46,9 @@ def page(title: str, body: str, styles: Sequence[Path], scripts: Sequence[Path],
 
 def _compact(path: Path) -> str:
     """Return a script or style without indents and lines of comments."""
-    lines = (line.strip() for line in path.read_text("utf-8").splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith(("//", "/*")))
+    text = re.sub(r"^\s*/\*.*?\*/", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def game_page(review: GameReview, player: str = "", index: str = "index.html") -> str:

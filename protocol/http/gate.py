@@ -52,8 +52,9 @@ class HttpError(Exception):
 class Gate:
     """ASGI middleware.
 
-    refused: refused requests by HTTP status. `scope["client_name"]` is the name of a request's token, and
-    `scope["request_id"]` its id: the client's X-Request-Id, or a new one.
+    refused: refused requests by HTTP status. in_flight: running requests. draining: refuse new ones.
+    `scope["client_name"]` is the name of a request's token, and `scope["request_id"]` its id: the client's
+    X-Request-Id, or a new one.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Gate:
     ) -> None:
         """check: returns the current check. public: paths that everyone may read. without_token: whether a
         path needs no token, only an own Host. body_bytes: maximum of a body. log: receives faults with their
-        exceptions, and requests of paths with log_prefix."""
+        exceptions, and requests of paths with log_prefix: with tokens all, else the refused ones."""
         self._app = app
         self._check = check
         self._public = frozenset(public)
@@ -78,6 +79,8 @@ class Gate:
         self._log = log
         self._log_prefix = log_prefix
         self.refused: Counter[int] = Counter()
+        self.in_flight = 0
+        self.draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = perf_counter()
@@ -92,7 +95,10 @@ class Gate:
         refusal = None
         if path not in self._public:
             refusal = check.foreign(headers) if self._without_token(path) else check.refusal(headers)
+        self.in_flight += 1
         try:
+            if self.draining and path not in self._public:
+                raise HttpError(503, "the service is ending", Retry_After="10")
             if refusal is not None:
                 more = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
                 raise HttpError(refusal.status, refusal.reason, **more)
@@ -105,7 +111,9 @@ class Gate:
         except Exception as fault:
             self._log("a request by HTTP was not answered", fault)
             await answer.error(HttpError(500, "a fault of the server, which is in its log"))
-        if path.startswith(self._log_prefix):
+        finally:
+            self.in_flight -= 1
+        if path.startswith(self._log_prefix) and (check.tokens or answer.status >= 400):
             ms = 1000 * (perf_counter() - began)
             who = scope["client_name"] or (scope.get("client") or ["?"])[0]
             what = f"{scope.get('method', 'WS')} {printable(path)}"

@@ -106,6 +106,13 @@ def test_answer_has_the_included_parts(talk: Conversation) -> None:
     assert {move["move"] for move in answer["statistics"]} == answer["policy"].keys()
 
 
+def test_lines_have_san_when_it_is_asked_for(talk: Conversation) -> None:
+    answer = talk.ask(id="a", moves=["e2e4", "e7e5", "g1f3"], nodes=200, multipv=2, include_san=True)
+    for line in answer["moves"]:
+        board = chess.Board(answer["fen"])
+        assert line["san"] == [board.san_and_push(chess.Move.from_uci(move)) for move in line["pv"]]
+
+
 def test_the_bound_that_the_best_move_is_chosen_by_is_reported(talk: Conversation) -> None:
     options = {"value_choice_deviations": 3, "value_choice_share": 0.05}
     answer = talk.ask(id="a", nodes=500, multipv=20, include_statistics=True, options=options)

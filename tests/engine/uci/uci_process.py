@@ -182,8 +182,8 @@ def shared_engine(*options: str) -> Iterator[UciProcess]:
         made = UciProcess()
         lines = made.ask("uci", "uciok")
         pattern = r"option name (.+) type (?!button)\w+ default (.+?)(?: min .+| var .+)?"
-        found = [match.groups() for line in lines if (match := re.fullmatch(pattern, line))]
-        _kept[made] = dict(found) | {"Backend": "random"}
+        found = [match for line in lines if (match := re.fullmatch(pattern, line))]
+        _kept[made] = {match[1]: match[2] for match in found} | {"Backend": "random"}
         atexit.register(_end_shared)
     (engine,) = _kept
     engine.heard.clear()

@@ -20,8 +20,8 @@ from evaluator.sensors import Sensors
 from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
+from tests.browser import Page, browsing, needs_browser
 from tests.evaluator.service.harness import EchoBackend, Harness, numbered_batch, running
-from tests.evaluator.service.http.browser import Page, browsing, needs_browser
 from tests.evaluator.service.process import needs_ipc
 from tests.evaluator.service.test_failures import failing
 

@@ -92,6 +92,23 @@ class Page:
         assert "exceptionDetails" not in reply, reply
         return reply["result"].get("value")
 
+    def mouse(self, kind: str, x: float, y: float) -> None:
+        """Move, press or release the mouse: kind is mouseMoved, mousePressed or mouseReleased."""
+        held = "left" if kind != "mouseMoved" else "none"
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=held, clickCount=1)
+
+    def click(self, x: float, y: float) -> None:
+        self.mouse("mousePressed", x, y)
+        self.mouse("mouseReleased", x, y)
+
+    def key(self, name: str) -> None:
+        """Press a key, such as Tab, Enter, ArrowUp or a letter."""
+        codes = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        text = {"Enter": "\r"}.get(name, name if len(name) == 1 else "")
+        code = codes.get(name, ord(name[0].upper()))
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=name, windowsVirtualKeyCode=code, text=text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=name, windowsVirtualKeyCode=code)
+
     def text(self) -> str:
         """What somebody reads on the page."""
         return str(self.value("document.body.innerText"))

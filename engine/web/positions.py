@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules of chess for pages: positions with their legal moves, and games as PGN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import chess
+import chess.pgn
+
+from engine.games.casual import CasualGame, start_of
+from engine.games.pgn_reading import PgnError, PgnGames
+
+MOST_NODES = 20_000
+"""Maximum moves of a PGN that is written."""
+
+MOST_LISTED = 5000
+"""Maximum games of a PGN that is read."""
+
+HEADERS = ("Event", "Site", "Date", "White", "Black", "Result")
+
+
+def position(game: CasualGame) -> dict[str, Any]:
+    """Return a position for a page: FEN, legal moves by UCI as SAN, check, end."""
+    board = game.board
+    verdict = game.end or game.verdict()
+    king = board.king(board.turn) if board.is_check() else None
+    return {
+        "fen": board.fen(),
+        "turn": "white" if board.turn else "black",
+        "ply": board.ply(),
+        "legal": {} if game.end else {board.uci(move): board.san(move) for move in board.legal_moves},
+        "check": None if king is None else chess.square_name(king),
+        "end": None if game.end is None else {"result": game.end.result, "reason": str(game.end.reason)},
+        "claim": str(verdict.reason) if verdict and not game.end else None,
+    }
+
+
+def line(game: CasualGame) -> list[dict[str, str]]:
+    """Return the moves of a game in both notations, each with the FEN after it."""
+    board = game.board.root()
+    board.chess960 = game.board.chess960
+    found = []
+    for move in game.board.move_stack:
+        uci = board.uci(move)
+        san = board.san_and_push(move)
+        found.append({"uci": uci, "san": san, "fen": board.fen()})
+    return found
+
+
+def games_of(text: str) -> list[dict[str, Any]]:
+    """Return the games of a PGN text as rows of a list."""
+    rows = []
+    for number, game in enumerate(PgnGames(text), 1):
+        if number > MOST_LISTED:
+            break
+        rows.append({"number": number, "players": game.players})
+    return rows
+
+
+def tree_of(text: str, number: int) -> dict[str, Any]:
+    """Return a game of a PGN text with its variations. nodes: each with the index of its parent, -1 for the
+    start. Raises PgnError."""
+    games = PgnGames(text)
+    if not 1 <= number <= len(games):
+        raise PgnError(f"game: {number} is not in 1 to {len(games)}, the games of this PGN")
+    game = games[number - 1].read(variations=True)
+    board = game.board()
+    nodes: list[dict[str, Any]] = []
+    waiting: list[tuple[chess.pgn.ChildNode, int, chess.Board]] = []
+
+    def push(node: chess.pgn.GameNode, index: int, after: chess.Board) -> None:
+        waiting.extend((child, index, after) for child in reversed(node.variations))
+
+    push(game, -1, board)
+    while waiting:
+        node, parent, before = waiting.pop()
+        after = before.copy(stack=False)
+        uci = after.uci(node.move)
+        made = {"parent": parent, "uci": uci, "san": after.san_and_push(node.move), "fen": after.fen()}
+        more = {"comment": node.comment, "nags": sorted(node.nags)}
+        nodes.append(made | {name: value for name, value in more.items() if value})
+        push(node, len(nodes) - 1, after)
+    return {
+        "headers": dict(game.headers),
+        "fen": board.fen(),
+        "chess960": board.chess960,
+        "nodes": nodes,
+        "faults": [str(error) for error in game.errors],
+    }
+
+
+def pgn_of(
+    fen: str, nodes: Sequence[Mapping[str, Any]], headers: Mapping[str, str], *, chess960: bool
+) -> str:
+    """Return a game as PGN. nodes: as in `tree_of`. Raises ValueError."""
+    if len(nodes) > MOST_NODES:
+        raise ValueError(f"nodes: {len(nodes):,} are more than {MOST_NODES:,}")
+    board, _ = start_of(fen, chess960=chess960)
+    game = chess.pgn.Game.from_board(board)
+    made: list[tuple[chess.pgn.GameNode, chess.Board]] = [(game, board)]
+    for index, node in enumerate(nodes):
+        parent, uci = node.get("parent"), node.get("uci")
+        if not isinstance(parent, int) or not -1 <= parent < index or not isinstance(uci, str):
+            raise ValueError(f"node {index}: it has a uci, and as parent -1 or the index of an earlier node")
+        above, before = made[parent + 1]
+        try:
+            move = before.parse_uci(uci)
+        except ValueError as error:
+            raise ValueError(f"node {index}: {error}") from None
+        child = above.add_variation(move, comment=_one_line(node.get("comment", "")))
+        child.nags = {nag for nag in node.get("nags", ()) if isinstance(nag, int) and 0 <= nag < 256}
+        after = before.copy(stack=False)
+        after.push(move)
+        made.append((child, after))
+    for name in HEADERS:
+        if name in headers:
+            game.headers[name] = _one_line(headers[name])
+    return f"{game}\n"
+
+
+def _one_line(text: object) -> str:
+    return " ".join(
+        "".join(each for each in str(text)[:2000] if each.isprintable()).replace("}", ")").split()
+    )

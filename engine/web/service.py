@@ -1,0 +1,486 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The routes of the API and of the page. engine/web/openapi.py describes them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from engine import board_page
+from engine.analysis.actions import described_networks
+from engine.analysis.errors import QueryError
+from engine.analysis.evaluation import batch_size, outputs
+from engine.analysis.fields import Fields
+from engine.analysis.query import read_game
+from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.games.casual import HINT_NODES, CasualGame
+from engine.games.pgn_reading import PgnError
+from engine.search.fen import read_fen
+from engine.web import positions
+from engine.web.levels import Levels
+from engine.web.limits import ApiSettings, ClientLimits
+from engine.web.openapi import (
+    EvaluateFields,
+    HumanFields,
+    MoveFields,
+    PgnFields,
+    PositionFields,
+    ReviewFields,
+    document,
+)
+from engine.web.reviews import Job, Reviews
+from protocol.http.gate import HEADERS, HttpError
+from protocol.settings.spec import SettingsError, SettingsGroup, shown
+
+if TYPE_CHECKING:
+    from engine._core import Game
+    from engine.analysis.scheduler import Scheduler
+    from engine.options import Options
+
+API = "/api/v1"
+NDJSON = "application/x-ndjson"
+
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_INLINE = re.compile(r"<(style|script)[^>]*>(.*?)</\1>", re.DOTALL)
+
+Group = TypeVar("Group", bound=SettingsGroup)
+
+
+class HttpClient:
+    """One request: a Client of the scheduler."""
+
+    def __init__(self, owner: str, most_unread: int, resume: Callable[[HttpClient], None]) -> None:
+        self.owner = owner
+        self._most = most_unread // 2
+        self._resume = resume
+        self._unread = 0  # Bytes; only the event loop changes it.
+        self._loop = asyncio.get_running_loop()
+        self._answers: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def send(self, answer: bytes) -> None:
+        self._loop.call_soon_threadsafe(self._put, answer)
+
+    @property
+    def congested(self) -> bool:
+        return self._unread > self._most
+
+    def done(self) -> None:
+        self._loop.call_soon_threadsafe(self._put, None)
+
+    async def answers(self) -> AsyncIterator[bytes]:
+        """Iterate over the answers, encoded, until the last one."""
+        while (answer := await self._answers.get()) is not None:
+            congested = self.congested
+            self._unread -= len(answer)
+            if congested and not self.congested:
+                self._resume(self)
+            yield answer
+
+    def _put(self, answer: bytes | None) -> None:
+        self._unread += len(answer or b"")
+        self._answers.put_nowait(answer)
+
+
+class WebService:
+    """The API and the page. Only the event loop may use it."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        options: Options,
+        settings: ApiSettings,
+        human: Sequence[Path],
+        log: Callable[[str], None],
+    ) -> None:
+        """human: see Levels."""
+        self._scheduler = scheduler
+        self._options = options
+        self._settings = settings
+        self._limits = ClientLimits(settings)
+        self._levels = Levels(scheduler.pool, options, human, log)
+        self._reviews = Reviews(scheduler.pool, options, log, settings.max_review_games)
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of the API and the page."""
+        post = {
+            "analyse": self._analyse,
+            "evaluate": self._evaluate,
+            "position": self._position,
+            "move": self._move,
+            "human": self._human,
+            "pgn/read": self._read_pgn,
+            "pgn/write": self._write_pgn,
+            "review": self._start_review,
+        }
+        review = f"{API}/review/{{identity}}"
+        return [
+            *(
+                Route(f"{API}/{name}", partial(self._guarded, each), methods=["POST"])
+                for name, each in post.items()
+            ),
+            Route(f"{API}/networks", partial(self._guarded, self._networks)),
+            Route(review, self._review),
+            Route(review, self._cancel_review, methods=["DELETE"]),
+            Route(f"{review}/games/{{number:int}}", self._reviewed_game),
+            Route("/review/{identity}/", self._review_index),
+            Route("/review/{identity}/game-{number:int}.html", self._review_page),
+            Route("/review/{identity}/games.pgn", self._review_pgn),
+            Route("/review/{identity}/game-{number:int}.pgn", self._review_pgn),
+            Route("/live", _live),
+            Route("/ready", self._ready),
+            Route("/openapi.json", _openapi),
+            *(Route(path, _file) for path in _files()),
+        ]
+
+    @staticmethod
+    def without_token(path: str) -> bool:
+        """Return True for what is no secret: the page's files, and reviews, whose ids nobody can guess."""
+        return path in _files() or path == "/openapi.json" or path.startswith("/review/")
+
+    def close(self) -> None:
+        """Stop all searches."""
+        self._reviews.close()
+        self._levels.close()
+
+    # -- the API -----------------------------------------------------------------------------------------
+
+    async def _guarded(self, handle: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        """Handle a request, and convert errors to answers."""
+        try:
+            return await handle(request)
+        except (QueryError, SettingsError, PgnError) as error:
+            raise HttpError(422, str(error)) from None
+        except NoEvaluatorError as error:
+            raise HttpError(503, str(error), Retry_After="2") from None
+        except PipelineError as error:
+            raise HttpError(502, str(error)) from None
+
+    async def _analyse(self, request: Request) -> Response:
+        body = await _object(request)
+        queries = _list(body, "queries") if "queries" in body else [body]
+        if not all(isinstance(query, dict) and "action" not in query for query in queries):
+            raise HttpError(422, "queries is a list of query objects")
+        streamed = NDJSON in request.headers.get("accept", "")
+        infinite = any(query.get("infinite") is True for query in queries)
+        if infinite and not streamed:
+            raise HttpError(422, f"infinite needs `Accept: {NDJSON}`: it ends when the client leaves")
+        turns = [query.get("analyze_turns") for query in queries]
+        count = sum(len(each) if isinstance(each, list) else 1 for each in turns)
+        messages = [
+            json.dumps({"id": f"{number}", **query}).encode() for number, query in enumerate(queries, 1)
+        ]
+        client = HttpClient(
+            _owner(request), self._scheduler.settings.max_unread_bytes, self._scheduler.resume
+        )
+
+        async def answers() -> AsyncIterator[bytes]:
+            with self._limits.charged(_owner(request), count):
+                try:
+                    for message in messages:
+                        self._scheduler.receive(client, message)
+                    if not infinite:
+                        self._scheduler.end(client)
+                    async for answer in client.answers():
+                        yield answer
+                finally:
+                    self._scheduler.leave(client)
+
+        found = answers()
+        # Raises HttpError before the answer begins.
+        first = await _unless_gone(request, anext(found, b""))
+        if streamed:
+            return StreamingResponse(_lines(first, found), media_type=NDJSON)
+        made = await _unless_gone(request, _collected(first, found))
+        if len(messages) == 1 and len(made) == 1 and b'"error":' in made[0]:
+            told = json.loads(made[0])
+            raise HttpError(
+                503 if told.get("turn") is not None and not told.get("field") else 422, told["error"]
+            )
+        return Response(b'{"answers":[' + b",".join(made) + b"]}", media_type="application/json")
+
+    async def _evaluate(self, request: Request) -> Response:
+        body = await _object(request)
+        given = _list(body, "positions")
+        fields = EvaluateFields().changed(
+            **{name: each for name, each in body.items() if name != "positions"}
+        )
+        with self._limits.charged(_owner(request), len(given)):
+            return await _unless_gone(request, self._evaluated(given, fields))
+
+    async def _evaluated(self, given: Sequence[object], fields: EvaluateFields) -> Response:
+        pool, options = self._scheduler.pool, self._options
+        if fields.network:
+            options = replace(options, weights=self._network(fields.network), policy_head="", value_head="")
+        read = await asyncio.to_thread(lambda: [_position_of(each) for each in given])
+        games = [each for each in read if not isinstance(each, str)]
+        links = pool.links(self._options)
+        if not any(link.client for link in links):
+            raise NoEvaluatorError("the evaluator is starting")
+        size = batch_size(links, self._options)
+        parts = [games[start : start + size] for start in range(0, len(games), size)]
+        found = await asyncio.gather(*(asyncio.wrap_future(pool.evaluate(part, options)) for part in parts))
+
+        def encoded() -> bytes:
+            made = iter(
+                [each for part, batch in zip(parts, found, strict=True) for each in outputs(part, *batch)]
+            )
+            answers = [{"error": each} if isinstance(each, str) else next(made) for each in read]
+            if not fields.include_logits:
+                for answer in answers:
+                    answer.pop("logits", None)
+            return json.dumps({"positions": answers}, separators=(",", ":"), allow_nan=False).encode()
+
+        return Response(await asyncio.to_thread(encoded), media_type="application/json")
+
+    def _network(self, name: str) -> str:
+        """Return the content hash of a served network. Raises HttpError."""
+        networks = self._scheduler.networks()
+        if networks is None:
+            raise NoEvaluatorError("the evaluator is starting")
+        for network in networks:
+            if name in (network.name, network.content_hash):
+                return network.content_hash
+        raise HttpError(422, f"the evaluator has no network {shown(name)}; /api/v1/networks lists them")
+
+    async def _networks(self, request: Request) -> Response:
+        found = await asyncio.to_thread(described_networks, self._scheduler)
+        return JSONResponse(found)
+
+    async def _position(self, request: Request) -> Response:
+        fields = await _fields(request, PositionFields())
+
+        def made() -> dict[str, Any]:
+            game = _game(fields)
+            return {**positions.position(game), "line": positions.line(game)}
+
+        return JSONResponse(await asyncio.to_thread(made))
+
+    async def _move(self, request: Request) -> Response:
+        fields = await _fields(request, MoveFields())
+        with self._limits.charged(_owner(request), 1):
+            game = await asyncio.to_thread(_game, fields)
+            if game.end is not None:
+                raise HttpError(422, f"the game is over: {game.end.reason}")
+            nodes = fields.nodes or HINT_NODES
+            report = await _unless_gone(request, self._levels.move(game, elo=fields.elo, nodes=nodes))
+        if report.best_move is None:
+            raise PipelineError(report.ended_early or "the search found no move")
+
+        def made() -> dict[str, Any]:
+            move = game.board.parse_uci(str(report.best_move))
+            told = {"move": report.best_move, "san": game.board.san(move)}
+            game.board.push(move)
+            game.judge()
+            return {**told, "position": positions.position(game)}
+
+        return JSONResponse(await asyncio.to_thread(made))
+
+    async def _human(self, request: Request) -> Response:
+        fields = await _fields(request, HumanFields())
+        with self._limits.charged(_owner(request), 1):
+            game = await asyncio.to_thread(_game, fields)
+            return JSONResponse(await self._levels.human(game, fields.elo))
+
+    async def _read_pgn(self, request: Request) -> Response:
+        fields = await _fields(request, PgnFields())
+
+        def made() -> dict[str, Any]:
+            listed = positions.games_of(fields.pgn) if not fields.game else []
+            tree = positions.tree_of(fields.pgn, fields.game or 1)
+            return {"games": listed, "game": tree}
+
+        return JSONResponse(await asyncio.to_thread(made))
+
+    async def _write_pgn(self, request: Request) -> Response:
+        body = await _object(request)
+        fields = PositionFields().changed(
+            **{name: body[name] for name in ("fen", "chess960") if name in body}
+        )
+        nodes, headers = _list(body, "nodes"), body.get("headers", {})
+        if not isinstance(headers, dict) or not all(isinstance(node, dict) for node in nodes):
+            raise HttpError(422, "headers is an object, nodes a list of objects")
+        try:
+            written = await asyncio.to_thread(
+                positions.pgn_of, fields.fen, nodes, headers, chess960=fields.chess960
+            )
+        except (ValueError, TypeError) as error:
+            raise HttpError(422, str(error)) from None
+        return JSONResponse({"pgn": written})
+
+    # -- reviews -----------------------------------------------------------------------------------------
+
+    async def _start_review(self, request: Request) -> Response:
+        fields = await _fields(request, ReviewFields())
+        with self._limits.charged(_owner(request), 1):
+            job = await self._reviews.start(_owner(request), fields.pgn, fields.nodes)
+        where = f"{API}/review/{job.identity}"
+        return JSONResponse(job.data(), 202, headers={"Location": where})
+
+    def _job(self, request: Request) -> Job:
+        return self._reviews.get(request.path_params["identity"])
+
+    async def _review(self, request: Request) -> Response:
+        return JSONResponse(self._job(request).data())
+
+    async def _cancel_review(self, request: Request) -> Response:
+        self._reviews.cancel(request.path_params["identity"])
+        return Response(status_code=204)
+
+    async def _review_pgn(self, request: Request) -> Response:
+        text = await asyncio.to_thread(self._job(request).pgn, request.path_params.get("number"))
+        return Response(text, media_type="application/x-chess-pgn")
+
+    async def _reviewed_game(self, request: Request) -> Response:
+        review = self._job(request).review(request.path_params["number"])
+        return JSONResponse(review.data())
+
+    async def _review_index(self, request: Request) -> Response:
+        return _page(await asyncio.to_thread(self._job(request).index))
+
+    async def _review_page(self, request: Request) -> Response:
+        number = request.path_params["number"]
+        return _page(await asyncio.to_thread(self._job(request).page, number))
+
+    async def _ready(self, _: Request) -> Response:
+        state = self._scheduler.state
+        return PlainTextResponse(f"{state}\n", 200 if state == "ready" else 503)
+
+
+async def _live(_: Request) -> Response:
+    return PlainTextResponse("live\n")
+
+
+async def _openapi(_: Request) -> Response:
+    return JSONResponse(document())
+
+
+async def _file(request: Request) -> Response:
+    body, kind = _files()[request.url.path]
+    return Response(body, media_type=kind)
+
+
+@cache
+def _files() -> Mapping[str, tuple[bytes, str]]:
+    """Return the files of the page by path: content and type."""
+    found = {}
+    for each in resources.files(__package__).joinpath("files").iterdir():
+        suffix = each.name[each.name.rfind(".") :]
+        path = {"index.html": "/", "api.html": "/docs"}.get(each.name, f"/files/{each.name}")
+        found[path] = each.read_bytes(), _TYPES[suffix]
+    body, kind = found["/"]
+    found["/"] = body.replace(b"<!-- pieces -->", board_page.pieces().encode()), kind
+    found["/favicon.ico"] = found["/files/icon.svg"]  # For pages of reviews, which name none.
+    found["/files/board.js"] = board_page.SCRIPT.read_bytes(), _TYPES[".js"]
+    found["/files/board.css"] = board_page.STYLE.read_bytes(), _TYPES[".css"]
+    return found
+
+
+def _page(text: str) -> Response:
+    """Return a page of `wavefront review`: its own inline style and script may run, and no others."""
+    hashes = {"style": set[str](), "script": set[str]()}
+    for kind, content in _INLINE.findall(text):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        hashes[kind].add(f"'sha256-{digest}'")
+    allowed = {kind: " ".join(sorted(found)) or "'none'" for kind, found in hashes.items()}
+    policy = HEADERS["Content-Security-Policy"]
+    policy = policy.replace("script-src 'self'", f"script-src {allowed['script']}")
+    policy = policy.replace(
+        "style-src 'self'", f"style-src {allowed['style']}; style-src-attr 'unsafe-inline'"
+    )
+    return Response(text, media_type="text/html", headers={"Content-Security-Policy": policy})
+
+
+def _owner(request: Request) -> str:
+    name = request.scope["client_name"]
+    return f"token {name}" if name else request.client.host if request.client else ""
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a body. Raises HttpError."""
+    if not request.headers.get("content-type", "application/json").startswith("application/json"):
+        raise HttpError(415, "the body is JSON: send `Content-Type: application/json`")
+    try:
+        body = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise HttpError(400, "the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise HttpError(422, f"the body is a JSON object, not {shown(body)}")
+    return body
+
+
+def _list(body: Mapping[str, Any], name: str) -> list[Any]:
+    value = body.get(name)
+    if not isinstance(value, list):
+        raise HttpError(422, f"{name} is a list, not {shown(value)}")
+    return value
+
+
+async def _fields(request: Request, defaults: Group) -> Group:
+    """Return the fields of a body. Raises HttpError and SettingsError."""
+    return defaults.changed(**await _object(request))
+
+
+def _game(fields: PositionFields) -> CasualGame:
+    try:
+        return CasualGame.of(fields.fen, fields.moves, chess960=fields.chess960)
+    except ValueError as error:
+        raise HttpError(422, str(error)) from None
+
+
+def _position_of(given: object) -> Game | str:
+    """Return the position of an element of `positions`, or its error."""
+    try:
+        if isinstance(given, str):
+            return read_fen(given, False, allow_opponent_check=True)[0]
+        if not isinstance(given, dict):
+            return f"a position is a FEN or an object, not {shown(given)}"
+        values = {name: given[name] for name in given.keys() & {"fen", "moves", "chess960"}}
+        return read_game(Fields().changed(**values), playable=False)[0]
+    except ValueError as error:
+        return str(error)
+
+
+async def _lines(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if first:
+        yield first + b"\n"
+    async for each in rest:
+        yield each + b"\n"
+
+
+async def _collected(first: bytes, rest: AsyncIterator[bytes]) -> list[bytes]:
+    return [first, *[each async for each in rest]] if first else []
+
+
+Result = TypeVar("Result")
+
+
+async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
+    """Return the result, or cancel the work when the client disconnects."""
+    task = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise HttpError(499, "the client left")
+        return task.result()
+    finally:
+        for each in (task, leaving):
+            each.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A running `wavefront web` for tests, and requests to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import Message
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.paths import REPOSITORY
+
+WAIT_S = 60.0
+COMMAND = [sys.executable, str(REPOSITORY / "run_engine.py"), "web"]
+
+
+@dataclass
+class Answer:
+    """An answer by HTTP."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.body)
+
+
+class Web:
+    """A server. url: with a final slash."""
+
+    def __init__(self, url: str, process: subprocess.Popen[str]) -> None:
+        self.url, self.process = url, process
+        self.netloc = urlsplit(url).netloc
+
+    def ask(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
+        connection = HTTPConnection(self.netloc, timeout=WAIT_S)
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        with contextlib.closing(connection):
+            connection.request(method, path, data, {"Content-Type": "application/json"} | given)
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.ask("GET", path, **headers)
+
+    def post(self, name: str, body: object, **headers: str) -> Answer:
+        return self.ask("POST", f"/api/v1/{name}", body, **headers)
+
+
+@contextmanager
+def web(*flags: str) -> Iterator[Web]:
+    """A server with random evaluations, ready when this returns."""
+    command = [*COMMAND, "--listen", "127.0.0.1:0", "--backend", "random", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://\S+", process.stdout.readline())
+            assert found is not None
+            server = Web(found[0], process)
+            end = time.monotonic() + WAIT_S
+            while server.get("/ready").status != 200:
+                assert time.monotonic() < end
+            yield server
+        finally:
+            process.kill()

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The HTTP API of `wavefront web`, with real requests to a real server."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import chess
+import chess.pgn
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.engine.web.serving import WAIT_S, Web, web
+
+pytestmark = pytest.mark.integration
+
+START = chess.STARTING_FEN
+SCHOLARS = "1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# 1-0\n"
+TOKEN = "a-token-of-24-characters"
+NDJSON = "application/x-ndjson"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Web]:
+    with web("--max-body-bytes", "100000", "--max-positions", "500") as made:
+        yield made
+
+
+def schema_of(server: Web, path: str, status: str = "200") -> Draft202012Validator:
+    document = server.get("/openapi.json").data
+    methods = document["paths"][path]
+    answer = next(iter(methods.values()))["responses"][status]
+    schema = answer["content"]["application/json"]["schema"]
+    return Draft202012Validator({**schema, "components": document["components"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status"),
+    [
+        ("analyse", {"nodes": 20, "multipv": 2, "include_san": True, "include_policy": True}, 200),
+        ("analyse", {"queries": [{"nodes": 5}, {"moves": ["e4"], "nodes": 5}]}, 200),
+        ("analyse", {"nodes": "many"}, 422),
+        ("evaluate", {"positions": [START, "nonsense", {"moves": ["e4"]}], "include_logits": True}, 200),
+        ("evaluate", {"positions": [START], "network": "none"}, 422),
+        ("position", {"moves": ["e4", "e7e5"]}, 200),
+        ("position", {"moves": ["e5"]}, 422),
+        ("move", {"moves": ["e4"], "elo": 1500}, 200),
+        ("move", {"moves": ["e4"], "nodes": 10}, 200),
+        ("move", {"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "elo": 800}, 422),
+        ("human", {"elo": 1200}, 200),
+        ("pgn/read", {"pgn": SCHOLARS}, 200),
+        ("pgn/read", {"pgn": ""}, 422),
+        ("pgn/write", {"nodes": [{"parent": -1, "uci": "e2e4"}, {"parent": 0, "uci": "e7e5"}]}, 200),
+        ("pgn/write", {"nodes": [{"parent": 0, "uci": "e2e4"}]}, 422),
+        ("review", {"pgn": SCHOLARS, "nodes": 5}, 202),
+        ("review", {"pgn": "nothing"}, 422),
+    ],
+)
+def test_answer_follows_the_description(server: Web, name: str, body: object, status: int) -> None:
+    answer = server.post(name, body)
+    assert answer.status == status, answer.body
+    schema_of(server, f"/api/v1/{name}", str(status)).validate(answer.data)
+
+
+def test_analysis_is_that_of_each_query(server: Web) -> None:
+    answers = server.post("analyse", {"queries": [{"id": "a", "nodes": 30}, {"id": "b", "nodes": 0}]}).data[
+        "answers"
+    ]
+    found = {answer["id"]: answer for answer in answers}
+    assert found["a"]["root"]["visits"] == 30
+    assert "wdl" in found["b"]
+
+
+def test_analysis_comes_as_lines_when_they_are_asked_for(server: Web) -> None:
+    body = {"nodes": 3000, "report_every": 0.05, "options": {"minibatch_size": 1}}
+    answer = server.post("analyse", body, Accept=NDJSON)
+    assert answer.headers["Content-Type"].startswith(NDJSON)
+    lines = [json.loads(line) for line in answer.body.splitlines()]
+    assert [line["during_search"] for line in lines] == [True] * (len(lines) - 1) + [False]
+    assert lines[-1]["root"]["visits"] == 3000
+
+
+@pytest.mark.parametrize("accept", [NDJSON, "application/json"])
+def test_search_ends_when_its_client_leaves(server: Web, accept: str) -> None:
+    connection = HTTPConnection(server.netloc, timeout=WAIT_S)
+    whole, streamed = {"nodes": 4_000_000_000}, {"infinite": True, "report_every": 0.05}
+    body: dict[str, object] = {**streamed} if accept == NDJSON else {**whole}
+    connection.request("POST", "/api/v1/analyse", json.dumps(body), {"Accept": accept})
+    if accept == NDJSON:
+        assert connection.getresponse().fp.readline()
+    while in_flight(server) != 1:
+        pass
+    connection.close()
+    if connection.sock is not None:
+        connection.sock.close()
+    while in_flight(server):
+        pass
+
+
+def in_flight(server: Web) -> int:
+    """How many requests run besides this one."""
+    text = server.get("/metrics").body.decode()
+    line = next(
+        line for line in text.splitlines() if line.startswith("wavefront_analysis_requests_in_flight ")
+    )
+    return int(float(line.split()[1])) - 1
+
+
+def test_evaluation_is_the_networks(server: Web) -> None:
+    found = server.post("evaluate", {"positions": [START, {"moves": ["e4"]}]}).data["positions"]
+    single = server.post("analyse", {"nodes": 0, "moves": ["e4"]}).data["answers"][0]
+    assert found[1]["wdl"] == pytest.approx(single["wdl"], abs=1e-5)
+    assert len(found[0]["policy"]) == 20
+    assert "logits" not in found[0]
+
+
+def test_position_has_legal_moves_and_the_end(server: Web) -> None:
+    told = server.post("position", {"moves": ["f3", "e5", "g4"]}).data
+    assert told["legal"]["d8h4"] == "Qh4#"
+    assert [move["san"] for move in told["line"]] == ["f3", "e5", "g4"]
+    told = server.post("position", {"moves": ["f3", "e5", "g4", "Qh4"]}).data
+    assert (told["end"]["result"], told["check"], told["legal"]) == ("0-1", "e1", {})
+
+
+def test_position_is_a_draw_to_claim_when_it_came_three_times(server: Web) -> None:
+    shuffle = ["Nf3", "Nf6", "Ng1", "Ng8"] * 2
+    told = server.post("position", {"moves": shuffle}).data
+    assert told["end"] is None
+    assert "repetition" in told["claim"]
+
+
+def test_chess960_castling_is_king_takes_rook(server: Web) -> None:
+    fen = "1r2k1r1/6p1/8/8/8/8/8/1R3K1R w HBgb - 0 1"
+    told = server.post("position", {"fen": fen, "chess960": True}).data
+    assert told["legal"]["f1h1"] == "O-O"
+    assert server.post("position", {"fen": fen, "chess960": True, "moves": ["f1h1"]}).status == 200
+    assert server.post("move", {"fen": fen, "chess960": True, "elo": 1000}).status == 200
+
+
+def test_pgn_is_read_and_written_with_its_variations(server: Web) -> None:
+    text = "1. e4 {best} e5 (1... c5 $1 2. Nf3 (2. c3)) 2. Nf3 *"
+    told = server.post("pgn/read", {"pgn": text}).data["game"]
+    written = server.post("pgn/write", {"nodes": told["nodes"], "headers": told["headers"]}).data["pgn"]
+    again = server.post("pgn/read", {"pgn": written}).data["game"]
+    assert again["nodes"] == told["nodes"]
+    assert [node["san"] for node in told["nodes"]] == ["e4", "e5", "Nf3", "c5", "Nf3", "c3"]
+
+
+def test_pgn_text_cannot_forge_tags_and_games(server: Web) -> None:
+    nodes = [{"parent": -1, "uci": "e2e4", "comment": 'a } 1-0 [Event "x"]\n\n[White "y"]'}]
+    written = server.post("pgn/write", {"nodes": nodes, "headers": {"White": 'Eve"]\n[Black "z'}}).data["pgn"]
+    source = io.StringIO(written)
+    game = chess.pgn.read_game(source)
+    assert game is not None
+    assert game.headers["Black"] == "?"
+    assert chess.pgn.read_game(source) is None
+
+
+def test_review_is_a_job_with_progress_pages_and_pgn(server: Web) -> None:
+    started = server.post("review", {"pgn": SCHOLARS + "\n1. f3 e5 2. g4 Qh4# 0-1\n\n1. e5 *\n", "nodes": 5})
+    where = started.headers["Location"]
+    job = started.data
+    while job["state"] in ("waiting", "running"):
+        job = server.get(where).data
+    assert (job["state"], job["done"], job["total"]) == ("done", 3, 3)
+    assert [game["number"] for game in job["games"]] == [1, 2]
+    assert len(job["skipped"]) == 1
+    assert server.get(f"{where}/games/1").data["headers"]["Result"] == "1-0"
+    assert server.get(f"{where}/games/7").status == 404
+    folder = f"/review/{job['id']}/"
+    assert b'"n":2' in server.get(folder).body
+    page = server.get(f"{folder}game-1.html")
+    assert b"Qxf7" in page.body
+    assert "unsafe-inline" not in page.headers["Content-Security-Policy"].split("style-src-attr")[0]
+    assert b"[Annotator" in server.get(f"{folder}games.pgn").body
+    assert server.ask("DELETE", where).status == 204
+    assert server.get(where).status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status"),
+    [
+        ("evaluate", b"{", {}, 400),
+        ("evaluate", b"[" * 90_000, {}, 400),
+        ("evaluate", [], {}, 422),
+        ("evaluate", {"positions": "all"}, {}, 422),
+        ("evaluate", {"positions": [START] * 501}, {}, 413),
+        ("evaluate", b" " * 100_001, {}, 413),
+        ("evaluate", {"positions": []}, {"Content_Type": "text/plain"}, 415),
+        ("analyse", {"infinite": True}, {}, 422),
+        ("analyse", {"action": "clear_cache"}, {}, 422),
+        ("nothing", {}, {}, 404),
+    ],
+)
+def test_bad_request_is_refused(
+    server: Web, path: str, body: object, headers: dict[str, str], status: int
+) -> None:
+    answer = server.post(path, body, **headers)
+    assert answer.status == status
+    assert answer.headers["X-Request-Id"]
+
+
+def test_page_of_another_origin_gets_nothing(server: Web) -> None:
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Host": "evil.example"},
+        {"Sec_Fetch_Site": "cross-site"},
+    ):
+        for path in ("/", "/api/v1/networks", "/metrics", "/openapi.json"):
+            answer = server.get(path, **headers)
+            assert answer.status in (403, 421), (path, headers)
+            assert answer.headers["Access-Control-Allow-Origin"] is None
+        assert server.post("position", {}, **headers).status in (403, 421)
+
+
+def test_description_is_valid_openapi(server: Web) -> None:
+    validator = pytest.importorskip("openapi_spec_validator")
+    validator.validate(server.get("/openapi.json").data)
+
+
+def test_api_survives_requests_made_from_its_description(server: Web) -> None:
+    schemathesis: Any = pytest.importorskip("schemathesis")
+    from hypothesis import HealthCheck, given, settings
+    from schemathesis.specs.openapi import checks as openapi
+
+    checks = [
+        schemathesis.checks.not_a_server_error,
+        openapi.status_code_conformance,
+        openapi.content_type_conformance,
+        openapi.response_headers_conformance,
+        openapi.response_schema_conformance,
+    ]
+    schema = schemathesis.openapi.from_url(f"{server.url}openapi.json")
+    for result in schema.get_all_operations():
+        operation = result.ok()
+
+        @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy())
+        def check(case: Any) -> None:
+            if case.path == "/api/v1/analyse" and isinstance(case.body, dict):
+                queries = case.body.get("queries", [case.body])
+                for query in queries:
+                    query |= {"nodes": 1, "infinite": False}
+            case.call_and_validate(checks=checks)
+
+        check()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of files as POSIX has them")
+def test_token_and_limits_of_each_client(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.touch(0o600)
+    file.write_text(f"ann {TOKEN}-ann\nbob {TOKEN}-bob\n")
+    ann, bob = ({"Authorization": f"Bearer {TOKEN}-{name}"} for name in ("ann", "bob"))
+    with web("--token-file", str(file), "--max-requests", "1", "--max-seconds", "0.05") as server:
+        assert server.get("/").status == 200
+        assert server.get("/api/v1/networks").status == 401
+        assert server.get("/api/v1/networks", Authorization=f"Bearer {TOKEN}-eve").status == 403
+        assert server.get("/api/v1/networks", **ann).status == 200
+        connection = HTTPConnection(server.netloc, timeout=WAIT_S)
+        body = json.dumps({"infinite": True, "report_every": 0.05})
+        connection.request("POST", "/api/v1/analyse", body, {"Accept": NDJSON, **ann})
+        response = connection.getresponse()
+        assert response.fp.readline()
+        refused = server.post("analyse", {"nodes": 1}, **ann)
+        assert refused.status == 429
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert server.post("analyse", {"nodes": 1}, **bob).status == 200
+        response.close()
+        connection.close()
+        while (
+            spent := server.post("analyse", {"nodes": 1}, **ann)
+        ).status != 429 or b"per minute" not in spent.body:
+            pass
+        assert int(spent.headers["Retry-After"]) >= 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM")
+def test_running_request_ends_and_new_ones_are_refused_when_the_service_ends() -> None:
+    with web() as server:
+        kept = HTTPConnection(server.netloc, timeout=WAIT_S)
+        kept.request("GET", "/live")
+        kept.getresponse().read()
+        running = HTTPConnection(server.netloc, timeout=WAIT_S)
+        running.request("POST", "/api/v1/analyse", json.dumps({"movetime": 1500}))
+        while in_flight(server) != 1:
+            pass
+        server.process.send_signal(signal.SIGTERM)
+        status = 0
+        while status != 503:
+            kept.request("POST", "/api/v1/position", "{}")
+            answer = kept.getresponse()
+            status = answer.status
+            answer.read()
+        assert answer.headers["Retry-After"]
+        assert running.getresponse().status == 200
+        assert server.process.wait(WAIT_S) == 0

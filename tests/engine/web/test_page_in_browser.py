@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of `wavefront web` in a real browser."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.browser import Page, browsing, needs_browser
+from tests.engine.web.serving import Web, web
+
+pytestmark = [pytest.mark.integration, needs_browser]
+
+LADDER = "7k/8/8/8/8/8/R7/1R5K w - - 0 1"
+"""White mates by Rb7, Kg8 (forced), Ra8."""
+
+GAMES = '[White "Ann"]\n\n1. e4 e5 (1... c5 2. Nf3) 2. Nf3 1-0\n\n[White "Bob"]\n\n1. f3 e5 2. g4 Qh4# 0-1\n'
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Web]:
+    with web() as made:
+        yield made
+
+
+@pytest.fixture
+def page(server: Web, tmp_path: Path) -> Iterator[Page]:
+    with browsing(tmp_path) as made:
+        made.open(server.url, width=1200)
+        made.wait(lambda: made.value("document.querySelectorAll('#pvs li').length") == 3)
+        yield made
+        assert made.problems == []
+        assert all(url.startswith((server.url, "data:", "blob:")) for url in made.requests)
+
+
+def text_of(page: Page, name: str) -> str:
+    return str(page.value(f"document.getElementById({json.dumps(name)}).innerText"))
+
+
+def press(page: Page, name: str) -> None:
+    page.value(f"document.getElementById({json.dumps(name)}).click()")
+
+
+def fill(page: Page, name: str, value: str, event: str = "change") -> None:
+    target = f"document.getElementById({json.dumps(name)})"
+    page.value(
+        f"{target}.value = {json.dumps(value)}; {target}.dispatchEvent(new Event({json.dumps(event)}))"
+    )
+
+
+def square(page: Page, name: str, *, bottom: str = "white") -> tuple[float, float]:
+    """The middle of a square in the window."""
+    box = page.value(
+        "(() => { const box = document.querySelector('.board').getBoundingClientRect(); "
+        "return [box.x, box.y, box.width]; })()"
+    )
+    file, rank = ord(name[0]) - ord("a"), int(name[1]) - 1
+    column, row = (file, 7 - rank) if bottom == "white" else (7 - file, rank)
+    return box[0] + (column + 0.5) * box[2] / 8, box[1] + (row + 0.5) * box[2] / 8
+
+
+def tap(page: Page, move: str, *, bottom: str = "white") -> None:
+    page.click(*square(page, move[:2], bottom=bottom))
+    page.click(*square(page, move[2:4], bottom=bottom))
+
+
+def moves(page: Page) -> str:
+    return text_of(page, "moves").replace("\n", " ")
+
+
+def test_game_against_a_level_is_played_to_mate(page: Page) -> None:
+    fill(page, "fen", LADDER)
+    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 4)
+    press(page, "tab-play")
+    page.value("document.getElementById('from-here').checked = true")
+    page.value("document.querySelector('#new-game button').click()")
+    page.wait(lambda: "You" in text_of(page, "below"))
+    tap(page, "b1b7")
+    page.wait(lambda: "Kg8" in moves(page))
+    tap(page, "a2a8")
+    page.wait(lambda: "1-0" in text_of(page, "verdict"))
+    assert "Ra8#" in moves(page)
+    assert "checkmate" in text_of(page, "verdict")
+
+
+def test_move_is_taken_back_and_hinted_and_the_game_resigned(page: Page) -> None:
+    press(page, "tab-play")
+    fill(page, "side-of", "white")
+    page.value("document.querySelector('#new-game button').click()")
+    page.wait(lambda: "You" in text_of(page, "below"))
+    tap(page, "e2e4")
+    page.wait(lambda: page.value("document.querySelectorAll('#moves button').length") == 2)
+    press(page, "take-back")
+    page.wait(lambda: "e4" not in moves(page))
+    press(page, "hint")
+    page.wait(lambda: "Hint" in text_of(page, "verdict"))
+    press(page, "resign")
+    page.wait(lambda: "0-1" in text_of(page, "verdict"))
+
+
+def test_promotion_is_asked_for(page: Page) -> None:
+    fill(page, "fen", "8/P6k/8/8/8/8/8/K7 w - - 0 1")
+    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 3)
+    tap(page, "a7a8")
+    knight = "document.querySelector('.board [aria-label=knight]')"
+    page.wait(lambda: page.value(f"{knight} !== null"))
+    page.value(f"{knight}.dispatchEvent(new PointerEvent('pointerdown', {{bubbles: true}}))")
+    page.wait(lambda: "a8=N" in moves(page))
+
+
+def test_analysis_follows_the_moves_and_keeps_its_lines(page: Page) -> None:
+    x, y = square(page, "d2")
+    page.mouse("mouseMoved", x, y)
+    page.mouse("mousePressed", x, y)
+    page.mouse("mouseMoved", *square(page, "d3"))
+    page.mouse("mouseMoved", *square(page, "d4"))
+    page.mouse("mouseReleased", *square(page, "d4"))
+    page.wait(lambda: "d4" in moves(page))
+    page.wait(lambda: page.value("document.querySelectorAll('#pvs li').length") == 3)
+    assert "White wins" in str(page.value("document.getElementById('bar').getAttribute('aria-valuetext')"))
+    press(page, "search")
+    press(page, "back")
+    page.wait(lambda: page.value("document.querySelector('#moves .now') === null"))
+    assert page.value("document.querySelectorAll('#pvs li').length") == 3, "the lines of the start are kept"
+    before = page.value("document.querySelector('.board .piece').parentNode.innerHTML")
+    page.value("document.querySelector('#pvs button').dispatchEvent(new PointerEvent('pointerenter'))")
+    page.wait(lambda: page.value("document.querySelector('.board .piece').parentNode.innerHTML") != before)
+
+
+def test_people_of_a_rating_are_shown(page: Page) -> None:
+    page.wait(lambda: "%" in text_of(page, "people"))
+    fill(page, "human", "1100", "input")
+    page.wait(lambda: text_of(page, "human-elo") == "1100")
+
+
+def test_pgn_is_loaded_with_its_games_and_variations(page: Page) -> None:
+    fill(page, "pgn", GAMES)
+    press(page, "load")
+    page.wait(lambda: "c5" in moves(page))
+    assert page.value("document.querySelectorAll('#moves .variation').length") == 1
+    fill(page, "game", "2")
+    page.wait(lambda: "Qh4#" in moves(page))
+    for key in ("End", "ArrowLeft"):
+        page.key(key)
+    page.wait(lambda: page.value("document.querySelector('#moves .now')?.textContent") == "g4")
+
+
+def test_board_is_played_by_keys_alone(page: Page) -> None:
+    def focused() -> object:
+        return page.value("document.activeElement.classList.contains('board')")
+
+    while not focused():
+        page.key("Tab")
+    for key in ("ArrowUp", "Enter", "ArrowUp", "ArrowUp", "Enter"):  # From e1 to e2, and to e4.
+        page.key(key)
+    page.wait(lambda: "e4" in moves(page))
+    assert "e4" in text_of(page, "spoken")
+
+
+def test_games_are_reviewed(page: Page, server: Web) -> None:
+    press(page, "tab-review")
+    fill(page, "games", GAMES)
+    fill(page, "depth", "100")
+    page.value("document.querySelector('#start-review button').click()")
+    page.wait(lambda: text_of(page, "job-state").startswith("done"))
+    assert page.value("document.querySelectorAll('#reviewed tr').length") == 2
+    page.value("document.querySelectorAll('#reviewed button')[1].click()")
+    page.wait(lambda: "Qh4#" in moves(page))
+    address = page.value("document.querySelectorAll('#reviewed a')[1].href")
+    page.open(str(address), width=1200)
+    assert "Qh4" in page.text()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_page_fits_a_phone(page: Page, server: Web, dark: bool) -> None:
+    page.open(server.url, width=390, dark=dark)
+    page.wait(lambda: page.value("document.querySelectorAll('#pvs li').length") == 3)
+    for tab in ("analyse", "play", "review"):
+        press(page, f"tab-{tab}")
+        assert page.value("document.documentElement.scrollWidth") <= 390
+    tap(page, "e2e4")
+    page.wait(lambda: "e4" in moves(page))
+
+
+def test_search_ends_when_its_tab_is_closed(page: Page, server: Web) -> None:
+    def clients() -> int:
+        return len(server.get("/clients").data)
+
+    assert clients() == 1
+    page.call("Page.navigate", url="about:blank")
+    while clients():
+        pass
+    assert b"wavefront_analysis_searching_positions 0.0" in server.get("/metrics").body
+
+
+def test_every_operation_can_be_tried_on_its_page(page: Page, server: Web) -> None:
+    page.open(f"{server.url}docs", width=900)
+    described = server.get("/openapi.json").data["paths"]
+    count = sum(len(methods) for methods in described.values())
+    page.wait(lambda: page.value("document.querySelectorAll('section').length") == count)
+    page.value("document.querySelector('section button').click()")
+    page.wait(lambda: str(page.value("document.querySelector('section pre').innerText")).startswith("200"))
+
+
+HOSTILE = """<!DOCTYPE html><title>hostile</title><script type="module">
+const target = "TARGET", got = [];
+const attempt = async (name, work) => {
+  try { got.push([name, await work()]); } catch (error) { got.push([name, null]); }
+};
+await attempt("fetch", async () => (await fetch(target + "api/v1/networks")).text());
+await attempt("post", async () => (await fetch(target + "api/v1/analyse",
+  {method: "POST", body: '{"nodes": 1}', mode: "no-cors"})).status || null);
+await attempt("metrics", async () => (await fetch(target + "metrics")).text());
+await attempt("script", () => new Promise((done, fail) => {
+  const script = document.createElement("script");
+  Object.assign(script, {src: target + "files/board.js", type: "module", onerror: fail});
+  script.onload = () => done("ran");
+  document.head.append(script);
+}));
+await attempt("image", () => new Promise((done, fail) => {
+  Object.assign(new Image(), {src: target + "files/icon.svg", onload: () => done("shown"), onerror: fail});
+}));
+await attempt("socket", () => new Promise((done, fail) => {
+  const socket = new WebSocket(target.replace("http", "ws") + "analysis");
+  socket.onopen = () => done("open");
+  socket.onerror = fail;
+}));
+await attempt("frame", () => new Promise(done => {
+  const frame = document.createElement("iframe");
+  frame.src = target;
+  frame.onload = () => {
+    try { done(frame.contentDocument?.getElementById("board")?.id ?? null); } catch { done(null); }
+  };
+  document.body.append(frame);
+}));
+window.got = got;
+</script><body></body>"""
+
+
+def test_hostile_page_of_another_origin_gets_nothing(server: Web, tmp_path: Path) -> None:
+    class Hostile(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(HOSTILE.replace("TARGET", server.url).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hostile) as hostile, browsing(tmp_path) as page:
+        threading.Thread(target=hostile.serve_forever, daemon=True).start()
+        page.open(f"http://127.0.0.1:{hostile.server_address[1]}/", width=900)
+        page.wait(lambda: page.value("window.got?.length") == 7)
+        assert page.value("window.got.filter(([name, result]) => result !== null)") == []
+        hostile.shutdown()
