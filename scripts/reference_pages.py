@@ -149,7 +149,8 @@ def arguments(parser: argparse.ArgumentParser) -> str:
             takes = action.nargs != 0 and not isinstance(action, argparse.BooleanOptionalAction)
             names = ", ".join(action.option_strings)
             shown = f"{names} {value}" if names and takes else names or value
-            yield f"`{shown}`", formatter._expand_help(action) if action.help else ""
+            meaning = formatter._expand_help(action) if action.help else ""
+            yield f"`{shown}`", meaning.replace("[", "\\[")
 
     made = list(rows())
     return table(("argument", "meaning"), made) if made else ""
