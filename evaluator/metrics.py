@@ -381,7 +381,7 @@ class Metrics:
     @property
     def answered_requests(self) -> dict[str, int]:
         """Numbers of answered requests by class."""
-        counts = dict.fromkeys(PRIORITIES, 0)
+        counts: dict[str, int] = dict.fromkeys(PRIORITIES, 0)
         with self._lock:
             for (name, _), counted in self._requests.items():
                 counts[name] += counted.requests

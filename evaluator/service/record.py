@@ -67,7 +67,7 @@ class Service:
         condition = self.life.condition(*dispatcher.troubles(), self.loader.doing())
         devices, serving = dispatcher.inspect(_devices)
         memory = {name: backend.memory() for name, backend in serving.items()}
-        targets = dict(zip(PRIORITIES, self.loader.targets, strict=True))
+        targets: dict[str, float] = dict(zip(PRIORITIES, self.loader.targets, strict=True))
         queued: Counter[str] = Counter()
         for classes in devices["queued"].values():
             queued.update(classes)

@@ -241,10 +241,9 @@ def test_a_game_of_a_match_is_of_one_network(operator: Operator) -> None:
     assert sum(map(len, searched)) == 3 + 1 + 6, "three moves before, and the one that showed it"
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_analysis_answers_with_the_network_of_the_moment(operator: Operator, workers: int) -> None:
+def test_analysis_answers_with_the_network_of_the_moment(operator: Operator) -> None:
     options = default_options().changed(evaluator=operator.evaluator.address, hash=8, tree_memory=64)
-    scheduler, client = Scheduler(options, AnalysisSettings(workers=workers, searches=2)), RecordingClient()
+    scheduler, client = Scheduler(options, AnalysisSettings(searches=2)), RecordingClient()
 
     def ask(**query: Any) -> dict[str, Any]:
         scheduler.receive(client, json.dumps({"id": "q", **query}))
