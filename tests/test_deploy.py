@@ -305,7 +305,7 @@ def test_every_alert_is_tried() -> None:
 
 def test_lock_has_each_dependency_with_hashes_and_in_its_range() -> None:
     text = (DEPLOY / "requirements.lock").read_text()
-    locked = {name: version for name, version in re.findall(r"^([\w.-]+)==([\w.+!-]+)", text, re.M)}
+    locked = dict(re.findall(r"^([\w.-]+)==([\w.+!-]+)", text, re.M))
     entries = [entry for entry in re.split(r"^(?=[\w.-]+==)", text, flags=re.M) if "==" in entry]
     assert len(entries) == len(locked) and all("--hash=sha256:" in entry for entry in entries)
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
