@@ -92,11 +92,6 @@ class Session:
             self._ending = [thread for thread in (*self._ending, ending) if thread.is_alive()]
             self._remote, self._loop.evaluators = None, ()  # The connection now belongs to another thread.
 
-    @property
-    def evaluator_pid(self) -> int | None:
-        """Process id of the embedded evaluator, None if there is none."""
-        return self._remote.links[0].pid if self._remote is not None else None
-
     # -- position ----------------------------------------------------------------------------------------
 
     def set_position(

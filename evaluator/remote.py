@@ -9,12 +9,16 @@ import json
 import math
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from protocol.host.printing import printable
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
     from protocol.client import EvaluatorClient
 
 
@@ -39,6 +43,58 @@ def add_arguments(parser: argparse.ArgumentParser, timeout: float = 5.0) -> None
         help="seconds to wait for an answer (default: %(default)g)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_watch(parser: argparse.ArgumentParser) -> None:
+    """Add --watch, for `watch`."""
+    parser.add_argument(
+        "--watch",
+        type=_seconds,
+        nargs="?",
+        const=2.0,
+        metavar="S",
+        help="show it again every S seconds (default: 2) until Ctrl-C",
+    )
+
+
+def watch(arguments: argparse.Namespace, look: Callable[[], tuple[Any, RenderableType]]) -> Any:
+    """Show an answer once, or again and again with --watch; as JSON with --json. Returns the last answer.
+
+    look: returns the answer and its view.
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(markup=False, highlight=False)
+
+    def once() -> Any:
+        value, view = look()
+        if arguments.json:
+            print(json.dumps(value, default=str), flush=True)
+        elif live.is_started:
+            live.update(view, refresh=True)
+        else:
+            console.print(view)
+        return value
+
+    live = Live(console=console, auto_refresh=False)
+    with live if arguments.watch and not arguments.json and console.is_terminal else contextlib.nullcontext():
+        value = once()
+        with contextlib.suppress(KeyboardInterrupt):
+            while arguments.watch:
+                time.sleep(arguments.watch)
+                value = once()
+    return value
+
+
+def table(*texts: str, numbers: Sequence[str] = ()) -> Table:
+    """Return an empty table with columns of texts, then of numbers. It wraps in a narrow terminal."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Column, Table
+
+    columns = [Column(name, overflow="fold") for name in texts]
+    columns += [Column(name, justify="right", overflow="fold") for name in numbers]
+    return Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
 
 
 def ask(arguments: argparse.Namespace, question: Callable[[EvaluatorClient], int]) -> int:

@@ -184,6 +184,12 @@ class Settings(SettingsGroup):
         choices=LOG_FORMATS,
         metavar="|".join(LOG_FORMATS),
     )
+    trace_to: str = setting(
+        "",
+        "URL of an OpenTelemetry collector (OTLP over HTTP, as http://127.0.0.1:4318/v1/traces) that gets a"
+        " span of each request; needs the extra 'tracing'",
+        metavar="URL",
+    )
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

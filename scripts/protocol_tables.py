@@ -18,11 +18,30 @@ from protocol.messages import REPLIES, REQUESTS, NetworkInfo, first_frame
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "protocol.md"
 
 
+SHORTER = (
+    (r"^an? ", ""),
+    (r" of at most (\d+) characters", r" ≤ \1"),
+    (r" of at most (\d+), each an?", r" ≤ \1 of"),
+    (r" of at most (\d+), each", r" ≤ \1 of"),
+    (r" of at least (\d+)", r" ≥ \1"),
+    (r" from (\d+) to (\d+)", r" \1–\2"),
+    (r" with text keys", ""),
+)
+"""Parts of the words of a kind, and what the tables write for them."""
+
+
+def short(words: str) -> str:
+    """Return the words of a kind as a table has them."""
+    for pattern, replacement in SHORTER:
+        words = re.sub(pattern, replacement, words)
+    return words
+
+
 def row(field: Field, default: object) -> str:
     """Return the row of a field. default: its value if missing; empty values are omitted."""
     name = f"`{field.name}`" + (" (optional)" if field.optional else "")
     default = f" (default: {default})" if field.optional and default else ""
-    return f"| {name} | {re.sub('^an? ', '', field.kind.words)} | {field.meaning}{default} |"
+    return f"| {name} | {short(field.kind.words)} | {field.meaning}{default} |"
 
 
 def table(name: str) -> str:

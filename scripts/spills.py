@@ -24,7 +24,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import AMD_FLAGS, KernelKey, source
 from evaluator.gpu.driver.device import CompilationError, DeviceError
 from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.plan import cluster_tiles, fp8, hopper
+from evaluator.gpu.plan import fp8, hopper
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.program import Launch
 from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
@@ -112,8 +112,6 @@ def every(target: Target, precision: Precision) -> list[Kernel]:
             different: dict[object, Choice] = {(each.tile, each.splits > 1): each for each in tiles}
             for each in hopper.candidates(product, target, precision):
                 different[each] = Choice(None, hopper=each)
-            for tile in cluster_tiles.candidates(product, target, precision, PROCESSORS):
-                different[tile] = Choice(None, cluster=tile)
             turns = max(turns, len(different))
             return list(different.values())[turn % len(different)]
 

@@ -21,7 +21,7 @@ COMMANDS = (
     "export",
     "gate",
     "report",
-    "loop",
+    "run",
     "plot",
 )
 """Modules of training.commands."""

@@ -66,8 +66,8 @@ class TargetSettings:
     )
     prior_nodes: int = setting(
         0,
-        "nodes of the prior's searches in annotated positions (`annotate --nodes`), which no refresh "
-        "replaces; 0: the network alone",
+        "use the stored searches of at least so many nodes (`annotate --nodes`), by any network, which no "
+        "refresh replaces; 0: the prior network's own policy",
         high=UNREACHED,
     )
     prior_exponent: float = setting(0.85, "exponent of the prior's policy", high=2)
@@ -273,19 +273,43 @@ class LoopSettings:
     output: str = setting(
         "runs/loop", "folder of the loop: best.pb.gz, data, journal and a folder for each generation"
     )
-    generations: int = setting(0, "number of generations; 0: until interrupted", high=UNREACHED)
+    generations: int = setting(0, "number of generations; 0: no limit", high=UNREACHED)
+    losses: int = setting(
+        2, "the loop ends after so many generations in a row that are not promoted; 0: never", high=UNREACHED
+    )
+    backend: str = setting(
+        "", "backend of all searches, such as gpu:device=all for several GPUs; empty: the fastest device"
+    )
+    data: tuple[str, ...] = setting((), "folders and files of further shards to train on", low=1)
+    annotate_nodes: int = setting(
+        100, "nodes of the searches that annotate the shards of data; 0: none", high=UNREACHED
+    )
+    annotate_positions: int = setting(
+        1_000_000,
+        "positions of data that each generation annotates with the best network, those annotated longest ago"
+        " first",
+        low=1,
+        high=10**12,
+    )
     selfplay: str = setting(
         "", "settings file of self-play, such as configs/selfplay.toml; empty: its defaults"
     )
-    games: int = setting(2000, "self-play games per generation", low=1, high=UNREACHED)
+    games: int = setting(2000, "self-play games per generation; 0: none", high=UNREACHED)
     nodes: int = setting(400, "visits per move of self-play", low=1, high=UNREACHED)
     train: str = setting(
-        "configs/train-cpu.toml", "settings file of training; the loop sets data, start, prior and output"
+        "configs/train-cpu.toml",
+        "settings file of training; the loop sets data, start, output, prior and its nodes",
     )
     window: int = setting(5_000_000, "number of newest positions to train on", low=1, high=10**12)
+    policy_temperature: float = setting(
+        1.0, "factor of the policy's logits in the networks that play (`export`)", low=0.01, high=100
+    )
     gate_nodes: int = setting(400, "visits per move in the gate", low=1, high=UNREACHED)
     gate_games: int = setting(1000, "maximum number of games in the gate", low=2, high=UNREACHED)
-    sprt: str = setting("elo0=0,elo1=10", "SPRT of the gate; a network is promoted if it accepts H1")
+    gate_clock: str = setting(
+        "", "clock of a second gate, such as 3+0.03, which the network must pass, too; empty: none"
+    )
+    sprt: str = setting("elo0=0,elo1=10", "SPRT of the gates; a network is promoted if both accept H1")
     match: tuple[str, ...] = setting((), "further arguments of the gate's match", low=1)
 
 

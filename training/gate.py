@@ -22,13 +22,13 @@ VERDICT = "gate.json"
 class Promotion:
     """A match between two networks, each a file or the name of an included one.
 
-    sprt: as for `wavefront match --sprt`. folder: of the match, which the same gate resumes.
-    match_arguments: further arguments.
+    limit: flag and value of `wavefront match` that limit each move. sprt: as for its --sprt. folder: of the
+    match, which the same gate resumes. match_arguments: further arguments.
     """
 
     network: Path
     against: str
-    nodes: int
+    limit: tuple[str, str]
     games: int
     sprt: str
     folder: Path
@@ -59,7 +59,8 @@ class Promotion:
         return [
             *("match", "--player", f"name=new,weights={network_file(self.network)}"),
             *("--player", f"name=against,weights={network_file(self.against)}"),
-            *("--nodes", str(self.nodes), "--games", str(self.games), "--sprt", self.sprt),
+            *self.limit,
+            *("--games", str(self.games), "--sprt", self.sprt),
             *("--output", str(self.folder / "match"), "--json"),
             *self.match_arguments,
         ]

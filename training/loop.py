@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loop of generations: self-play, import, training, gate, promotion, each from the best network so far.
+"""The loop of generations: searched positions, training, gates, promotion, each from the best network so far.
 
-The journal records finished steps. Each step is a command that resumes its own work. The same command thus
-resumes a killed loop, which loses at most what its step loses.
+The positions come from self-play, and from shards that searches of the best network annotate. The journal
+records finished steps. Each step is a command that resumes its own work. The same command thus resumes a
+killed loop, which loses at most what its step loses. It ends where generations in a row are not promoted.
 """
 
 from __future__ import annotations
@@ -11,23 +12,39 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from engine.games.journal import Journal, JournalError
+from engine.selfplay.shard import ShardError, read_header
 from engine.settings.tables import Table
 from protocol.host.processes import INTERRUPTED
 from protocol.settings.spec import SettingsError
 from training.config import LoopSettings
+from training.data.annotations import prior_identity
+from training.data.reading import shards_of
 from training.errors import TrainingError
 from training.gate import VERDICT
 from training.step import run_step
 
-STEPS = ("selfplay", "import", "train", "gate", "promote")
 HEADER = {"journal": "wavefront training loop"}
 GATE_REFUSES = 3
-JOURNAL, BEST = "journal.jsonl", "best.pb.gz"
+JOURNAL, BEST, TRAINED = "journal.jsonl", "best.pb.gz", "trained.pb.gz"
+GATES = ("gate", "clock")
+
+
+def steps(settings: LoopSettings) -> tuple[str, ...]:
+    """Return the steps of a generation, in order."""
+    wanted = {
+        "selfplay": settings.games > 0,
+        "import": settings.games > 0,
+        "annotate": bool(settings.data) and settings.annotate_nodes > 0,
+        "clock": bool(settings.gate_clock),
+    }
+    every = ("selfplay", "import", "annotate", "train", "export", *GATES, "promote")
+    return tuple(step for step in every if wanted.get(step, True))
 
 
 def loop_settings(document: Mapping[str, Any], source: str) -> LoopSettings:
@@ -37,11 +54,14 @@ def loop_settings(document: Mapping[str, Any], source: str) -> LoopSettings:
     root.end()
     if not settings.output.strip():
         raise SettingsError(f"{source}: output is the name of a folder, not empty")
+    if not settings.data and not settings.games:
+        raise SettingsError(f"{source}: games is 0 and data is empty, so there is nothing to train on")
     return settings
 
 
 class Loop:
-    """An open loop folder. note: called with each step."""
+    """An open loop folder: BEST plays, TRAINED is the same network as it was trained. note: called with each
+    step."""
 
     def __init__(self, settings: LoopSettings, note: Callable[[str], None]) -> None:
         """Raises TrainingError."""
@@ -56,31 +76,41 @@ class Loop:
         if self._journal.header != HEADER:
             self._journal.close()
             raise TrainingError(f"{self.folder} is no loop's folder: choose another output")
-        self._done = {(entry["generation"], entry["step"]) for entry in self._journal.entries}
+        entries = self._journal.entries
+        self._promoted: list[bool] = [entry["accepted"] for entry in entries if entry["step"] == "promote"]
+        self._done = {(entry["generation"], entry["step"]) for entry in entries}
         self._generation = max((generation for generation, _ in self._done), default=1)
 
     def run(self) -> None:
-        """Run the configured number of generations.
+        """Run generations until one of the configured limits.
 
         Raises TrainingError if a step fails, KeyboardInterrupt if it was interrupted.
         """
+        settings = self._settings
         with self._journal:
             self._begin()
-            while not self._settings.generations or self._generation <= self._settings.generations:
-                for step in STEPS:
+            while not settings.generations or self._generation <= settings.generations:
+                if settings.losses and self._losses() >= settings.losses:
+                    self._note(f"the last {settings.losses} generations were not promoted: the loop ends")
+                    return
+                for step in steps(settings):
                     if (self._generation, step) not in self._done:
                         self._take(step)
                 self._generation += 1
 
+    def _losses(self) -> int:
+        """Return how many of the last generations were not promoted, in a row."""
+        return len([*takewhile(lambda accepted: not accepted, reversed(self._promoted))])
+
     def _begin(self) -> None:
         from evaluator.network import network_file
 
-        if self.best.exists():
-            return
         start = network_file(self._settings.start)
-        if not start.exists():
-            raise TrainingError(f"{start}: no network there")
-        _replace(start, self.best)
+        for target in (self.folder / TRAINED, self.best):
+            if not target.exists():
+                if not start.exists():
+                    raise TrainingError(f"{start}: no network there")
+                _replace(start, target)
 
     @property
     def _place(self) -> Path:
@@ -91,49 +121,98 @@ class Loop:
         self._note(f"generation {self._generation}: {step}")
         entry: dict[str, Any] = {"generation": self._generation, "step": step}
         if step == "promote":
-            verdict = json.loads((self._place / "gate" / VERDICT).read_text("utf-8"))
-            entry |= {"accepted": verdict["accepted"], "elo": verdict["elo"]}
-            if verdict["accepted"]:
-                _replace(self._place / "run" / "network.pb.gz", self.best)
-            self._note(
-                f"generation {self._generation}: {'promoted' if verdict['accepted'] else 'not promoted'}"
-            )
-        else:
-            program, arguments = self._command(step)
-            _run(program, arguments, step)
+            files = [self._place / gate / VERDICT for gate in GATES if gate in steps(self._settings)]
+            verdicts = [json.loads(file.read_text("utf-8")) for file in files if file.exists()]
+            accepted = len(verdicts) == len(files) and all(verdict["accepted"] for verdict in verdicts)
+            entry |= {"accepted": accepted, "elo": [verdict["elo"] for verdict in verdicts]}
+            if accepted:
+                _replace(self._place / "run" / "network.pb.gz", self.folder / TRAINED)
+                _replace(self._network, self.best)
+            self._promoted.append(accepted)
+            self._note(f"generation {self._generation}: {'promoted' if accepted else 'not promoted'}")
+        elif step != "clock" or self._accepted("gate"):
+            for program, arguments in self._commands(step):
+                _run(program, arguments, step)
         self._journal.append(entry)
         self._done.add((self._generation, step))
 
-    def _command(self, step: str) -> tuple[str, list[str]]:
-        """Return program and arguments of a step's command."""
+    @property
+    def _network(self) -> Path:
+        """The generation's network, as it plays."""
+        return self._place / "network.pb.gz"
+
+    def _accepted(self, gate: str) -> bool:
+        return bool(json.loads((self._place / gate / VERDICT).read_text("utf-8"))["accepted"])
+
+    def _commands(self, step: str) -> Iterator[tuple[str, list[str]]]:
+        """Yield programs and arguments of a step's commands."""
         settings, place = self._settings, self._place
-        selfplay, data, run = place / "selfplay", self.folder / "data", place / "run"
+        selfplay, own, run = place / "selfplay", self.folder / "data", place / "run"
+        device = {"backend": settings.backend} if settings.backend else {}
         match step:
             case "selfplay":
                 files = [settings.selfplay] if settings.selfplay else []
                 numbers = {"games": settings.games, "nodes": settings.nodes, "seed": self._generation}
-                flags = [text for name, number in numbers.items() for text in (f"--{name}", str(number))]
-                where = ["--weights", str(self.best), "--output", str(selfplay)]
-                return "engine", ["selfplay", *files, *flags, *where]
+                where = {"weights": self.best, "output": selfplay}
+                yield "engine", ["selfplay", *files, *_flags(numbers | where | device)]
             case "import":
-                return "training", ["import", str(selfplay / "training"), "--output", str(data)]
+                yield "training", ["import", str(selfplay / "training"), "--output", str(own)]
+            case "annotate":
+                shards = self._shards_to_annotate()
+                if shards:
+                    flags = {"nodes": settings.annotate_nodes, "weights": self.best} | device
+                    yield "training", ["annotate", *map(str, shards), *_flags(flags)]
             case "train":
-                changed = (
-                    f"data.main={data}",
-                    f"data.window={settings.window}",
-                    f"model.start={self.best}",
-                    "targets.prior=<empty>",
-                )
-                sets = [text for change in changed for text in ("--set", change)]
-                return "training", ["train", settings.train, "--output", str(run), *sets]
+                folders = [*settings.data, *([str(own)] if settings.games else [])]
+                searched = {"prior": self.best, "prior_nodes": settings.annotate_nodes}
+                changed = {
+                    "data.main": json.dumps(folders),
+                    "data.window": settings.window,
+                    "model.start": self.folder / TRAINED,
+                } | {
+                    f"targets.{name}": value
+                    for name, value in (searched if settings.data else {"prior": "<empty>"}).items()
+                }
+                sets = [text for name, value in changed.items() for text in ("--set", f"{name}={value}")]
+                yield "training", ["train", settings.train, "--output", str(run), *sets]
+            case "export":
+                scale = {"policy-temperature": settings.policy_temperature, "output": self._network}
+                yield "training", ["export", str(run), *_flags(scale), "--overwrite"]
             case _:
-                numbers = {"nodes": settings.gate_nodes, "games": settings.gate_games}
-                flags = [text for name, number in numbers.items() for text in (f"--{name}", str(number))]
-                more = [f"--match={argument}" for argument in settings.match]
-                where = ["--against", str(self.best), "--output", str(place / "gate")]
-                return "training", [
-                    *("gate", str(run / "network.pb.gz"), *flags, "--sprt", settings.sprt, *where, *more)
-                ]
+                limit = {"nodes": settings.gate_nodes} if step == "gate" else {"tc": settings.gate_clock}
+                numbers = {"games": settings.gate_games, "sprt": settings.sprt}
+                where = {"against": self.best, "output": place / step}
+                more = [f"--each=backend={settings.backend}"] if settings.backend else []
+                match = [f"--match={argument}" for argument in (*more, *settings.match)]
+                yield "training", ["gate", str(self._network), *_flags(limit | numbers | where), *match]
+
+    def _shards_to_annotate(self) -> list[Path]:
+        """Return the shards of the generation that the best network has not annotated yet: those annotated
+        longest ago first, as many as hold `annotate_positions`."""
+        ours = prior_identity(str(self.best), self._settings.annotate_nodes)
+        left = self._settings.annotate_positions
+        waiting = []
+        for path in shards_of(self._settings.data):
+            try:
+                header = read_header(path)
+            except (ShardError, OSError):
+                continue  # training names it
+            positions = int(header["positions"]) + int(header["branches"])
+            if header.get("annotated_by") == ours:
+                left -= positions
+            else:
+                waiting.append((bool(header.get("annotated_by")), path.stat().st_mtime, path, positions))
+        chosen = []
+        for _, _, path, positions in sorted(waiting):
+            if left <= 0:
+                break
+            chosen.append(path)
+            left -= positions
+        return chosen
+
+
+def _flags(values: Mapping[str, object]) -> list[str]:
+    return [text for name, value in values.items() for text in (f"--{name}", str(value))]
 
 
 def _run(program: str, arguments: list[str], step: str) -> None:
@@ -141,7 +220,7 @@ def _run(program: str, arguments: list[str], step: str) -> None:
     status, _ = run_step(program, arguments, output=sys.stderr)
     if status in (INTERRUPTED, -signal.SIGTERM):
         raise KeyboardInterrupt
-    if status and not (step == "gate" and status == GATE_REFUSES):
+    if status and not (step in GATES and status == GATE_REFUSES):
         raise TrainingError(f"{step} failed with exit status {status}; the same command tries it again")
 
 

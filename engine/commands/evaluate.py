@@ -6,24 +6,29 @@ Input is JSON lines, FEN or EPD lines, or PGN. Answers are in the order of the i
     {"id": "a", "fen": "startpos", "moves": ["e2e4"], "chess960": false}
     {"q": …, "wdl": [w, d, l], "moves_left": …, "policy": {move: probability}, "logits": {move: …}, "id": "a"}
 
-An error has the number of its line, and the exit status is then 1.
+An error has the number of its line, and the exit status is then 1. With --output, the same command continues
+an interrupted one after the answers that the file has.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import queue
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
+from protocol.host.outputs import guard_output
 from protocol.host.printing import printable
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from engine.analysis.evaluate_input import Entry
     from engine.options import Options
     from engine.pool.evaluation import Evaluated
@@ -46,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="-",
         help="JSON, FEN or EPD lines, or PGN; - (default) is standard input",
     )
+    parser.add_argument(
+        "--output", metavar="FILE", help="write the answers to a file; the same command continues it"
+    )
     add_flags(parser, only=OPTIONS.split())
 
 
@@ -53,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.evaluation.errors import NoEvaluatorError
     from engine.option_flags import options_of_arguments
     from engine.pool.pool import SearchPool
+    from protocol.host.processes import INTERRUPTED
 
     options = options_of_arguments(arguments)
     if arguments.file == "-" and sys.stdin is None:
@@ -64,16 +73,24 @@ def run(arguments: argparse.Namespace) -> int:
         _log(f"cannot read {printable(arguments.file)}: {error.strerror}")
         return 1
     sent: queue.Queue[Sent] = queue.Queue(BATCHES_IN_FLIGHT)
+    path = Path(arguments.file)
     count = failed = first_failed = 0
-    with SearchPool(log=_log, priority="analysis") as pool:
+    with ExitStack() as stack:
+        output, done = sys.stdout, 0
+        if arguments.output:
+            output, done = _continued(Path(arguments.output), path)
+            stack.enter_context(output)
+        progress = stack.enter_context(_progress(done, shown=bool(arguments.output)))
+        pool = stack.enter_context(SearchPool(log=_log, priority="analysis"))
         try:
             pool.connections(options)
-            path = Path(arguments.file)
-            threading.Thread(target=_send, args=(source, path, pool, options, sent), daemon=True).start()
+            arguments_of_sender = source, path, pool, options, sent, done
+            threading.Thread(target=_send, args=arguments_of_sender, daemon=True).start()
             while batch := sent.get():
                 answers = list(_answers(*batch))
-                sys.stdout.write("".join(json.dumps(answer) + "\n" for answer in answers))
-                sys.stdout.flush()
+                output.write("".join(json.dumps(answer) + "\n" for answer in answers))
+                output.flush()
+                progress.advance(progress.task_ids[0], len(answers))
                 count += len(answers)
                 for answer in answers:
                     if "error" in answer:
@@ -82,13 +99,49 @@ def run(arguments: argparse.Namespace) -> int:
         except NoEvaluatorError as error:
             _log(str(error))
             return 1
+        except KeyboardInterrupt:
+            if not arguments.output:
+                raise
+            _log("interrupted; the same command continues")
+            return INTERRUPTED
     if failed:
         _log(f"{failed:,} of {count:,} could not be evaluated, the first in line {first_failed:,}")
     return 1 if failed else 0
 
 
-def _send(source: BinaryIO, path: Path, pool: SearchPool, options: Options, sent: queue.Queue[Sent]) -> None:
-    """Send the positions of a stream in batches until it ends."""
+def _continued(path: Path, source: Path) -> tuple[TextIO, int]:
+    """Open a file for further answers, and return it with the number of those it has. An incomplete last one
+    is removed. Raises OutputError for a file of something else."""
+    guard_output(
+        path, [source], own=lambda content: content.startswith((b'{"q": ', b'{"error": ', b'{"game": '))
+    )
+    done = size = 0
+    if path.is_file():
+        with path.open("rb") as existing:
+            for line in existing:
+                if line.endswith(b"\n"):
+                    done += 1
+                    size += len(line)
+        os.truncate(path, size)
+    return path.open("a", encoding="utf-8"), done
+
+
+def _progress(done: int, *, shown: bool) -> Progress:
+    """Return a progress bar on standard error. done: answers of an earlier run."""
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.completed:,} positions"), TimeElapsedColumn()
+    progress = Progress(*columns, console=console, disable=not (shown and console.is_terminal))
+    progress.add_task("", total=None, completed=done)
+    return progress
+
+
+def _send(
+    source: BinaryIO, path: Path, pool: SearchPool, options: Options, sent: queue.Queue[Sent], done: int
+) -> None:
+    """Send the positions of a stream in batches until it ends, without the first `done`."""
     from engine.analysis.evaluate_input import Entry, entries
     from engine.analysis.evaluation import batch_size
     from engine.games.text import TextError
@@ -97,6 +150,8 @@ def _send(source: BinaryIO, path: Path, pool: SearchPool, options: Options, sent
     with suppress(RuntimeError):  # The pool was closed because there is no evaluator.
         try:
             for arrived in entries(source, path, _log):
+                passed = min(done, len(arrived))
+                done, arrived = done - passed, arrived[passed:]
                 while arrived:
                     size = batch_size(links, options)
                     batch, arrived = arrived[:size], arrived[size:]

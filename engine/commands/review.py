@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from engine.pool.pool import SearchPool
     from engine.review.folder import ReviewFolder
     from engine.review.games import SourceGame
-    from engine.review.searching import Reviewed
+    from engine.review.searching import Reviewed, ReviewJob
 
 HELP = "review games: annotated PGN, report pages, JSON"
 NODES = {"quick": 100, "normal": 400, "deep": 2500}
@@ -55,12 +56,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--depth",
         choices=tuple(NODES),
         default="normal",
-        help="nodes for each position: quick 100, normal 400, deep 2,500; 3 and 10 times as many around "
-        "suspicious moves (default: %(default)s)",
+        help="nodes for each position: quick 100, normal 400, deep 2,500; 3 to 30 times as many where the "
+        "game turns (default: %(default)s)",
     )
     parser.add_argument("--nodes", type=int, metavar="N", help="another number of nodes for each position")
     parser.add_argument(
         "--output", type=Path, default=Path("review"), metavar="FOLDER", help="folder (default: %(default)s)"
+    )
+    parser.add_argument("--player", default="", metavar="NAME", help="the side at the bottom of the boards")
+    parser.add_argument(
+        "--people",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="networks that imitate people, with a rating in their names, such as maia-1500.pb.gz",
     )
     parser.add_argument("--restart", action="store_true", help="discard an earlier review in the folder")
     add_overwrite_flag(parser)
@@ -77,6 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.pool.pool import SearchPool
     from engine.review.folder import ReviewFolder, check_sources
     from engine.review.games import games_of
+    from engine.review.people import Imitators
+    from engine.review.searching import ReviewJob
     from engine.workers.executor import ExecutorError
 
     nodes = NODES[arguments.depth] if arguments.nodes is None else arguments.nodes
@@ -84,6 +96,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise OptionError(f"--nodes: {nodes} is not in 1 to {MOST_NODES:,}")
     check_sources(arguments.output, [path for path in arguments.file if path != STANDARD_INPUT])
     options = options_of_arguments(arguments, Options(transposition_visits=0))
+    try:
+        people = Imitators.of(arguments.people)
+    except ValueError as error:
+        raise OptionError(f"--people: {error}") from None
     try:
         sources = list(games_of(arguments.file, _log))
     except OSError as error:
@@ -99,11 +115,17 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     pool = SearchPool(log=_log, priority="analysis")
     try:
-        identity = _identity(options, nodes, pool)
+        job = ReviewJob.of(sources, options, nodes, pool, people)
+        identity = _identity(options, job, pool)
         with ReviewFolder(
-            arguments.output, sources, identity, restart=arguments.restart, overwrite=arguments.overwrite
+            arguments.output,
+            sources,
+            identity,
+            restart=arguments.restart,
+            overwrite=arguments.overwrite,
+            player=arguments.player,
         ) as folder:
-            return _review(folder, sources, pool, options, nodes, as_json=arguments.json)
+            return _review(folder, sources, pool, job, as_json=arguments.json)
     except (JournalError, NoEvaluatorError, ExecutorError) as error:
         _log(str(error))
         return 1
@@ -119,14 +141,15 @@ def run(arguments: argparse.Namespace) -> int:
         pool.close()
 
 
-def _identity(options: Options, nodes: int, pool: SearchPool) -> dict[str, Any]:
+def _identity(options: Options, job: ReviewJob, pool: SearchPool) -> dict[str, Any]:
     """Return what the values of a review depend on. Waits for the evaluator. Raises NoEvaluatorError."""
-    from engine.games.identity import options_identity
+    from engine.games.identity import file_identity, options_identity
 
     networks = (client.network for client in pool.connections(options))
     used = sorted({(network.identity, network.backend) for network in networks})
     return {
-        "nodes": nodes,
+        "nodes": job.nodes,
+        "people": [file_identity(name) for name in job.people.networks.values()],
         **options_identity(options, apart=("hash", "threads")),
         "tables": _tables(options.syzygy_path),
         "networks": [{"content": content, "backend": backend} for content, backend in used],
@@ -153,15 +176,14 @@ def _review(
     folder: ReviewFolder,
     sources: list[SourceGame],
     pool: SearchPool,
-    options: Options,
-    nodes: int,
+    job: ReviewJob,
     *,
     as_json: bool,
 ) -> int:
     """Review the games that the folder lacks, write its files, and return the exit status. Raises
     NoEvaluatorError, ExecutorError, JournalError and OSError."""
     from engine.review.games import GameReview
-    from engine.review.searching import ReviewJob, review_games
+    from engine.review.searching import review_games
     from engine.workers.local import local_executor
 
     known = folder.known
@@ -208,7 +230,7 @@ def _review(
 
         began = perf_counter()
         if rest:
-            job, make = ReviewJob.of(rest, options, nodes, pool), partial(local_executor, pool=pool)
+            job, make = replace(job, sources=tuple(rest)), partial(local_executor, pool=pool)
             asyncio.run(review_games(job, make, _log, take))
         seconds = perf_counter() - began
     reviews.sort(key=lambda review: review.number)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Accuracy of moves and games by the formula of lichess (https://lichess.org/page/accuracy).
 
-Its winning percentage comes from centipawns there. Here it is the expected score of the search, so figures
-differ from those of lichess.
+Its winning percentage comes from the pawns of the search, as there from Stockfish's.
 """
 
 from __future__ import annotations
@@ -13,6 +12,11 @@ from statistics import fmean, harmonic_mean, pstdev
 
 LEAST_WINDOW, MOST_WINDOW = 2, 8
 LEAST_WEIGHT, MOST_WEIGHT = 0.5, 12.0
+
+
+def winning_percentage(pawns: float) -> float:
+    """Return lichess's winning percentage of a score in pawns, which it cuts at ten."""
+    return 50 + 50 * (2 / (1 + exp(-0.368208 * max(-10.0, min(10.0, pawns)))) - 1)
 
 
 def move_accuracy(before: float, after: float) -> float:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes a review into the game that it is of: NAGs, evaluations, the best line, and who lost it where.
+"""Writes a review into the game that it is of: NAGs, evaluations, win, draw and loss, the best line, reasons,
+and who lost it where.
 
 Comments, clocks, variations and marks of the game stay.
 """
@@ -11,10 +12,14 @@ import chess.engine
 import chess.pgn
 
 from engine.review.games import GameReview, SourceGame
-from engine.review.judging import NAGS, MoveReview, expected
-from engine.search.scores import centipawn
+from engine.review.judging import FAULTS, NAGS, SERIOUS, MoveReview
+from engine.review.scale import WDL, expected
+from engine.search.scores import thousandths
 
 ANNOTATOR = "Wavefront"
+
+UNCLEAR = 13
+"""Numeric annotation glyph of an unclear position."""
 
 
 def annotated(source: SourceGame, review: GameReview) -> str:
@@ -29,41 +34,49 @@ def annotated(source: SourceGame, review: GameReview) -> str:
     if review.opening is not None:
         game.headers["ECO"], game.headers["Opening"] = review.opening
     board = game.board()  # node.board() replays the game for each move.
-    for node, move, value in zip(list(game.mainline()), review.moves, review.expected[1:], strict=True):
+    game.comment = f"{wdl_command(review.wdl[0])} {game.comment}".strip()
+    for node, move in zip(list(game.mainline()), review.moves, strict=True):
         if move.mark:
             node.nags.add(NAGS[move.mark])
-        if move.mark in ("mistake", "blunder"):
+        elif move.unclear:
+            node.nags.add(UNCLEAR)
+        if move.mark in SERIOUS:
             add_line(node.parent, board, move)
         board.push(node.move)
         if not (node.is_end() and board.is_game_over()):
-            node.set_eval(chess.engine.PovScore(score_of(value), chess.WHITE))
+            centipawns = round(100 * review.pawns[move.ply + 1])
+            node.set_eval(chess.engine.PovScore(chess.engine.Cp(centipawns), chess.WHITE))
         text = remark(move, lost_here=move.ply == review.decisive)
-        if text:
-            node.comment = f"{text} {node.comment}".strip()
+        node.comment = " ".join(filter(None, (text, node.comment, wdl_command(review.wdl[move.ply + 1]))))
     for name, text in game.headers.items():
         game.headers[name] = text.replace("\\", "\\\\").replace('"', '\\"')
     exporter = chess.pgn.StringExporter(columns=100)
     return f"{game.accept(exporter)}\n\n"
 
 
-def score_of(value: float) -> chess.engine.Score:
-    """Return an expected score in centipawns."""
-    q = 2 * value - 1
-    return chess.engine.Cp(round(centipawn(q, 0.0, q)))
+def wdl_command(wdl: WDL) -> str:
+    """Return White's win, draw and loss in thousandths as a command of a comment."""
+    return "[%wdl {},{},{}]".format(*thousandths(wdl))
 
 
 def remark(move: MoveReview, *, lost_here: bool = False) -> str:
     """Return the comment on a move; empty if nothing is to be said."""
     parts = []
-    if move.mark in ("inaccuracy", "mistake", "blunder"):
+    if move.mark in FAULTS:
         change = f"{expected(move.before):.0%} to {expected(move.after):.0%}"
-        parts.append(f"{move.mark.capitalize()}: {change}; {move.best} was best.")
+        careless = "Careless: " if move.mark == "blunder" and move.people and move.people.careless else ""
+        parts.append(f"{careless or f'{move.mark.capitalize()}: '}{change}; {move.best} was best.")
+        parts += [reason.text for reason in move.reasons]
     elif move.mark:
         parts.append("The only good move.")
+    elif move.unclear:
+        parts.append(f"Unclear: deeper searches disagree on this move and {move.best}.")
     if move.missed_win:
         parts.append("Misses a win.")
     if lost_here:
         parts.append("The game is lost here.")
+    if move.mark in SERIOUS and move.people:
+        parts.append(move.people.sentence())
     return " ".join(parts)
 
 

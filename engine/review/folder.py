@@ -20,7 +20,9 @@ from engine.review.pages import GENERATOR, game_page, index_page
 from protocol.host.files import write_atomically
 from protocol.host.outputs import guard_output
 
-KIND = "wavefront review"
+KIND, VERSION = "wavefront review", 2
+"""Key of the journal's header, and the version of its entries."""
+
 GAMES = "games.pgn"
 INDEX = "index.html"
 JOURNAL = "review.jsonl"
@@ -37,15 +39,18 @@ class ReviewFolder:
         *,
         restart: bool = False,
         overwrite: bool = False,
+        player: str = "",
     ) -> None:
         """Open or create the folder.
 
-        identity: what the values depend on. restart: discard an earlier review. overwrite: replace files of
+        identity: what the values depend on. player: whose side is at the bottom of the boards. restart:
+        discard an earlier review. overwrite: replace files of
         other programs. Raises JournalError if it holds a review with other settings or of other games, and
         OutputError if it holds other files with the names of a review's.
         """
         self.path = path
-        header = {KIND: 1, "identity": dict(identity)}
+        self._player = player
+        header = {KIND: VERSION, "identity": dict(identity)}
         self._sources = sources
         self._written: list[str] = []
         if not (path / JOURNAL).exists():
@@ -53,7 +58,7 @@ class ReviewFolder:
         self._journal = Journal(path / JOURNAL, header)
         try:
             self._written = [entry[GAMES] for entry in self._journal.entries if GAMES in entry]
-            if self._journal.header.get(KIND) != 1:
+            if self._journal.header.get(KIND) not in range(1, VERSION + 1):
                 raise JournalError(
                     f"{self._journal.path} is not the journal of a review: choose another --output"
                 )
@@ -88,11 +93,11 @@ class ReviewFolder:
         return entry
 
     def write_page(self, review: GameReview) -> None:
-        write_atomically(self.path / _page(review.number), game_page(review).encode("utf-8"))
+        write_atomically(self.path / _page(review.number), game_page(review, self._player).encode("utf-8"))
 
     def write_index(self, reviews: Sequence[GameReview], skipped: Sequence[tuple[str, str]]) -> None:
-        links = [_page(review.number) for review in reviews]
-        write_atomically(self.path / INDEX, index_page(reviews, skipped, links).encode("utf-8"))
+        page = index_page(reviews, skipped, self._player)
+        write_atomically(self.path / INDEX, page.encode("utf-8"))
 
     def finish(self, reviews: Sequence[GameReview], skipped: Sequence[tuple[str, str]]) -> None:
         """Write the annotated games and the page of all games, and delete pages of an earlier review."""

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import chess
@@ -14,12 +17,19 @@ import chess.pgn
 
 from engine.games.pgn_reading import PgnGame, PgnGames, cleaned
 from engine.games.text import read_text
-from engine.review.accuracy import game_accuracy
-from engine.review.judging import MoveReview, Searched, decisive, expected, judge
+from engine.review.accuracy import game_accuracy, move_accuracy, winning_percentage
+from engine.review.judging import PHASES, Clock, MoveReview, Searched, backed_up, decisive, judge
 from engine.review.openings import opening_of
+from engine.review.scale import WDL, expected
 
 LONGEST_CLOCK_S = 1e7
 """Largest time on a clock in seconds. Larger ones are errors of programs."""
+
+MOST_LINES = 100
+"""Largest number of the author's variations that a page shows."""
+
+_COMMAND = re.compile(r"\[%[^\]]*\]")
+"""Commands in comments, such as clocks and evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +59,57 @@ class SourceGame:
         return PgnGame(self.line, self.text).read(variations=True)
 
 
+Sides = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What the author of a game wrote at a move. ply: moves before the text or the lines. glyphs: numeric
+    annotation glyphs. lines: SAN of the variations from this position on, a nested one with its beginning.
+    """
+
+    ply: int
+    text: str = ""
+    glyphs: list[int] = field(default_factory=list)
+    lines: list[list[str]] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class GameReview:
-    """A reviewed game. wdl: of White, at the start and after each move. opening: ECO code and name, or None.
-    accuracy: of White and Black, None for a side without a move. decisive: a ply, None if there is none.
+    """A reviewed game. wdl, pawns: of White, at the start and after each move. opening: ECO code and name, or
+    None. accuracy, phases: of White and Black, in the game and by phase, None for a side without a move.
+    decisive: a ply, None if there is none. notes: the author's. people: where the shares of people come from.
     """
 
     number: int
     place: str
     headers: dict[str, str]
     moves: list[MoveReview]
-    wdl: list[tuple[float, float, float]]
+    wdl: list[WDL]
+    pawns: list[float]
     opening: tuple[str, str] | None
-    accuracy: tuple[float | None, float | None]
+    accuracy: Sides
+    phases: dict[str, Sides]
     decisive: int | None
+    notes: list[Note]
+    people: str = ""
 
     def data(self) -> dict[str, Any]:
         """Return JSON data."""
-        fields = {name: getattr(self, name) for name in self.__slots__ if name != "moves"}
-        return fields | {"moves": [move.data() for move in self.moves]}
+        return asdict(self)
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> GameReview:
         """Return the review that JSON data describe."""
-        moves = [
-            MoveReview(
-                **{
-                    **move,
-                    "line": tuple(move["line"]),
-                    "before": tuple(move["before"]),
-                    "after": tuple(move["after"]),
-                }
-            )
-            for move in data["moves"]
-        ]
-        made = {**data, "moves": moves, "wdl": [tuple(each) for each in data["wdl"]]}
-        made["opening"] = tuple(data["opening"]) if data["opening"] else None
-        made["accuracy"] = tuple(data["accuracy"])
-        return cls(**made)
+        made = {
+            "moves": [MoveReview.of(move) for move in data["moves"]],
+            "wdl": [tuple(each) for each in data["wdl"]],
+            "opening": tuple(data["opening"]) if data["opening"] else None,
+            "accuracy": tuple(data["accuracy"]),
+            "phases": {phase: tuple(sides) for phase, sides in data["phases"].items()},
+            "notes": [Note(**note) for note in data["notes"]],
+        }
+        return cls(**{**data, **made})
 
     @property
     def expected(self) -> list[float]:
@@ -116,35 +139,103 @@ def games_of(paths: Sequence[Path], note: Callable[[str], None]) -> Iterator[Sou
             yield SourceGame(number, path.name, game.line, game.text, copies[digest])
 
 
-def finished(source: SourceGame, game: chess.pgn.Game, searched: Sequence[Searched]) -> GameReview:
-    """Return the review of a game. searched: each position, the last included."""
+def finished(
+    source: SourceGame, game: chess.pgn.Game, searched: Sequence[Searched], unclear: Collection[int] = ()
+) -> GameReview:
+    """Return the review of a game. searched: each position, the last included. unclear: plies without a
+    verdict."""
     board = game.board()
     moves = list(game.mainline_moves())
-    reviews = judge(board, moves, searched, [clock_of(node) for node in game.mainline()])
+    reviews = judge(board, moves, searched, clocks_of(game), unclear)
     white = [board.turn == (ply % 2 == 0) for ply in range(len(searched))]
-    wdl = [
-        each.wdl if is_white else (each.wdl[2], each.wdl[1], each.wdl[0])
-        for each, is_white in zip(searched, white, strict=True)
+    scores = [
+        each if own else each.turned() for each, own in zip(backed_up(moves, searched), white, strict=True)
     ]
-    worst = decisive(reviews, game.headers.get("Result", "*"))
-    percentages = [100 * expected(each) for each in wdl]
-    from_start = board.fen() == chess.STARTING_FEN
+    percentages = [winning_percentage(each.pawns) for each in scores]
+    accuracies = [
+        (review, move_accuracy(*(each if review.white else 100 - each for each in pair)))
+        for review, pair in zip(reviews, pairwise(percentages), strict=True)
+    ]
+    phases = {
+        phase: (
+            _mean([value for review, value in accuracies if review.phase == phase and review.white]),
+            _mean([value for review, value in accuracies if review.phase == phase and not review.white]),
+        )
+        for phase in PHASES
+    }
+    lost = decisive([each.expected for each in scores], game.headers.get("Result", "*"), board.turn)
     return GameReview(
         number=source.number,
         place=source.place,
         headers=dict(game.headers),
         moves=reviews,
-        wdl=wdl,
-        opening=opening_of(moves) if from_start else None,
+        wdl=[each.wdl for each in scores],
+        pawns=[each.pawns for each in scores],
+        opening=opening_of(moves) if board.fen() == chess.STARTING_FEN else None,
         accuracy=game_accuracy(percentages, white[0]),
-        decisive=None if worst is None else worst.ply,
+        phases=phases,
+        decisive=None if lost in unclear else lost,
+        notes=notes_of(game),
     )
 
 
-def clock_of(node: chess.pgn.ChildNode) -> float | None:
-    """Return the seconds on the clock after a move, or None if the comment has no sensible ones."""
+def _mean(values: Sequence[float]) -> float | None:
+    return round(fmean(values), 1) if values else None
+
+
+def clocks_of(game: chess.pgn.Game) -> list[Clock]:
+    """Return the clocks of the moves. Seconds for a move are those of its comment, or those missing on the
+    clock since the player's move before, with the increment of a simple time control."""
+    control = re.fullmatch(r"([0-9]{1,6})(?:\+([0-9]{1,4}))?", game.headers.get("TimeControl", ""))
+    start, increment = (float(control[1]), float(control[2] or 0)) if control else (None, 0.0)
+    clocks: list[Clock] = []
+    for ply, node in enumerate(game.mainline()):
+        left, spent = _seconds(node.clock), _seconds(node.emt)
+        before = clocks[ply - 2].left if ply >= 2 else start
+        if spent is None and left is not None and before is not None and before + increment >= left:
+            spent = round(before + increment - left, 1)
+        clocks.append(Clock(left, spent))
+    return clocks
+
+
+def _seconds(read: Callable[[], float | None]) -> float | None:
+    """Return the seconds of a comment, or None if it has no sensible ones."""
     try:
-        seconds = node.clock()
+        seconds = read()
     except (OverflowError, ValueError):  # Hundreds of digits.
         return None
     return seconds if seconds is not None and seconds <= LONGEST_CLOCK_S else None
+
+
+def notes_of(game: chess.pgn.Game) -> list[Note]:
+    """Return the author's comments, glyphs and variations, of these at most MOST_LINES."""
+    notes, board, room = [], game.board(), MOST_LINES
+    node: chess.pgn.GameNode | None = game
+    ply = 0
+    while node is not None:
+        lines = [line for other in node.variations[1:] for line in _lines(other, board.copy(), [])][:room]
+        room -= len(lines)
+        text, glyphs = _COMMAND.sub("", node.comment).strip(), sorted(node.nags)
+        if text or glyphs or lines:
+            notes.append(Note(ply, text, glyphs, lines))
+        node, ply = node.next(), ply + 1
+        if node is not None:
+            board.push(node.move)
+    return notes
+
+
+def _lines(node: chess.pgn.ChildNode, board: chess.Board, beginning: list[str]) -> Iterator[list[str]]:
+    """Yield a variation and those within it, each from its first move on. board: before the variation."""
+    line, nested = [*beginning], list[Iterator[list[str]]]()
+    each: chess.pgn.ChildNode | None = node
+    while each is not None:
+        others = [
+            _lines(other, board.copy(), line) for other in each.parent.variations[1:] if each is not node
+        ]
+        nested += others
+        line = [*line, board.san(each.move)]
+        board.push(each.move)
+        each = each.next()
+    yield line
+    for lines in nested:
+        yield from lines

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Judges the moves of a game by the expected score that they lose.
 
-The expected score of a position is win + draw / 2, from 0 to 1, by a search. A move loses the difference
-between the position before it, where the best move counts, and the position after it.
+The expected score of a position is win + draw / 2, from 0 to 1, on the scale of `scale`. A move loses the
+difference between the position before it, where the best move counts, and the position after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import chess
 
-WDL = tuple[float, float, float]
+from engine.review.people import People
+from engine.review.reasons import Known, Reason, reasons
+from engine.review.scale import WDL, Score
 
-INACCURACY, MISTAKE, BLUNDER = 0.05, 0.09, 0.2
-"""Lost expected score from which a move gets a mark, chosen against Stockfish (benchmarks/RESULTS.md)."""
+INACCURACY, MISTAKE, BLUNDER = 0.05, 0.1, 0.2
+"""Lost expected score from which a move gets a mark."""
 
 ONLY_MOVE = 0.15
 """Expected score that every other move loses, if a move counts as the only one."""
@@ -27,48 +30,68 @@ EXPECTED_PRIOR = 0.4
 WINNING, NOT_WINNING = 0.85, 0.65
 """Expected score before and after a missed win."""
 
-LOST, LEVEL = 0.25, 0.45
-"""Expected score below which a side does not recover from its decisive mistake, and one of a level game."""
+LOST = 0.3
+"""Expected score of the loser at the end, above which no move lost the game: it was lost on time, say."""
 
-NAGS = {
-    "only move": 1,
-    "inaccuracy": 6,
-    "mistake": 2,
-    "blunder": 4,
-}
+NAGS = {"only move": 1, "inaccuracy": 6, "mistake": 2, "blunder": 4}
 SIGNS = {"only move": "!", "inaccuracy": "?!", "mistake": "?", "blunder": "??"}
+PHASES = ("opening", "middlegame", "endgame")
 FAULTS = ("inaccuracy", "mistake", "blunder")
+SERIOUS = ("mistake", "blunder")
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
     """A position as a search sees it, for its side to move.
 
-    best: the best move in UCI notation, None if the game is over. line: its continuation. second: expected
-    score of the second move, None if there is none. prior: the network's probability of the best move. mate:
-    moves to a proven mate, None if there is none.
+    best: the best move in UCI notation, None if the game is over. line: its continuation. second: score of
+    the second move, None if there is none. prior: the network's probability of the best move. mate: moves to
+    a proven mate, negative for being mated, None if there is none. tables: 1, 0 or -1 if tablebases know
+    the result.
     """
 
-    wdl: WDL
+    score: Score
     best: str | None = None
     line: tuple[str, ...] = ()
-    second: float | None = None
+    second: Score | None = None
     prior: float = 0.0
     mate: int | None = None
+    tables: int | None = None
 
     @property
     def expected(self) -> float:
-        return expected(self.wdl)
+        return self.score.expected
+
+    @property
+    def known(self) -> Known:
+        only = self.second is not None and self.expected - self.second.expected >= ONLY_MOVE
+        return Known(self.mate, self.tables, only)
+
+    @property
+    def certain(self) -> bool:
+        """True if no search is needed to know the result."""
+        return self.mate is not None or self.tables is not None or self.best is None
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Seconds left after a move, and seconds that it took; None if the game does not say."""
+
+    left: float | None = None
+    spent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MoveReview:
     """A judged move. Results are for the mover.
 
-    ply: number of the moves before it. white: the mover. san, best: SAN. line: SAN of the best line, empty if
-    the move loses less than INACCURACY. before, after: win, draw and loss before and after the move. mark: a
-    key of SIGNS, or "". missed_win: the move gives a winning position away. phase: opening, middlegame or
-    endgame. clock: seconds left, None if the game does not say. fen: of the position before.
+    ply: number of the moves before it. white: the mover. san, best: SAN. uci, best_uci: in UCI notation.
+    line: SAN of the best line, reply: of the line after the move; both empty without a mark. before, after:
+    win, draw and loss before and after the move. pawns: after the move. mark: a key of SIGNS, or "".
+    unclear: deeper searches did not agree on the mark, so there is none. reasons: of the mark. missed_win:
+    the move gives a winning position away. phase: opening, middlegame or endgame. clock: seconds left,
+    spent: seconds for the move, None if the game does not say. fen: of the position before. mate: moves to
+    a proven mate before the move.
     """
 
     ply: int
@@ -77,16 +100,23 @@ class MoveReview:
     san: str
     uci: str
     best: str
+    best_uci: str
     line: tuple[str, ...]
+    reply: tuple[str, ...]
     before: WDL
     after: WDL
+    pawns: float
     loss: float
     mark: str
+    unclear: bool
+    reasons: tuple[Reason, ...]
     missed_win: bool
     phase: str
     clock: float | None
+    spent: float | None
     fen: str
     mate: int | None = None
+    people: People | None = None
 
     @property
     def label(self) -> str:
@@ -97,29 +127,43 @@ class MoveReview:
         """Return JSON data."""
         return asdict(self)
 
-
-def expected(wdl: WDL) -> float:
-    """Return the expected score of win, draw and loss."""
-    return wdl[0] + wdl[1] / 2
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> MoveReview:
+        """Return the move that JSON data describe."""
+        tuples = {name: tuple(data[name]) for name in ("line", "reply", "before", "after")}
+        people = People(**data["people"]) if data["people"] else None
+        return cls(
+            **{
+                **data,
+                **tuples,
+                "reasons": tuple(Reason(**each) for each in data["reasons"]),
+                "people": people,
+            }
+        )
 
 
 def judge(
     board: chess.Board,
     moves: Sequence[chess.Move],
     searched: Sequence[Searched],
-    clocks: Sequence[float | None],
+    clocks: Sequence[Clock],
+    unclear: Collection[int] = (),
 ) -> list[MoveReview]:
     """Judge the moves of a game.
 
     board: its start, which is not changed. searched: one for each position, the last included. clocks: one
-    for each move.
+    for each move. unclear: plies whose mark deeper searches disagree on.
     """
     board = board.copy(stack=False)
+    scores = backed_up(moves, searched)
+    lost = losses(scores)
     reviews = []
-    for ply, (move, clock, loss) in enumerate(zip(moves, clocks, losses(moves, searched), strict=True)):
+    for ply, (move, clock, loss) in enumerate(zip(moves, clocks, lost, strict=True)):
         before, after = searched[ply], searched[ply + 1]
-        wdl = (after.wdl[2], after.wdl[1], after.wdl[0])
-        mark = mark_of(before, loss, after=expected(wdl), is_best=before.best == move.uci())
+        doubted = ply in unclear
+        mark = "" if doubted else mark_of(before, loss, is_best=before.best == move.uci())
+        fault = mark in FAULTS
+        told = scores[ply + 1].turned()
         reviews.append(
             MoveReview(
                 ply=ply,
@@ -128,14 +172,22 @@ def judge(
                 san=board.san(move),
                 uci=board.uci(move),
                 best=board.san(board.parse_uci(before.best)) if before.best else "",
-                line=san_line(board, before.line) if loss >= INACCURACY else (),
-                before=before.wdl,
-                after=wdl,
+                best_uci=before.best or "",
+                line=san_line(board, before.line) if fault or doubted else (),
+                reply=san_line(board, (move.uci(), *after.line))[1:] if fault or doubted else (),
+                before=scores[ply].wdl,
+                after=told.wdl,
+                pawns=told.pawns,
                 loss=loss,
                 mark=mark,
-                missed_win=before.expected >= WINNING and expected(wdl) < NOT_WINNING,
+                unclear=doubted,
+                reasons=tuple(reasons(board, move, before.line, after.line, before.known, after.known))
+                if fault
+                else (),
+                missed_win=not doubted and missed_win(scores, ply),
                 phase=phase_of(board),
-                clock=clock,
+                clock=clock.left,
+                spent=clock.spent,
                 fen=board.fen(),
                 mate=before.mate,
             )
@@ -144,28 +196,38 @@ def judge(
     return reviews
 
 
-def losses(moves: Sequence[chess.Move], searched: Sequence[Searched]) -> list[float]:
-    """Return the expected score that each move loses. The best move loses nothing."""
-    lost = []
-    for move, before, after in zip(moves, searched[:-1], searched[1:], strict=True):
-        fall = 0.0 if before.best == move.uci() else before.expected + after.expected - 1
-        lost.append(round(max(0.0, fall), 4))
-    return lost
+def backed_up(moves: Sequence[chess.Move], searched: Sequence[Searched]) -> list[Score]:
+    """Return the score of each position for its side to move, from the end of the game backwards.
 
-
-def mark_of(before: Searched, loss: float, *, after: float, is_best: bool) -> str:
-    """Return a key of SIGNS, or "" for a move without a mark.
-
-    after: the mover's expected score after the move. A move that keeps a won position is an inaccuracy at
-    worst, even if it misses a mate.
+    A position is worth at least what the move that was played leads to. If the search prefers that move, its
+    own value for it is less deep than that, and only the second move is an alternative.
     """
-    if loss >= MISTAKE and after < WINNING:
-        return "blunder" if loss >= BLUNDER else "mistake"
-    if loss >= INACCURACY:
-        return "inaccuracy"
-    if is_best and before.second is not None and before.prior < EXPECTED_PRIOR:
-        return "only move" if before.expected - before.second >= ONLY_MOVE else ""
-    return ""
+    scores = [searched[-1].score]
+    for move, position in zip(reversed(moves), reversed(searched[:-1]), strict=True):
+        played = scores[-1].turned()
+        other = position.second if position.best == move.uci() else position.score
+        if position.certain:
+            scores.append(position.score)
+        else:
+            scores.append(played if other is None or other.expected <= played.expected else other)
+    return scores[::-1]
+
+
+def losses(scores: Sequence[Score]) -> list[float]:
+    """Return the expected score that each move loses. scores: of the sides to move."""
+    return [round(max(0.0, one.expected + other.expected - 1), 4) for one, other in pairwise(scores)]
+
+
+def mark_of(before: Searched, loss: float, *, is_best: bool) -> str:
+    """Return a key of SIGNS, or "" for a move without a mark."""
+    for mark, least in (("blunder", BLUNDER), ("mistake", MISTAKE), ("inaccuracy", INACCURACY)):
+        if loss >= least:
+            return mark
+    return "only move" if is_best and before.known.only and before.prior < EXPECTED_PRIOR else ""
+
+
+def missed_win(scores: Sequence[Score], ply: int) -> bool:
+    return scores[ply].expected >= WINNING and 1 - scores[ply + 1].expected < NOT_WINNING
 
 
 def san_line(board: chess.Board, line: Sequence[str]) -> tuple[str, ...]:
@@ -187,36 +249,28 @@ def phase_of(board: chess.Board) -> str:
     return "opening" if board.fullmove_number <= 12 and men >= 12 else "middlegame"
 
 
-def decisive(reviews: Sequence[MoveReview], result: str) -> MoveReview | None:
-    """Return the move after which the loser never recovers; None in a draw, or if every move was good.
+def lost_with(loser: Sequence[float], first: bool) -> int | None:
+    """Return the ply of the move that lost the game, or None if no move did.
 
-    If the loser drifts below LOST by small losses, it is the largest loss since the last level position.
+    loser: expected score of the side that lost, at the start and after each move. first: it made the first
+    move. The move is the one whose loss is largest of what never comes back: seen from the end, a position is
+    worth the highest expected score that the loser still has from there on.
     """
+    highest, largest, found = 0.0, 0.0, None
+    if not loser or loser[-1] >= LOST:
+        return None
+    for ply in range(len(loser) - 2, -1, -1):
+        highest = max(highest, loser[ply + 1])
+        loss = loser[ply] - highest
+        if (ply % 2 == 0) is first and loss > largest:
+            largest, found = loss, ply
+    return found
+
+
+def decisive(expected_scores: Sequence[float], result: str, white_begins: bool) -> int | None:
+    """Return the ply of the move that lost a decided game. expected_scores: White's, as in `lost_with`."""
     if result not in ("1-0", "0-1"):
         return None
-    loser_is_white = result == "0-1"
-    found, largest, after = None, None, 1.0
-    for review in reviews:
-        own = review.white == loser_is_white
-        after = expected(review.after) if own else 1 - expected(review.after)
-        if after >= LOST:
-            found = None
-        elif found is None and own and review.loss >= INACCURACY:
-            found = review
-        if own and review.loss >= INACCURACY and (largest is None or review.loss > largest.loss):
-            largest = review
-        if after >= LEVEL:
-            largest = None
-    return found or (largest if after < LOST else None)
-
-
-def critical(
-    reviews: Sequence[MoveReview], most: int = 4, *, decisive: int | None = None
-) -> list[MoveReview]:
-    """Return the moves that lose most, in their order, and among them the decisive one, a ply."""
-    worst = sorted(
-        (each for each in reviews if each.mark in ("mistake", "blunder")), key=lambda each: -each.loss
-    )
-    chosen = [each for each in reviews if each.ply == decisive]
-    chosen += [each for each in worst if each.ply != decisive]
-    return sorted(chosen[:most], key=lambda each: each.ply)
+    white_lost = result == "0-1"
+    loser = [each if white_lost else 1 - each for each in expected_scores]
+    return lost_with(loser, first=white_begins is white_lost)

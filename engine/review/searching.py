@@ -7,7 +7,7 @@ Many games are in flight, so that the evaluator gets full batches. Games end in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -18,18 +18,38 @@ from engine.evaluation.errors import PipelineError
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool
 from engine.review.games import GameReview, SourceGame, finished
-from engine.review.judging import INACCURACY, Searched, expected, losses
+from engine.review.judging import (
+    FAULTS,
+    INACCURACY,
+    MISTAKE,
+    Searched,
+    backed_up,
+    decisive,
+    losses,
+    mark_of,
+    missed_win,
+)
+from engine.review.people import LEVELS, Imitators, People, rating_of
+from engine.review.scale import Score
 from engine.search.fen import read_fen
 from engine.search.limits import Limits
 from engine.search.memory import LEAST_MB, tree_megabytes
-from engine.search.report import Line, Report
+from engine.search.report import Report
 from engine.workers.executor import LocalExecutor, Log, MakeExecutor, WorkerContext, play_together
 
-DEEPER = ((3, INACCURACY, 1.0), (10, 0.15, 0.3))
-"""Second and third search: factor of the nodes, and least and greatest lost expected score of a move. Both of
-its positions are searched again. One search may be mistaken. The third decides about marks as blunder."""
+DOUBTFUL, AGAIN = 0.03, 3
+"""Lost expected score from which both positions of a move are searched again, and factor of the nodes."""
 
-LINE_PLIES = 8
+TURNING_FACTORS = (10, 30)
+"""Factors of the nodes at the turning points of a game, until two searches agree on the mark."""
+
+MOST_TURNING = 8
+"""Largest number of turning points in a game."""
+
+LINE_PLIES = 12
+LEAST_VISITS = 3
+"""Length of a line, and visits of its last move: what fewer visits found is not told."""
+
 DIGITS = 5
 """Decimal places of probabilities."""
 
@@ -59,17 +79,25 @@ class Reviewed:
 class ReviewJob:
     """Reviews of games: a GameJob. The number of a game is its index in `sources`.
 
-    options: of the searches, except chess960. nodes: of each position; more by DEEPER around moves that seem
-    to lose something. positions: searched concurrently, in all processes together.
+    options: of the searches, except chess960. nodes: of each position, more where the game turns. positions:
+    searched concurrently, in all processes together. people: whom the shares of people come from.
     """
 
     sources: tuple[SourceGame, ...]
     options: Options
     nodes: int
     positions: int
+    people: Imitators = LEVELS
 
     @classmethod
-    def of(cls, sources: Sequence[SourceGame], options: Options, nodes: int, pool: SearchPool) -> ReviewJob:
+    def of(
+        cls,
+        sources: Sequence[SourceGame],
+        options: Options,
+        nodes: int,
+        pool: SearchPool,
+        people: Imitators = LEVELS,
+    ) -> ReviewJob:
         """Return the job with as many positions as keep the evaluators busy. Raises NoEvaluatorError.
 
         options: the user's. There is no opponent, and every search uses all its nodes.
@@ -83,7 +111,7 @@ class ReviewJob:
             tree_memory=max(LEAST_MB, tree_megabytes(options) // positions),
             hash=max(1, options.hash // positions),
         )
-        return cls(tuple(sources), options, nodes, positions)
+        return cls(tuple(sources), options, nodes, positions, people)
 
     @property
     def engines(self) -> tuple[Options, ...]:
@@ -124,11 +152,32 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
             async def search(turns: Sequence[int], nodes: int) -> list[Searched]:
                 return await play_together(self._search(start, moves, turn, nodes) for turn in turns)
 
-            searched, searches = await search_game(moves, self.job.nodes, search)
+            result = game.headers.get("Result", "*")
+            searches = await search_game(
+                moves, self.job.nodes, search, result=result, white_begins=board.turn
+            )
+            review = await asyncio.to_thread(finished, source, game, searches.positions, searches.unclear)
+            review = await self._with_people(review, start, moves)
         except (ValueError, PipelineError) as error:
             return Reviewed(source, reason=str(error), faults=faults)
-        review = await asyncio.to_thread(finished, source, game, searched)
-        return Reviewed(source, review, faults=faults, searches=searches)
+        return Reviewed(source, review, faults=faults, searches=searches.count)
+
+    async def _with_people(self, review: GameReview, start: Game, moves: Sequence[chess.Move]) -> GameReview:
+        """Return the review with what people of the players' ratings play instead of the marked moves."""
+        positions, game = {}, start.copy()
+        for move, played in zip(review.moves, moves, strict=True):
+            if move.mark in FAULTS:
+                positions[move.ply] = game.copy(), rating_of(review.headers, white=move.white)
+            game.push_uci(played.uci())
+        found = await self.job.people.shares(self.pool, self._options, positions)
+        judged = []
+        for move in review.moves:
+            if move.ply in found:
+                rating, shares = found[move.ply]
+                plays, finds = (round(shares.get(each, 0.0), 3) for each in (move.uci, move.best_uci))
+                move = replace(move, people=People(rating, plays, finds))
+            judged.append(move)
+        return replace(review, moves=judged, people=self.job.people.source if found else "")
 
     async def _search(self, start: Game, moves: Sequence[chess.Move], turn: int, nodes: int) -> Searched:
         """Search the position after `turn` moves when fewer than the limit are in flight.
@@ -141,7 +190,7 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
                 game.push_uci(move.uci())
             if not game.legal_moves():
                 win, draw, loss = RESULTS[game.result()[0]]
-                return Searched((win, draw, loss) if game.turn == "white" else (loss, draw, win))
+                return Searched(Score.of((win, draw, loss) if game.turn == "white" else (loss, draw, win)))
             player = self._idle.pop() if self._idle else self.pool.player(self._options)
             player.new_game()
             player.options = replace(self._options, chess960=game.chess960)
@@ -152,44 +201,95 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
         return searched_of(report)
 
 
+@dataclass(frozen=True, slots=True)
+class Searches:
+    """The last search of each position of a game. unclear: plies whose mark the deepest searches do not agree
+    on. count: number of searches."""
+
+    positions: list[Searched]
+    unclear: frozenset[int] = frozenset()
+    count: int = 0
+
+
 async def search_game(
     moves: Sequence[chess.Move],
     nodes: int,
     search: Callable[[Sequence[int], int], Awaitable[Sequence[Searched]]],
-) -> tuple[list[Searched], int]:
-    """Search the positions of a game, and again those before and after moves that seem to lose something.
+    *,
+    result: str = "*",
+    white_begins: bool = True,
+) -> Searches:
+    """Search the positions of a game: all of them, then deeper around the moves that change something, and
+    deepest at the turning points.
 
-    search: called with turns and nodes. Return the last search of each position, and the number of searches.
+    search: called with turns and nodes.
     """
-    searched = list(await search(range(len(moves) + 1), nodes))
-    searches = len(searched)
-    for factor, least, most in DEEPER:
-        lost = losses(moves, searched)
-        doubted = (ply for ply, loss in enumerate(lost) if least <= loss <= most)
-        suspects = sorted({turn for ply in doubted for turn in (ply, ply + 1)})
-        if suspects:
-            for turn, again in zip(suspects, await search(suspects, factor * nodes), strict=True):
-                searched[turn] = again
-        searches += len(suspects)
-    return searched, searches
+    positions = list(await search(range(len(moves) + 1), nodes))
+    count = len(positions)
+
+    async def again(plies: Collection[int], factor: int) -> None:
+        nonlocal count
+        turns = sorted({turn for ply in plies for turn in (ply, ply + 1)})
+        if turns:
+            for turn, found in zip(turns, await search(turns, factor * nodes), strict=True):
+                positions[turn] = found
+        count += len(turns)
+
+    lost = losses(backed_up(moves, positions))
+    await again([ply for ply, loss in enumerate(lost) if loss >= DOUBTFUL], AGAIN)
+    factors: dict[int, int] = {}
+    marks: dict[int, str] = {}
+    settled: set[int] = set()
+    while True:
+        scores = backed_up(moves, positions)
+        lost = losses(scores)
+        turning = turning_points(scores, result, white_begins=white_begins)
+        plies = {ply for ply in [*turning, *factors] if ply not in settled}
+        plies = {ply for ply in plies if factors.get(ply) != TURNING_FACTORS[-1]}
+        plies = set(sorted(plies, key=lambda ply: -lost[ply])[: MOST_TURNING - len(settled)])
+        if not plies:
+            break
+        for ply in plies:
+            marks[ply] = mark_of(positions[ply], lost[ply], is_best=False)
+            factors[ply] = next(each for each in TURNING_FACTORS if each > factors.get(ply, 0))
+        for factor in TURNING_FACTORS:
+            await again([ply for ply in plies if factors[ply] == factor], factor)
+        lost = losses(backed_up(moves, positions))
+        settled |= {ply for ply in plies if mark_of(positions[ply], lost[ply], is_best=False) == marks[ply]}
+    unclear = {ply for ply in factors.keys() - settled if lost[ply] >= INACCURACY}
+    return Searches(positions, frozenset(unclear), count)
+
+
+def turning_points(scores: Sequence[Score], result: str, *, white_begins: bool) -> list[int]:
+    """Return the plies where the game was lost, wins were missed, and most was lost."""
+    expected = [
+        each.expected if white_begins == (turn % 2 == 0) else 1 - each.expected
+        for turn, each in enumerate(scores)
+    ]
+    lost, loss = decisive(expected, result, white_begins), losses(scores)
+    worst = [
+        ply
+        for ply in sorted(range(len(loss)), key=lambda ply: -loss[ply])
+        if loss[ply] >= MISTAKE or missed_win(scores, ply)
+    ]
+    return ([] if lost is None else [lost]) + [ply for ply in worst if ply != lost]
 
 
 def searched_of(report: Report) -> Searched:
     """Return what a search says of a position."""
     best, *others = (line for line in report.lines if line.visits or line.prior)
+    told = (
+        sum(visits >= LEAST_VISITS for visits in best.move_visits[:LINE_PLIES]) if best.mate is None else None
+    )
     return Searched(
-        wdl=_rounded(best),
+        score=Score.of(best.wdl),
         best=best.moves[0],
-        line=best.moves[:LINE_PLIES],
-        second=expected(_rounded(others[0])) if others else None,
+        line=best.moves[: None if told is None else max(1, told)],
+        second=Score.of(others[0].wdl) if others and others[0].visits >= LEAST_VISITS else None,
         prior=round(best.prior, DIGITS),
         mate=best.mate,
+        tables=best.tablebase,
     )
-
-
-def _rounded(line: Line) -> tuple[float, float, float]:
-    win, draw, loss = (round(share, DIGITS) + 0.0 for share in line.wdl)  # No negative zero.
-    return win, draw, loss
 
 
 async def review_games(

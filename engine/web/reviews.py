@@ -66,10 +66,10 @@ class Job:
     def index(self) -> str:
         """Return the page of all games, which links to game-N.html."""
         reviews = sorted(self.reviews, key=lambda each: each.number)
-        return index_page(reviews, self.skipped, [f"game-{review.number}.html" for review in reviews])
+        return index_page(reviews, self.skipped)
 
     def page(self, number: int) -> str:
-        return game_page(self.review(number), "./")
+        return game_page(self.review(number), index="./")
 
     def pgn(self, number: int | None = None) -> str:
         """Return the annotated games, or one of them. Raises HttpError."""

@@ -66,6 +66,38 @@ def needs_network(name: str) -> bool:
     return name == AUTO or bool(_module(name).NEEDS_NETWORK)
 
 
+def parse_backend(spec: str) -> tuple[str, dict[str, Any]]:
+    """Return name and options of a backend: ("onnx", {"int8": True}) for "onnx:int8=true".
+
+    Numbers and booleans are converted. Raises ValueError.
+    """
+    name, _, rest = spec.partition(":")
+    options: dict[str, Any] = {}
+    for item in filter(None, rest.split(",")):
+        key, equals, value = item.partition("=")
+        if not equals or not key.isidentifier():
+            raise ValueError(f"backend {spec!r}: options are written name:key=value,key=value")
+        if key == "threads":
+            raise ValueError(
+                f"backend {spec!r}: threads is not an option of a backend, use --threads {value}"
+            )
+        if key in options:
+            raise ValueError(f"backend {spec!r}: {key} is given twice")
+        options[key] = _value(value)
+    return name, options
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 def for_each_device(name: str, options: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the options once for each device that the option `device` names. Raises BackendError."""
     device = str(options.get("device", ""))

@@ -1,52 +1,61 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator clients`: lists the clients of a running evaluator."""
+"""`python -m evaluator clients`: shows the clients of a running evaluator."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evaluator import remote
+from protocol.host.printing import printable
 
-HELP = "list the clients of a running service"
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from protocol.client import EvaluatorClient
+
+HELP = "show the clients of a running service"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the evaluator's address."""
+    """Add the flags for the evaluator's address, and --watch."""
     remote.add_arguments(parser)
+    remote.add_watch(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one line per client."""
-    from protocol.client import EvaluatorClient
+    """Show a row per client."""
 
     def clients(client: EvaluatorClient) -> int:
-        found = client.clients()
-        return remote.show(arguments, list(found), [*map(_line, found)])
+        def look() -> tuple[Any, RenderableType]:
+            found = list(client.clients())
+            return found, _view(found)
+
+        remote.watch(arguments, look)
+        return 0
 
     return remote.ask(arguments, clients)
 
 
-def _line(client: Mapping[str, Any]) -> str:
-    in_flight = ", ".join(f"{count} {name}" for name, count in client["positions_in_flight"].items() if count)
-    return (
-        f"{client['name'] or '(no name)'} at {_origin(client['address'])}{_key(client)} "
-        f"since {datetime.fromtimestamp(client['since']):%Y-%m-%d %H:%M:%S}: "
-        f"{client['requests']} requests, {client['positions']} positions, {client['errors']} errors, "
-        f"in flight: {in_flight or 'nothing'}"
-    )
+def _view(clients: list[Mapping[str, Any]]) -> RenderableType:
+    table = remote.table("client", "from", "since", "in flight", numbers=("requests", "positions", "errors"))
+    for client in clients:
+        flight = [f"{count:,} {name}" for name, count in client["positions_in_flight"].items() if count]
+        name = printable(client["name"]) or "(no name)"
+        counts = (f"{client[each]:,}" for each in ("requests", "positions", "errors"))
+        since = datetime.fromtimestamp(client["since"])
+        table.add_row(name, _origin(client), f"{since:%m-%d %H:%M}", ", ".join(flight), *counts)
+    return table
 
 
-def _origin(address: str) -> str:
-    """Return the origin of a client; for this machine's own sockets, the process."""
+def _origin(client: Mapping[str, Any]) -> str:
+    """Return the origin of a client: its key, the process on this machine's own sockets, or its address."""
+    address = client["address"]
+    if client.get("key"):
+        return f"key {printable(client['key'])}"
     if address.startswith("localhost:"):
         user, _, process = address.split(":")[1:4]
-        return f"this machine (process {process} of user {user})"
-    return address or "(unknown)"
-
-
-def _key(client: Mapping[str, Any]) -> str:
-    """Return the name of a client's key in the list of clients, if any."""
-    return f" with the key of {client['key']}" if client.get("key") else ""
+        return f"process {process}, user {user}"
+    return printable(address) or "(unknown)"

@@ -158,7 +158,8 @@ def _service(
 ) -> EvaluatorService:
     """Return the service for the settings, not yet listening. Raises ValueError for a wrong backend."""
     from evaluator import _core
-    from evaluator.devices.loading import Loader, parse_backend
+    from evaluator.backends import parse_backend
+    from evaluator.devices.loading import Loader
     from evaluator.service.connections.limits import ConnectionLimits
     from evaluator.service.reload import latency_targets, patience, queue_limits
     from evaluator.service.service import EvaluatorService
@@ -216,6 +217,7 @@ def _service(
         on_ready=lambda networks: _ready(networks, embedded, settings.threads),
         on_failed=on_failed,
         on_hung=on_hung,
+        trace_to="" if private else settings.trace_to,
     )
 
 

@@ -15,12 +15,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from evaluator.backends import BackendError, gpu_options, open_backend
+from evaluator.backends import BackendError, gpu_options, open_backend, parse_backend
 from evaluator.backends.agreement import TIE, agreement
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.child import ChildEnded, run_in_child
-from evaluator.devices.loading import parse_backend
 from evaluator.network import SHIPPED_NETWORKS, NetworkError, load_network
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import NetworkSpec

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from evaluator.backends import parse_backend
 from evaluator.backends.base import Backend, BackendError
 from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.devices.calibration import latency_model
@@ -320,35 +321,3 @@ def shipped_network(backends: Sequence[str]) -> Path:
 def needs_network(backends: Sequence[str]) -> bool:
     """Return True if any of the backends needs a network file."""
     return any(spec.partition(":")[0] not in WITHOUT_NETWORK for spec in backends)
-
-
-def parse_backend(spec: str) -> tuple[str, dict[str, Any]]:
-    """Return name and options of a backend: ("onnx", {"int8": True}) for "onnx:int8=true".
-
-    Numbers and booleans are converted. Raises ValueError.
-    """
-    name, _, rest = spec.partition(":")
-    options: dict[str, Any] = {}
-    for item in filter(None, rest.split(",")):
-        key, equals, value = item.partition("=")
-        if not equals or not key.isidentifier():
-            raise ValueError(f"backend {spec!r}: options are written name:key=value,key=value")
-        if key == "threads":
-            raise ValueError(
-                f"backend {spec!r}: threads is not an option of a backend, use --threads {value}"
-            )
-        if key in options:
-            raise ValueError(f"backend {spec!r}: {key} is given twice")
-        options[key] = _value(value)
-    return name, options
-
-
-def _value(text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

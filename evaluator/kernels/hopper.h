@@ -76,21 +76,6 @@ DEVICE void store_pair_in_cluster(uint32 to, uint32 barrier, uint32 block, float
       : "memory");
 }
 
-// Loads 16 bytes from the same address of another block's shared memory.
-DEVICE float4 load_in_cluster(uint32 from, uint32 block) {
-  float4 x;
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %4, %5;\n"
-      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
-      "}\n"
-      : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-      : "r"(from), "r"(block)
-      : "memory");
-  return x;
-}
-
 // --- clusters ---
 
 DEVICE uint32 rank_in_cluster() {
@@ -235,11 +220,6 @@ DEVICE void store_if(void* to, const Bits64& bits, bool valid) {
 DEVICE void store_shared(uint32 to, const Bits128& bits) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(bits.word[0]), "r"(bits.word[1]),
                "r"(bits.word[2]), "r"(bits.word[3])
-               : "memory");
-}
-DEVICE void store_shared(uint32 to, const float* four) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(four[0]), "f"(four[1]), "f"(four[2]),
-               "f"(four[3])
                : "memory");
 }
 // Two floats that are constant while the kernel runs.

@@ -192,10 +192,6 @@ class Scheduler:
         higher = sum([queue.positions for queue in self._queues[: request.rank]])
         return higher + own.ahead_of(request.client)
 
-    def ran(self, milliseconds: float, segments: Sequence[Segment] = ()) -> None:
-        """Account for a batch. segments: of this network's requests in it; none if it was another's."""
-        self._order.ran(milliseconds, segments)
-
     def _left(self, request: Request) -> None:
         """Delete the state of a request that has left its queue."""
         own = self._requests[request.client]

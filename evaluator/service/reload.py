@@ -36,6 +36,7 @@ AT_START = (
     "page_host",
     "exit_when_hung",
     "log_format",
+    "trace_to",
 )
 """Settings that change only at a restart."""
 

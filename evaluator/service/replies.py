@@ -17,6 +17,7 @@ from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request
 from evaluator.service.connections.transport import Client, Delivery, Sockets
 from evaluator.service.sessions import Sessions
+from evaluator.service.tracing import Tracing
 from protocol import messages
 from protocol.codec import Frame, encode, encode_result
 from protocol.errors import DeadlineExceeded, DeviceFailed, RemoteError
@@ -27,14 +28,22 @@ log = logging.getLogger("evaluator.service")
 class Replies:
     """Sends to the clients of a service. Belongs to the I/O thread, except `post`.
 
-    instance: random name of this run, part of each result.
+    instance: random name of this run, part of each result. tracing: gets each answered request.
     """
 
-    def __init__(self, instance: str, metrics: Metrics, sessions: Sessions, sockets: Sockets) -> None:
+    def __init__(
+        self,
+        instance: str,
+        metrics: Metrics,
+        sessions: Sessions,
+        sockets: Sockets,
+        tracing: Tracing | None = None,
+    ) -> None:
         self._instance = instance
         self._metrics = metrics
         self._sessions = sessions
         self._sockets = sockets
+        self._tracing = tracing
         self.outbox: deque[tuple[Client, int, list[Frame] | RemoteError]] = deque()
         """Answers that wait for `send_waiting`."""
         self.wake_always = False
@@ -49,6 +58,8 @@ class Replies:
         session = self._sessions.of(client)
         if session is not None:
             session.errors += 1
+            about = {"client": session.who, "request": identity}
+            log.debug("request %d of %s: %s: %s", identity, session.who, error.code, error, extra=about)
         self.announce(client, error, identity)
 
     def announce(self, client: Client, error: RemoteError, identity: int = 0) -> None:
@@ -60,9 +71,9 @@ class Replies:
         """Send errors for requests that were removed from the queues because their deadlines had passed."""
         for request in requests:
             assert isinstance(request.client, int | bytes)
-            self._sessions.finish(request.client, request.id, answered=False)
-            error = DeadlineExceeded("still queued when its deadline passed")
-            self.send_error(request.client, request.id, error)
+            self._answer(
+                request.client, request.id, DeadlineExceeded("still queued when its deadline passed")
+            )
 
     def send_waiting(self) -> None:
         """Send the answers in the outbox."""
@@ -91,13 +102,17 @@ class Replies:
 
     def _answer(self, client: Client, identity: int, answer: list[Frame] | RemoteError) -> None:
         """Send the result or error of a request, unless its client is gone."""
-        entry = self._sessions.finish(client, identity, answered=not isinstance(answer, RemoteError))
+        error = answer if isinstance(answer, RemoteError) else None
+        entry = self._sessions.finish(client, identity, answered=error is None)
         if entry is None:
             return
+        request, network = entry
+        if self._tracing is not None:
+            session = self._sessions.of(client)
+            self._tracing.ended(request, session.who if session else "", network.info.name, error)
         if isinstance(answer, RemoteError):
             self.send_error(client, identity, answer)
             return
-        request, network = entry
         queue_s = (request.launched_ms - request.arrived_ms) / 1000
         whole_s = (now_ms() - request.arrived_ms) / 1000
         self._metrics.answered(network.info.name, request.rank, request.count, queue_s, whole_s)

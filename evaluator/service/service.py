@@ -36,6 +36,7 @@ from evaluator.service.reload import reconfigure
 from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
 from evaluator.service.systemd import ServiceManager
+from evaluator.service.tracing import Tracing
 from evaluator.settings import Settings
 from protocol.errors import Draining, NotAllowed
 from protocol.messages import NetworkInfo
@@ -52,7 +53,7 @@ class EvaluatorService:
     sensors. access: permissions (default: those of the default settings). patience: time limits for devices.
     on_ready: called from a thread with the networks' descriptions once the initial ones are loaded.
     on_failed: called with the exception if one cannot be loaded. on_hung: called from a thread with a reason
-    if the driver of a device does not return.
+    if the driver of a device does not return. trace_to: URL of an OpenTelemetry collector; empty for none.
 
     Call `bind`, then `run`, which returns after `stop` (from any thread) or after a client drains the
     service. `record` holds the parts.
@@ -72,14 +73,16 @@ class EvaluatorService:
         on_ready: Callable[[tuple[NetworkInfo, ...]], None] | None = None,
         on_failed: Callable[[Exception], None] | None = None,
         on_hung: Callable[[str], None] = lambda reason: None,
+        trace_to: str = "",
     ) -> None:
         self._initial = initial
         self._on_ready = on_ready
         self._on_failed = on_failed
         metrics, access, instance = Metrics(), access or Access(), secrets.token_hex(8)
+        self._tracing = Tracing(trace_to, instance) if trace_to else None
         sockets = _open_sockets(max_request, connections, access, metrics, private=private)
         sessions = Sessions(access, sockets, lambda client: dispatcher.remove_client(client))
-        replies = Replies(instance, metrics, sessions, sockets)
+        replies = Replies(instance, metrics, sessions, sockets, self._tracing)
 
         def networks_changed() -> None:
             self._loop.handlers.announce_networks()
@@ -149,6 +152,8 @@ class EvaluatorService:
             for identity in list(session.requests):
                 service.replies.send_error(session.client, identity, ended)
         service.sockets.close()
+        if self._tracing is not None:
+            self._tracing.close()
 
     def drain(self, reason: str = "it was asked to", timeout_s: float | None = None) -> None:
         """Accept nothing new, finish the queued requests, then make `run` return. timeout_s: maximum time for

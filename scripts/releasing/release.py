@@ -37,6 +37,9 @@ PROGRAMS = ("wavefront", "wavefront-evaluator", "wavefront-training")
 EXTRAS = ("backports.zstd>=1,<2", "cuda-bindings>=13,<14", "nvidia-ml-py>=12,<14", "rapidgzip>=0.14,<1")
 """Packages of the archive besides the wheel's. NVRTC comes from the system's CUDA."""
 
+SOURCE = re.compile(r"(<!-- where it comes from -->\n).*\n")
+"""Line of README.md with the project's address."""
+
 UNUSED = (
     "__pycache__",
     "libpython*.a",
@@ -61,9 +64,17 @@ def main() -> int:
     parser.add_argument(
         "--output", type=Path, default=ROOT / "dist", help="folder for the files (default: dist)"
     )
+    parser.add_argument(
+        "--url", help="only write this address of the repository, its releases and issues into the files"
+    )
     arguments = parser.parse_args()
     output, version = arguments.output.resolve(), arguments.version
+    if arguments.url:
+        write_url(arguments.url.rstrip("/"))
+        return 0
     check_version(version)
+    check_url()
+    check_tree()
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
 
@@ -108,7 +119,38 @@ def check_version(version: str) -> None:
     if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE):
         sys.exit(f"error: CHANGELOG.md has no heading `## [{version}] - YYYY-MM-DD`")
     if re.search(r"^- ", changelog.partition("## [Unreleased]")[2].partition("\n## [")[0], re.MULTILINE):
-        say("warning: CHANGELOG.md has entries under [Unreleased]; publish them with the next version")
+        sys.exit("error: CHANGELOG.md has entries under [Unreleased]: move them under the version")
+
+
+def check_tree() -> None:
+    """End with an error unless the working tree is the commit: what a release has, its tag must have."""
+    changed = run("git", "status", "--porcelain")
+    if changed:
+        sys.exit(f"error: commit, ignore or remove these files first:\n{changed}")
+
+
+def write_url(url: str) -> None:
+    """Write the address of the project into pyproject.toml and README.md."""
+    tables = {"Repository": url, "Releases": f"{url}/releases", "Issues": f"{url}/issues"}
+    lines = "".join(f'{name} = "{address}"\n' for name, address in tables.items())
+    project = ROOT / "pyproject.toml"
+    text = re.sub(
+        r"^\[project\.urls\]\n(?:\w+ = .*\n)*\n", "", project.read_text("utf-8"), flags=re.MULTILINE
+    )
+    place = "[project.optional-dependencies]"
+    project.write_text(text.replace(place, f"[project.urls]\n{lines}\n{place}", 1), "utf-8")
+    readme = ROOT / "README.md"
+    links = ", ".join(f"[{name.lower()}]({address})" for name, address in tables.items())
+    readme.write_text(re.sub(SOURCE, rf"\g<1>{links}\n", readme.read_text("utf-8"), count=1), "utf-8")
+    print("pyproject.toml and README.md name the project's address: commit them, then make the release")
+
+
+def check_url() -> None:
+    """End with an error unless pyproject.toml and README.md name the same address."""
+    declared = re.search(r'^Repository = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+    named = re.search(SOURCE, (ROOT / "README.md").read_text("utf-8"))
+    if declared is None or named is None or f"({declared[1]})" not in named[0]:
+        sys.exit("error: no address of the project: scripts/release VERSION --url https://… writes it")
 
 
 def make_compilers() -> dict[str, str]:
@@ -149,10 +191,10 @@ def other_pythons() -> Iterator[Path]:
 
 
 def make_sdist(output: Path) -> Path:
-    """Make the source distribution from the files that Git knows."""
+    """Make the source distribution from the files of the commit."""
     source = CACHE / "source"
     shutil.rmtree(source, ignore_errors=True)
-    names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    names = run("git", "ls-files", "-z").split("\0")
     for name in filter(None, names):
         if (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -208,9 +250,18 @@ def make_archive(python: Path, wheel: Path, version: str, output: Path) -> Path:
         if other != inside:
             other.unlink()
     run("strip", "--strip-unneeded", inside)
-    pip = [sys.executable, "-m", "pip", "--python", inside, "install", "-q", "--no-compile"]
+    lock = ROOT / "deploy" / "requirements.lock"
+    uv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", inside, "-c", lock, "-b", lock]
     # python-chess is published as source only.
-    run(*pip, "--no-warn-script-location", "--only-binary=:all:", "--no-binary=chess", wheel, *EXTRAS)
+    run(*uv, "--only-binary=:all:", "--no-binary=chess", wheel, *EXTRAS)
+    # Beside the archive, since it names the files inside.
+    run(
+        Path(sys.executable).parent / "cyclonedx-py",
+        "environment",
+        inside,
+        "-o",
+        output / f"{name}.sbom.json",
+    )
     for script in inside.parent.iterdir():
         if script != inside and script.name not in PROGRAMS:
             script.unlink()

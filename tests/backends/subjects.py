@@ -11,9 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 
-from evaluator.backends import Backend, available_backends, open_backend
+from evaluator.backends import Backend, available_backends, open_backend, parse_backend
 from evaluator.backends.agreement import Tolerance
-from evaluator.devices.loading import parse_backend
 from evaluator.gpu.driver.target import Precision
 from evaluator.network import NetworkSpec
 from protocol.batch import EvaluationBatch

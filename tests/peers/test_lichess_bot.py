@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -71,10 +70,9 @@ def default_configuration(source: Path) -> dict[str, Any]:
 
 
 def documented_configuration(source: Path) -> dict[str, Any]:
-    """Return the file of docs/how-to/lichess-bot.md."""
-    page = (REPOSITORY / "docs" / "how-to" / "lichess-bot.md").read_text("utf-8")
-    (block,) = re.findall(r"```yaml\n(token:.*?)```", page, re.DOTALL)
-    content: dict[str, Any] = yaml.safe_load(block)
+    """Return the file of deploy/."""
+    path = REPOSITORY / "deploy" / "lichess-bot.yml"
+    content: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
     return content
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Input planes and policy indices of docs/reference/protocol.md against the engine that makes them."""
+"""Input planes and policy indices of docs/reference/positions.md against the engine that makes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = ("castling", "plane 108", "plane 109", "plane 110", "positions shown",
 
 
 def formats_of_the_document() -> dict[int, dict[str, str]]:
-    text = (REPOSITORY / "docs" / "reference" / "protocol.md").read_text("utf-8")
+    text = (REPOSITORY / "docs" / "reference" / "positions.md").read_text("utf-8")
     rows = re.findall(r"^\| (\d+) \| ([^|]*) \| (.*) \|$", text, re.MULTILINE)
     return {int(number): dict(zip(COLUMNS, rest.split(" | "), strict=True)) for number, _, rest in rows}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.options import Options
 from engine.selfplay.shard import Shard, ShardError, read_shard, write_shard
 from evaluator.backends.batches import expand_planes
 from evaluator.backends.reference import forward
@@ -20,6 +21,7 @@ from evaluator.network.writer import write_network
 from tests.engine.network_operator import operated
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, run_training
+from training.commands import annotate as annotate_command
 from training.config import DataSettings, TargetSettings, train_config
 from training.data.annotations import NAT_STEPS, prior_identity
 from training.data.packed import unpack_positions
@@ -101,11 +103,11 @@ def test_searches_are_annotated_for_training_with_their_nodes(network: Path, tmp
     # 39 visits are shared out, and each move has a tenth of one more.
     visits = shares * (39 + 0.1 * np.repeat(np.diff(start), np.diff(start)))
     assert (np.maximum.reduceat(visits, start[:-1]) > 2).all()
-    for prior_nodes, used in ((40, True), (20, False), (0, False)):
+    for prior_nodes, used in ((40, True), (20, True), (41, False), (0, False)):
         table = table_of(
             shard,
             DataSettings(),
-            TargetSettings(),
+            TargetSettings(prior_nodes=prior_nodes),
             input_format=1,
             prior=prior_identity(str(network), prior_nodes),
         )
@@ -228,3 +230,12 @@ def test_an_evaluation_ends_when_the_network_changes(tmp_path: Path, folder: Pat
         operator.reload()
         with pytest.raises(TrainingError, match="network is now"):
             evaluation.evaluate(rows)
+
+
+def test_each_device_annotates_its_share_of_the_shards(network: Path, tmp_path: Path) -> None:
+    for number in range(3):
+        write_shard(tmp_path / f"{number}.shard", labelled_shard(2, 12, seed=number + 1))
+    paths = sorted(tmp_path.glob("*.shard"))
+    options = Options(weights=str(network), threads=1)
+    assert annotate_command._on_each(["onnx", "onnx:int8=false"], paths, options, 4, 1) == 0
+    assert {read_shard(path).annotated_by for path in paths} == {prior_identity(str(network), 4)}

@@ -4,25 +4,29 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine.selfplay.shard import read_header, write_shard
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from protocol.settings.spec import SettingsError
 from tests.paths import REPOSITORY
+from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, read_until, run_training, start_training, write_run
 from training.config import LoopSettings
-from training.loop import STEPS, loop_settings
+from training.loop import loop_settings
 
 pytestmark = pytest.mark.integration
 
 pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
 
-def write_loop(folder: Path) -> Path:
+def write_loop(folder: Path, **settings: object) -> Path:
     network = folder / "start.pb.gz"
     write_network(random_network("tiny-attention"), network)
     selfplay = folder / "selfplay.toml"
@@ -30,41 +34,82 @@ def write_loop(folder: Path) -> Path:
     train = write_run(
         folder, optimiser={"batch": 16}, schedule={"positions": 320}, data=SETTINGS["data"] | {"holdout": 0.0}
     )
+    values = {
+        "start": str(network),
+        "output": str(folder / "loop"),
+        "generations": 1,
+        "selfplay": str(selfplay),
+        "games": 4,
+        "nodes": 3,
+        "train": str(train),
+        "gate_nodes": 2,
+        "gate_games": 4,
+        "match": ["--max-moves=8"],
+    }
     path = folder / "loop.toml"
     path.write_text(
-        f"""
-start = "{network}"
-output = "{folder / "loop"}"
-generations = 1
-selfplay = "{selfplay}"
-games = 4
-nodes = 3
-train = "{train}"
-gate_nodes = 2
-gate_games = 4
-match = ["--max-moves=8"]
-""",
-        "utf-8",
+        "".join(f"{name} = {json.dumps(value)}\n" for name, value in (values | settings).items()), "utf-8"
     )
     return path
 
 
+def entries_of(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "loop" / "journal.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines[1:]]
+
+
 def test_a_loop_continues_where_it_was_killed(tmp_path: Path) -> None:
     config = write_loop(tmp_path)
-    with start_training("loop", config) as process:
+    with start_training("run", config) as process:
         read_until(process, "generation 1: train")
         process.kill()
-    again = run_training("loop", config)
+    again = run_training("run", config)
     told = [line for line in again.stdout.splitlines() if line.startswith("generation")]
-    assert told[:3] == ["generation 1: train", "generation 1: gate", "generation 1: promote"]
+    assert told[:4] == [f"generation 1: {step}" for step in ("train", "export", "gate", "promote")]
     folder = tmp_path / "loop"
-    lines = (folder / "journal.jsonl").read_text("utf-8").splitlines()
-    entries = [json.loads(line) for line in lines[1:]]
-    assert [entry["step"] for entry in entries] == list(STEPS)
+    entries = entries_of(tmp_path)
+    assert [entry["step"] for entry in entries] == [
+        "selfplay",
+        "import",
+        "train",
+        "export",
+        "gate",
+        "promote",
+    ]
     promoted = (folder / "best.pb.gz").read_bytes()
-    trained = (folder / "generation-0001" / "run" / "network.pb.gz").read_bytes()
+    trained = (folder / "generation-0001" / "network.pb.gz").read_bytes()
     assert entries[-1]["accepted"] == (promoted == trained)
-    assert run_training("loop", config).stdout == ""
+    assert run_training("run", config).stdout == ""
+
+
+def test_a_loop_annotates_by_searches_and_ends_when_generations_are_not_promoted(tmp_path: Path) -> None:
+    data = tmp_path / "shards"
+    for number in range(3):
+        write_shard(data / f"{number}.shard", labelled_shard(2, 12, seed=number + 1))
+        os.utime(data / f"{number}.shard", (number, number))
+    config = write_loop(
+        tmp_path,
+        games=0,
+        data=[str(data)],
+        annotate_nodes=4,
+        annotate_positions=20,
+        generations=0,
+        gate_clock="0.2+0.01",
+        sprt="elo0=500,elo1=600",  # no network is that much stronger
+    )
+    done = run_training("run", config)
+    assert "2 generations" in done.stdout
+    entries = entries_of(tmp_path)
+    steps = ["annotate", "train", "export", "gate", "clock", "promote"]
+    assert [entry["step"] for entry in entries] == 2 * steps
+    assert not any(entry.get("accepted") for entry in entries)
+    # Without a promotion the first shard, which one generation annotates, keeps its annotations.
+    assert [bool(read_header(data / f"{number}.shard").get("annotated_by")) for number in range(3)] == [
+        True,
+        False,
+        False,
+    ]
+    assert not (tmp_path / "loop" / "generation-0001" / "clock").exists()  # it lost the first gate
 
 
 def test_loop_file_has_the_defaults() -> None:
@@ -75,3 +120,8 @@ def test_loop_file_has_the_defaults() -> None:
 def test_a_wrong_key_is_named() -> None:
     with pytest.raises(SettingsError, match="'window'"):
         loop_settings({"widnow": 3}, "loop.toml")
+
+
+def test_a_loop_without_positions_is_refused() -> None:
+    with pytest.raises(SettingsError, match="data is empty"):
+        loop_settings({"games": 0}, "loop.toml")

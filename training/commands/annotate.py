@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.host.processes import INTERRUPTED
+from protocol.host.processes import INTERRUPTED, child_command
+from protocol.host.processors import usable_processors
 from training.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -57,6 +61,12 @@ def run(arguments: argparse.Namespace) -> int:
     paths = shards_of(arguments.paths)
     preset = SEARCHES if arguments.nodes > 0 else Options()
     options = _with_network(options_of_arguments(arguments, preset))
+    devices = _devices(options)
+    if len(devices) > 1:
+        try:
+            return _on_each(devices, paths, options, arguments.nodes, arguments.workers)
+        except KeyboardInterrupt:
+            return INTERRUPTED  # each command has said it
     total = 0
     for path in paths:
         try:
@@ -82,6 +92,45 @@ def run(arguments: argparse.Namespace) -> int:
             return INTERRUPTED
     print(json.dumps(done.data()) if arguments.json else done)
     return 1 if done.broken else 0
+
+
+def _devices(options: Options) -> list[str]:
+    """Return the backend once for each device that it names. Raises TrainingError."""
+    from evaluator.backends import for_each_device, parse_backend
+    from evaluator.backends.base import BackendError
+
+    if options.evaluator or "device=" not in options.backend:
+        return [options.backend]
+    try:
+        name, settings = parse_backend(options.backend)
+        each = for_each_device(name, settings)
+    except (BackendError, ValueError) as error:
+        raise TrainingError(str(error)) from None
+    return [f"{name}:{','.join(f'{key}={value}' for key, value in one.items())}" for one in each]
+
+
+def _on_each(
+    devices: Sequence[str], paths: Sequence[Path], options: Options, nodes: int, workers: int
+) -> int:
+    """Run one command for each device, with its share of the shards and of the processors."""
+    workers = workers or max(1, usable_processors() // len(devices))
+    running = [
+        subprocess.Popen(
+            child_command(
+                *("training.step", "training", "annotate", *map(str, paths[number :: len(devices)])),
+                *("--backend", device, "--weights", options.weights, "--nodes", str(nodes)),
+                *("--workers", str(workers), "--threads", str(options.threads)),
+            ),
+            stdin=subprocess.PIPE,
+        )
+        for number, device in enumerate(devices[: len(paths)])
+    ]
+    try:
+        return max(process.wait() for process in running)
+    finally:
+        for process in running:
+            process.terminate()
+            process.wait()
 
 
 def _with_network(options: Options) -> Options:

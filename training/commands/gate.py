@@ -25,9 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against", default="wavefront-cpu", metavar="FILE", help="other network (default: wavefront-cpu)"
     )
-    parser.add_argument(
+    limits = parser.add_mutually_exclusive_group()
+    limits.add_argument(
         "--nodes", type=int, default=400, metavar="N", help="nodes per move (default: %(default)d)"
     )
+    limits.add_argument("--tc", metavar="CLOCK", help="a clock instead of nodes, such as 3+0.03")
     parser.add_argument(
         "--games", type=int, default=1000, metavar="N", help="maximum number of games (default: %(default)d)"
     )
@@ -64,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     gate = Promotion(
         network,
         arguments.against,
-        arguments.nodes,
+        ("--tc", arguments.tc) if arguments.tc else ("--nodes", str(arguments.nodes)),
         arguments.games,
         arguments.sprt,
         folder,

@@ -22,6 +22,15 @@ def identity(network: str, nodes: int = 0) -> str:
     return f"{network} {nodes} nodes" if nodes else network
 
 
+def usable(annotations: str, prior: str, nodes: int) -> bool:
+    """Return True if a run uses a shard's annotations: those named `prior`, or searches of at least `nodes`
+    nodes by any network, since each of them knows more than the network alone."""
+    if not prior or not nodes:
+        return bool(prior) and annotations == prior
+    count, _, unit = annotations.partition(" ")[2].partition(" ")
+    return unit == "nodes" and int(count) >= nodes
+
+
 def prior_identity(prior: str, nodes: int = 0) -> str:
     """Return the name of a prior's annotations. prior: a file, a shipped network, or "". nodes: of searches;
     0: the network alone. Raises TrainingError."""

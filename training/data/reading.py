@@ -19,7 +19,7 @@ from protocol.batch import POSITION_DTYPE
 from protocol.host.printing import reason
 from training import targets
 from training.config import DataSettings, TargetSettings
-from training.data.annotations import prior_identity
+from training.data.annotations import prior_identity, usable
 from training.data.packed import PackedPositions, pack_positions
 from training.data.table import LISTED, NO_PLACE, PositionTable
 from training.data.tablebases import open_tablebases, results
@@ -177,8 +177,7 @@ def table_of(
 ) -> PositionTable:
     """Return the positions of a shard.
 
-    prior: name of the annotations that are used (`annotations.identity`). tables: override the WDL of
-    positions they contain.
+    prior: name of the prior (`annotations.identity`). tables: override the WDL of positions they contain.
     Raises ShardError that names the game, for an illegal move or position.
     """
     asked = asked_moves(shard)
@@ -190,7 +189,7 @@ def table_of(
     else:
         made = _of_search(shard, rows, columns["move_start"], target)
         columns["shares"] = made.pop("shares")
-    annotated = bool(prior) and shard.annotated_by == prior
+    annotated = usable(shard.annotated_by, prior, target.prior_nodes)
     columns["prior"] = np.zeros(len(columns["moves"]), np.uint8)
     if annotated:
         if len(shard.columns["prior"]) != len(columns["moves"]):

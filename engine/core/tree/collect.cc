@@ -191,7 +191,7 @@ void Tree::visit(Batch& batch, ArenaIndex index, uint32_t visits) {
 
 void Tree::descend(Batch& batch, Node& parent, uint32_t visits) {
   const bool is_root = path_.size() == 1;
-  SelectionContext context{is_root, draw_score_for_mover(), {}, {}};
+  SelectionContext context{is_root, draw_score_for_mover(), {}, {}, looking_ahead_};
   const bool* allowed = is_root ? allowed_edges_.get()
                                 : move_rules_.allowed(arena_, parent, history_.current(), path_.size() - 1);
   if (allowed) context.allowed_edges = {allowed, parent.edge_count};

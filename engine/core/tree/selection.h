@@ -23,6 +23,7 @@ struct SelectionContext {
   float draw_score;                     // value of a draw for the side to move
   std::span<const bool> allowed_edges;  // searched edges; empty: all
   std::span<const float> priors;        // of the root's edges, in order; empty: the edges' own
+  bool looking_ahead;                   // see kInFlightPenalty
 };
 
 // Distributes `visits` more visits of an expanded node among its edges, and appends the result to `choices`.
@@ -30,8 +31,8 @@ struct SelectionContext {
 //
 //   Q + moves-left utility + P * c * sqrt(max(1, N_children)) / (1 + N + in flight)
 //
-// Q and utility stay fixed meanwhile, so consecutive visits to one edge are assigned at once. Edges are in
-// ascending order, each at most once.
+// Q and utility stay fixed meanwhile, so consecutive visits to one edge are assigned at once. Looking ahead,
+// Q is lower by the share of its visits that is in flight. Edges are in ascending order, each at most once.
 void share_visits(const Arena& arena, const Node& node, const SearchParams& params,
                   const SelectionContext& context, uint32_t visits, std::vector<Choice>& choices);
 

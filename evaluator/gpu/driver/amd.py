@@ -294,6 +294,8 @@ class AmdDevice(Device):
 class AmdCalls(Calls):
     """Calls into the HIP runtime library loaded by hip-python."""
 
+    prefix = "hip"
+
     def __init__(self, index: int) -> None:
         super().__init__(_library())
         self._index = index
@@ -308,21 +310,6 @@ class AmdCalls(Calls):
     def download(self, host_address: int, address: int, size: int, stream: Any) -> Call:
         kind = hip.hipMemcpyKind.hipMemcpyDeviceToHost
         return self.call("hipMemcpyAsync", host_address, address, size, kind, stream)
-
-    def record(self, event: Any, stream: Any) -> Call:
-        return self.call("hipEventRecord", event, stream)
-
-    def wait_for(self, stream: Any, event: Any) -> Call:
-        return self.call("hipStreamWaitEvent", stream, event, 0)
-
-    def synchronize(self, event: Any) -> Call:
-        return self.call("hipEventSynchronize", event)
-
-    def query(self, event: Any) -> Call:
-        return self.call("hipEventQuery", event)
-
-    def launch_graph(self, graph: Any, stream: Any) -> Call:
-        return self.call("hipGraphLaunch", graph, stream)
 
     def raise_failure(self, call: Call, status: int) -> NoReturn:
         _raise(hip.hipError_t(status), call.name)

@@ -143,8 +143,10 @@ class Calls(ABC):
     """The calls that run a captured batch, made without the GIL by evaluator._core.
 
     Each method returns a Call that does the same as the method of `Device` of that name. library: the
-    driver's.
+    driver's. prefix: of its functions.
     """
+
+    prefix: str
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._address = cache(partial(function_address, library))
@@ -162,21 +164,21 @@ class Calls(ABC):
     @abstractmethod
     def download(self, host_address: int, address: int, size: int, stream: Any) -> Call: ...
 
-    @abstractmethod
-    def record(self, event: Any, stream: Any) -> Call: ...
+    def record(self, event: Any, stream: Any) -> Call:
+        return self.call(f"{self.prefix}EventRecord", event, stream)
 
-    @abstractmethod
-    def wait_for(self, stream: Any, event: Any) -> Call: ...
+    def wait_for(self, stream: Any, event: Any) -> Call:
+        return self.call(f"{self.prefix}StreamWaitEvent", stream, event, 0)
 
-    @abstractmethod
-    def synchronize(self, event: Any) -> Call: ...
+    def synchronize(self, event: Any) -> Call:
+        return self.call(f"{self.prefix}EventSynchronize", event)
 
-    @abstractmethod
     def query(self, event: Any) -> Call:
         """Return a call that tests an event: 0 if it has happened, else NOT_READY."""
+        return self.call(f"{self.prefix}EventQuery", event)
 
-    @abstractmethod
-    def launch_graph(self, graph: Any, stream: Any) -> Call: ...
+    def launch_graph(self, graph: Any, stream: Any) -> Call:
+        return self.call(f"{self.prefix}GraphLaunch", graph, stream)
 
     @abstractmethod
     def raise_failure(self, call: Call, status: int) -> NoReturn:

@@ -298,6 +298,8 @@ class NvidiaDevice(Device):
 class NvidiaCalls(Calls):
     """Calls into the CUDA driver library loaded by cuda-bindings."""
 
+    prefix = "cu"
+
     def __init__(self, context: Any) -> None:
         super().__init__(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
         self._context = context
@@ -310,21 +312,6 @@ class NvidiaCalls(Calls):
 
     def download(self, host_address: int, address: int, size: int, stream: Any) -> Call:
         return self.call("cuMemcpyDtoHAsync_v2", host_address, address, size, stream)
-
-    def record(self, event: Any, stream: Any) -> Call:
-        return self.call("cuEventRecord", event, stream)
-
-    def wait_for(self, stream: Any, event: Any) -> Call:
-        return self.call("cuStreamWaitEvent", stream, event, 0)
-
-    def synchronize(self, event: Any) -> Call:
-        return self.call("cuEventSynchronize", event)
-
-    def query(self, event: Any) -> Call:
-        return self.call("cuEventQuery", event)
-
-    def launch_graph(self, graph: Any, stream: Any) -> Call:
-        return self.call("cuGraphLaunch", graph, stream)
 
     def raise_failure(self, call: Call, status: int) -> NoReturn:
         _check((driver.CUresult(status),))

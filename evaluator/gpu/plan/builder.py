@@ -19,7 +19,7 @@ from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import AMD_UNITS, Precision, Target
 from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.program import Argument, Branch, Buffer, Launch, Matrix, PlanError, Program, Space
-from evaluator.gpu.plan.tiles import Choice, Chooser, Measurements, takes_norms
+from evaluator.gpu.plan.tiles import Choice, Chooser, Measurements
 from evaluator.gpu.plan.weights import round_up
 from evaluator.network.e4m3 import E4m3Inputs
 from evaluator.network.spec import Activation
@@ -63,8 +63,8 @@ class ProgramBuilder:
     """A program for one batch size, to which launches are appended.
 
     choose: decides how to compute each matrix product. fused: allow attention and the product before it in
-    one kernel. left: allow norms to be left to the products that read the rows. chained: one chain of
-    kernels; None for what is normally faster. measurements: the basis of `choose`, if products were measured.
+    one kernel. left: allow norms to be left to the products that read the rows. measurements: the basis of
+    `choose`, if products were measured.
     """
 
     def __init__(
@@ -77,7 +77,6 @@ class ProgramBuilder:
         *,
         fused: bool = True,
         left: bool = False,
-        chained: bool | None = None,
         measurements: Measurements | None = None,
     ) -> None:
         """known: weight arrays by name, to which this program's are added; programs with the same dictionary
@@ -89,23 +88,18 @@ class ProgramBuilder:
         self.choose = choose
         self.fused = fused
         self._left = left
-        self._chained = positions >= _CHAINED_POSITIONS if chained is None else chained
         self.measurements = measurements
         self._aside = False
         self._forked = False
 
-    def takes_norms(self, choice: Choice) -> bool:
-        """Return True if a product computed this way can take and leave norms."""
-        return takes_norms(self.target, choice)
-
     def choose_normed(self, product: Product) -> Choice:
-        """Return the fastest choice that takes and leaves norms. Raises PlanError if there is none, or if
+        """Return the fastest choice that can take and leave norms. Raises PlanError if there is none, or if
         nothing was measured and another choice was made."""
         if self.measurements is None:
             choices = [self.choose(product)]
         else:
             choices = [each.choice for each in self.measurements(product)]
-        found = next((choice for choice in choices if self.takes_norms(choice)), None)
+        found = next((choice for choice in choices if choice.whole), None)
         if found is None:
             raise PlanError(f"{product}: not computed by a kernel that takes norms")
         return found
@@ -165,7 +159,7 @@ class ProgramBuilder:
     @property
     def chained(self) -> bool:
         """True if all kernels form one chain, because a second branch does not pay."""
-        return self._chained
+        return self.positions >= _CHAINED_POSITIONS
 
     @property
     def shares_products(self) -> bool:
@@ -175,9 +169,7 @@ class ProgramBuilder:
     @property
     def leaves_norms(self) -> bool:
         """True if norms may be left to the products that read the rows."""
-        if self.target.matrix_unit(self.precision) in AMD_UNITS:
-            return self._left and self.chained
-        return self._left and self.target.name == "sm_90"
+        return self._left and self.chained and self.target.matrix_unit(self.precision) in AMD_UNITS
 
     @property
     def aside(self) -> bool:

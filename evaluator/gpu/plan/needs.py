@@ -13,9 +13,9 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KernelKey
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan.plan import Plan
-from evaluator.gpu.plan.tiles import Choice, Measured, estimates, takes_norms
+from evaluator.gpu.plan.tiles import Choice, Measured, estimates
 
-PRODUCT_KERNELS = ("gemm", "gemm_cluster", "gemm_hopper", "rows")
+PRODUCT_KERNELS = ("gemm", "gemm_hopper", "rows")
 """Kernels of matrix products, depending on the choice."""
 
 
@@ -66,7 +66,7 @@ class Collector:
         """Return estimates instead of measurements."""
         self.products[product] = None
         found = estimates(product, *self._of)
-        return [each for each in found if self._takes_norms or not takes_norms(self._of[0], each.choice)]
+        return [each for each in found if self._takes_norms or not each.choice.whole]
 
 
 class _Unmade(dict[str, NDArray[Any]]):
@@ -90,8 +90,7 @@ def needs_of(plan: Plan, buckets: tuple[int, ...], multiprocessors: int) -> Need
         # It shares the packed layers.
         collecting = replace(plan, choose=collector, measurements=measurements, weights=_Unmade())
         for size in buckets:
-            others = (*collecting.persistent_programs(size), *collecting.own_programs(size))
-            for program in (collecting.program(size), *others):
+            for program in (collecting.program(size), *collecting.persistent_programs(size)):
                 kernels |= {key: None for key in program.kernels() if key[0].file not in PRODUCT_KERNELS}
         products |= collector.products
     return Needs(tuple(products), tuple(kernels))

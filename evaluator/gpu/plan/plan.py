@@ -9,7 +9,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import Precision, Target
 from evaluator.gpu.plan import bodies, heads
 from evaluator.gpu.plan.builder import ProgramBuilder
@@ -19,7 +18,7 @@ from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.program import Launch, PlanError, Program
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.steps import outputs
-from evaluator.gpu.plan.tiles import Choice, Chooser, Measured, Measurements
+from evaluator.gpu.plan.tiles import Chooser, Measurements
 from evaluator.network.spec import AttentionBody, NetworkSpec, ResidualTower
 
 log = logging.getLogger(__name__)
@@ -28,11 +27,6 @@ log = logging.getLogger(__name__)
 FP8_POSITIONS = 16
 """Minimum batch for 8-bit products with precision=fp8. Smaller batches wait for memory and launches, not for
 the matrix unit, and stay in fp16."""
-
-
-OWN_POSITIONS = range(2, 33)
-"""Batches that may be computed by our own kernels alone. For larger ones the gaps between launches hardly
-matter; a single position has one launch for all encoders."""
 
 
 @dataclass(slots=True)
@@ -74,31 +68,10 @@ class Plan:
         """Return the launches for a batch. Raises PlanError if the kernels do not support the network."""
         if self.fused:
             try:
-                # On sm_90 only programs of our own kernels leave norms, and are timed as a whole.
-                return self._program(positions, blocks=0, left=self.target.name != "sm_90")
+                return self._program(positions, blocks=0, left=True)
             except PlanError as error:  # gammas times weights may exceed the range
                 log.debug("no norms are left to their readers for %d positions: %s", positions, error)
         return self._program(positions, blocks=0)
-
-    def own_programs(self, positions: int) -> list[Program]:
-        """Return the programs of our own kernels alone, if any, for a few positions on sm_90. Each kernel
-        begins while the one before it ends, and prefetches its weights; libraries' kernels do not. Smolgen is
-        a second branch: a single chain was 5 to 12 % slower."""
-        if self.measurements is None or self.target.name != "sm_90" or positions not in OWN_POSITIONS:
-            return []
-        if self.packed is not None or self.network_of(positions) is self.rounded:
-            return []
-        program = self.own_program(positions, chained=False)
-        return [] if program is None else [program]
-
-    def own_program(self, positions: int, *, chained: bool, left: bool = True) -> Program | None:
-        """Return one of them, or None if it is impossible. left: allow norms to be left to the products that
-        read the rows."""
-        try:
-            return self._program(positions, blocks=0, left=left, own=True, chained=chained)
-        except PlanError as error:  # gammas times weights may exceed the range
-            log.debug("no program of our own kernels alone for %d positions: %s", positions, error)
-            return self.own_program(positions, chained=chained, left=False) if left else None
 
     def persistent_programs(self, positions: int) -> list[Program]:
         """Return the programs with all encoders in one launch, for a few positions, one per possible form."""
@@ -124,28 +97,20 @@ class Plan:
         *,
         blocks: int,
         left: bool = False,
-        own: bool = False,
-        chained: bool | None = None,
         form: PersistentForm = USUAL,
     ) -> Program:
         """blocks: of the single launch for all encoders, in that form; 0 for many launches. left: allow norms
-        to be left to the products that read the rows. own: use only our own kernels for products, which must
-        have been measured. chained: as in ProgramBuilder."""
+        to be left to the products that read the rows."""
         network = self.network_of(positions)
-        choose, measurements = self.choose, self.measurements
-        if own:
-            assert measurements is not None
-            choose, measurements = _without_libraries(measurements)
         b = ProgramBuilder(
             positions,
             self.target,
             self.precision,
-            choose,
+            self.choose,
             self.weights,
             fused=self.fused,
             left=left,
-            chained=chained,
-            measurements=measurements,
+            measurements=self.measurements,
         )
         unit = self.target.matrix_unit(self.precision)
         layers = PackedLayers(self.precision, self._linears, self.packed, unit)
@@ -162,18 +127,3 @@ class Plan:
         b.join()
         outputs(b, value, network.value.dense2, moves, None if moves_left is None else moves_left.dense2)
         return b.program
-
-
-def _without_libraries(measurements: Measurements) -> tuple[Chooser, Measurements]:
-    """Return the chooser and the measurements restricted to our own kernels."""
-
-    def own(product: Product) -> list[Measured]:
-        return [each for each in measurements(product) if not each.choice.library]
-
-    def choose(product: Product) -> Choice:
-        found = own(product)
-        if not found:
-            raise PlanError(f"{product}: nothing of our own computes it")
-        return found[0].choice
-
-    return choose, own

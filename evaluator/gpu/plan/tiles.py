@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.target import AMD_UNITS, MatrixUnit, Precision, Target
-from evaluator.gpu.plan import cluster_tiles
-from evaluator.gpu.plan.cluster_tiles import PART_COLUMNS, ClusterTile
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.quantised import GROUP
 
@@ -70,7 +68,7 @@ class Tile:
 @dataclass(frozen=True, slots=True)
 class Choice:
     """How to compute a product: by our kernel with a tile, by a Hopper kernel with another kind of tile
-    (hopper, cluster), or by an algorithm of a named library.
+    (hopper), or by an algorithm of a named library.
 
     splits: parts of k that are summed separately. fused: the library applies the activation, if it can.
     packed: the weights are read as codes.
@@ -83,23 +81,16 @@ class Choice:
     fused: bool = True
     packed: bool = False
     hopper: HopperTile | None = None
-    cluster: ClusterTile | None = None
 
     @property
     def whole(self) -> bool:
-        """True if our general kernel computes the whole product from unpacked weights."""
+        """True if our general kernel computes the whole product from unpacked weights. Only these can apply a
+        norm to their inputs, and leave one to their readers."""
         return self.tile is not None and self.splits == 1 and not self.packed
-
-    @property
-    def part_columns(self) -> int:
-        """Columns per partial sum of a row, if a norm is left to its readers."""
-        return PART_COLUMNS if self.tile is None else self.tile.part_columns
 
     def __str__(self) -> str:
         if self.hopper is not None:
             return str(self.hopper)
-        if self.cluster is not None:
-            return str(self.cluster)
         if self.tile is None:
             # An algorithm is opaque bytes; a few digits distinguish them.
             digits = f"{zlib.crc32(self.algorithm):08x}"[:4]
@@ -110,12 +101,6 @@ class Choice:
         return f"{kind}{tile.block_m}x{tile.block_n}x{tile.block_k}{groups}" + (
             f" / {self.splits}" * (self.splits > 1)
         )
-
-
-def takes_norms(target: Target, choice: Choice) -> bool:
-    """Return True if a product computed this way can apply a norm to its inputs and leave one to its
-    readers."""
-    return choice.cluster is not None if target.name == "sm_90" else choice.whole
 
 
 Chooser: TypeAlias = Callable[[Product], Choice]
@@ -263,12 +248,7 @@ def estimate(product: Product, choice: Choice, multiprocessors: int) -> float:
 def estimates(product: Product, target: Target, precision: Precision, multiprocessors: int) -> list[Measured]:
     """Return all of our own candidates with their `estimate` in place of measurements."""
     possible = candidates(product, target, precision)
-    clusters = cluster_tiles.candidates(product, target, precision, multiprocessors)
     found = [Measured(choice, estimate(product, choice, multiprocessors)) for choice in possible]
-    found += [
-        Measured(Choice(None, cluster=tile), cluster_tiles.estimate(product, tile, multiprocessors))
-        for tile in clusters
-    ]
     return sorted(found, key=lambda each: each.microseconds)
 
 

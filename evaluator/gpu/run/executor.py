@@ -61,7 +61,7 @@ class Executor:
                 program = self._programs[size] = plan.program(size)
                 compiler.start(key for key, _ in program.kernels())  # during the rest of the planning
             for size in buckets:
-                others = [*plan.persistent_programs(size), *plan.own_programs(size)]
+                others = plan.persistent_programs(size)
                 if others:
                     self.alternatives[size] = (self._programs[size], *others)
         except BaseException:

@@ -16,7 +16,7 @@ import numpy as np
 
 from evaluator.gpu.driver.device import DeviceError, NotFiniteOutput, OutOfDeviceMemory
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.program import Launch, LibraryStep, Program
+from evaluator.gpu.plan.program import Program
 from evaluator.gpu.run.device_streams import FEWEST_UNITS, MOST_MS, MOST_POSITIONS, WORTHWHILE
 from evaluator.gpu.run.executor import Executor
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -28,6 +28,9 @@ TOGETHER = 2
 
 REPEATS = 3
 """Back-to-back runs when timing concurrent batches."""
+
+_WAY = "one launch for all encoders"
+"""The way of every program that is an alternative to the usual one."""
 
 Limits: TypeAlias = tuple[float, float]
 """Root mean square error of the logits over their spread (1 for a wrong kernel), and the largest error of a
@@ -139,15 +142,6 @@ def errors(found: EvaluationBatch, expected: EvaluationBatch, spread: float | No
     return logits, float(np.abs(found.wdl - expected.wdl).max())
 
 
-def way(program: Program) -> str:
-    """Return how a batch is computed, for the log."""
-    steps = program.steps
-    if any(isinstance(step, Launch) and step.cooperative for step in steps):
-        return "one launch for all encoders"
-    own = not any(isinstance(step, LibraryStep) for step in steps)
-    return "our own kernels" if own else "many launches"
-
-
 class SelfCheck:
     """Compares an executor with the reference. checks: by the smallest batch size for each. name: of the
     device, for messages."""
@@ -224,13 +218,13 @@ class SelfCheck:
                 executor.select(size, program)
                 problem = self._problem(size)
                 if problem:
-                    log.warning("%s: %s is wrong at batch %d: %s", name, way(program), size, problem)
+                    log.warning("%s: %s is wrong at batch %d: %s", name, _WAY, size, problem)
                     continue
                 milliseconds = executor.time(size)
             except (SelfCheckError, DeviceError) as error:
-                log.warning("%s: %s fails at batch %d: %s", name, way(program), size, error)
+                log.warning("%s: %s fails at batch %d: %s", name, _WAY, size, error)
                 continue
-            log.info("batch %d: %.3f ms so far, %.3f ms by %s", size, best_ms, milliseconds, way(program))
+            log.info("batch %d: %.3f ms so far, %.3f ms by %s", size, best_ms, milliseconds, _WAY)
             if milliseconds < best_ms:
                 best, best_ms = program, milliseconds
         executor.select(size, best)

@@ -23,7 +23,6 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import KERNELS, source
 from evaluator.gpu.driver.device import DeviceInfo
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.cluster_tiles import ClusterTile
 from evaluator.gpu.plan.hopper import HopperTile
 from evaluator.gpu.plan.tiles import Choice, Measured, Tile
 from evaluator.network.spec import Activation
@@ -34,8 +33,8 @@ _GPU = Path(__file__).resolve().parents[1]
 
 _CODE = (
     *("blas/cublaslt", "blas/hipblas", "blas/hipblaslt", "blas/library", "blas/product"),
-    *("plan/builder", "plan/cluster_tiles", "plan/hopper", "plan/quantised", "plan/tiles"),
-    *("plan/products/epilogue", "plan/products/gemm", "plan/products/gemm_cluster"),
+    *("plan/builder", "plan/hopper", "plan/quantised", "plan/tiles"),
+    *("plan/products/epilogue", "plan/products/gemm"),
     *("plan/products/gemm_hopper", "plan/products/launches", "plan/products/product_use"),
     "plan/products/tensor_maps",
     *("tuning/bench", "tuning/cache", "tuning/samples", "tuning/shortlist", "tuning/tune"),
@@ -89,7 +88,7 @@ def _product(fields: dict[str, Any]) -> Product:
 
 
 def _measured(fields: dict[str, Any]) -> Measured:
-    tile, hopper, cluster = fields["tile"], fields["hopper"], fields["cluster"]
+    tile, hopper = fields["tile"], fields["hopper"]
     choice = Choice(
         tile=None if tile is None else Tile(**tile),
         splits=fields["splits"],
@@ -98,6 +97,5 @@ def _measured(fields: dict[str, Any]) -> Measured:
         fused=fields["fused"],
         packed=fields["packed"],
         hopper=None if hopper is None else HopperTile(**hopper),
-        cluster=None if cluster is None else ClusterTile(**cluster),
     )
     return Measured(choice, fields["us"])

@@ -69,7 +69,7 @@ def shortlist(possible: Collection[Choice], found: Sequence[Sequence[Measured]])
     """Return the possible own choices that were close to the best at either neighbour.
 
     A tile is returned with any split of sums between those that were close. The fastest own choice of each
-    kernel family is always included: a program of own kernels needs it even if a library is faster.
+    kernel family is always included: norms are left to whole ones even if a library is faster.
 
     found: the neighbours' results, fastest first.
     """
@@ -94,10 +94,10 @@ def _close(results: Sequence[Measured]) -> list[Measured]:
 
 
 def _best_of_families(results: Sequence[Measured]) -> list[Measured]:
-    """Return the fastest of each family of own kernels: general whole, general split, Hopper, cluster."""
-    best: dict[tuple[bool, bool, bool], Measured] = {}
+    """Return the fastest of each family of own kernels: general whole, general split, Hopper."""
+    best: dict[tuple[bool, bool], Measured] = {}
     for each in results:
         choice = each.choice
         if not choice.library:
-            best.setdefault((choice.whole, choice.hopper is not None, choice.cluster is not None), each)
+            best.setdefault((choice.whole, choice.hopper is not None), each)
     return list(best.values())

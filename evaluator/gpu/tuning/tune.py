@@ -22,7 +22,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler, KernelKey
 from evaluator.gpu.driver.device import Device, DeviceError
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan import cluster_tiles, hopper
+from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.quantised import Packed, WeightFormat
 from evaluator.gpu.plan.tiles import Choice, Measured, candidates, estimate
@@ -225,13 +225,8 @@ class Tuner:
         return [*own, *self._hopper(product)]
 
     def _hopper(self, product: Product) -> list[Choice]:
-        info = self._device.info
-        tiles = hopper.candidates(product, info.target, self._precision)
-        clusters = cluster_tiles.candidates(product, info.target, self._precision, info.multiprocessors)
-        return [
-            *(Choice(None, hopper=tile) for tile in tiles),
-            *(Choice(None, cluster=tile) for tile in clusters),
-        ]
+        tiles = hopper.candidates(product, self._device.info.target, self._precision)
+        return [Choice(None, hopper=tile) for tile in tiles]
 
     def measure(
         self,
@@ -275,7 +270,7 @@ class Tuner:
             try:
                 errors = bench.errors(choice)
             except DeviceError as error:
-                if choice.hopper is None and choice.cluster is None:
+                if choice.hopper is None:
                     raise
                 log.info("%s: %s: %s", product, choice, error)  # e.g. clusters do not fit on a partial GPU
                 continue

@@ -475,3 +475,24 @@ def test_options_may_come_from_a_file_under_uci(tmp_path: Path) -> None:
     output, _errors = run("--config", str(config), input="position startpos\ngo nodes 50\n", cwd=tmp_path)
     assert " multipv 2 " in output
     assert output.splitlines()[-1].startswith("bestmove ")
+
+
+def test_evaluate_continues_its_file_after_a_break(tmp_path: Path) -> None:
+    positions, output = tmp_path / "positions.txt", tmp_path / "answers.jsonl"
+    positions.write_text("startpos\n" * 20 + "nonsense\n", "utf-8")
+    flags = (str(positions), "--output", str(output), "--backend", "random")
+    run("evaluate", *flags, status=1)
+    whole = output.read_bytes()
+    assert len(whole.splitlines()) == 21
+    output.write_bytes(whole[: len(whole) // 2])  # in the middle of a line
+    run("evaluate", *flags, status=1)
+    assert output.read_bytes() == whole
+
+
+@pytest.mark.parametrize("output", ["positions.txt", "notes.txt"])
+def test_evaluate_refuses_to_continue_a_file_that_it_did_not_write(tmp_path: Path, output: str) -> None:
+    (tmp_path / "positions.txt").write_text("startpos\n", "utf-8")
+    (tmp_path / "notes.txt").write_text("mine\n", "utf-8")
+    before = (tmp_path / output).read_bytes()
+    run(*("evaluate", str(tmp_path / "positions.txt"), "--output", str(tmp_path / output)), status=1)
+    assert (tmp_path / output).read_bytes() == before

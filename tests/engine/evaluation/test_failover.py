@@ -235,7 +235,7 @@ def test_its_own_evaluator_is_left_for_a_given_one_that_is_back(
     session = Session(RANDOM.changed(evaluator=addresses(*given)), log=said.append, fallback=True)
     try:
         assert session.ready(60)
-        assert session.evaluator_pid is not None
+        assert session.start_evaluator().pid is not None
         link = session.start_evaluator()
         with given[1]:
             with endless_search(session):
@@ -243,7 +243,7 @@ def test_its_own_evaluator_is_left_for_a_given_one_that_is_back(
                 assert (link._next is None) == same
             assert session.search(Limits(nodes=1000)).nodes >= 1000
             assert address_of(link) == given[1].address
-            assert session.evaluator_pid is None
+            assert session.start_evaluator().pid is None
     finally:
         session.close()
 

@@ -7,12 +7,22 @@ import chess
 import pytest
 
 from engine.review.accuracy import game_accuracy, move_accuracy
-from engine.review.judging import Searched, critical, decisive, judge, mark_of
+from engine.review.judging import Clock, Searched, backed_up, decisive, judge, losses, lost_with, mark_of
 from engine.review.openings import names, opening_of
+from engine.review.scale import Score
 
 
-def searched(expected: float, best: str | None = None) -> Searched:
-    return Searched((expected, 0.0, 1 - expected), best, (best,) if best else ())
+def score(expected: float) -> Score:
+    return Score((expected, 0.0, 1 - expected), 0.0)
+
+
+def searched(expected: float, best: str | None = None, second: float | None = None) -> Searched:
+    other = None if second is None else score(second)
+    return Searched(score(expected), best, (best,) if best else (), other)
+
+
+def moves_of(*ucis: str) -> list[chess.Move]:
+    return [chess.Move.from_uci(uci) for uci in ucis]
 
 
 @pytest.mark.parametrize(
@@ -20,12 +30,7 @@ def searched(expected: float, best: str | None = None) -> Searched:
     [(0.0, ""), (0.049, ""), (0.05, "inaccuracy"), (0.1, "mistake"), (0.2, "blunder"), (0.9, "blunder")],
 )
 def test_a_move_is_marked_by_what_it_loses(loss: float, mark: str) -> None:
-    assert mark_of(searched(0.9, "e2e4"), loss, after=0.5, is_best=False) == mark
-
-
-def test_a_move_that_keeps_a_won_position_is_no_mistake() -> None:
-    assert mark_of(searched(1.0, "e2e4"), 0.14, after=0.86, is_best=False) == "inaccuracy"
-    assert mark_of(searched(1.0, "e2e4"), 0.16, after=0.84, is_best=False) != "inaccuracy"
+    assert mark_of(searched(0.9, "e2e4"), loss, is_best=False) == mark
 
 
 @pytest.mark.parametrize(
@@ -33,35 +38,85 @@ def test_a_move_that_keeps_a_won_position_is_no_mistake() -> None:
     [(0.3, 0.1, "only move"), (0.3, 0.9, ""), (0.45, 0.1, ""), (None, 0.1, "")],
 )
 def test_the_only_move_is_marked_unless_it_is_obvious(second: float | None, prior: float, mark: str) -> None:
-    before = Searched((0.5, 0.0, 0.5), "e2e4", ("e2e4",), second=second, prior=prior)
-    assert mark_of(before, 0.0, after=0.5, is_best=True) == mark
+    other = None if second is None else score(second)
+    before = Searched(score(0.5), "e2e4", ("e2e4",), second=other, prior=prior)
+    assert mark_of(before, 0.0, is_best=True) == mark
 
 
 def test_a_loss_is_the_difference_for_the_mover_and_the_best_move_loses_nothing() -> None:
-    moves = [chess.Move.from_uci(uci) for uci in ("f2f3", "e7e5", "g2g4", "d8h4")]
+    moves = moves_of("f2f3", "e7e5", "g2g4", "d8h4")
     positions = [
         searched(0.5, "e2e4"),
         searched(0.6, "e7e5"),  # Black's view: f3 lost 0.1.
-        searched(0.35, "b1c3"),
+        searched(0.4, "b1c3"),
         searched(1.0, "d8h4"),  # g4 lost all that was left.
-        Searched((0.0, 0.0, 1.0)),
+        Searched(Score.of((0.0, 0.0, 1.0))),
     ]
-    f3, e5, g4, mate = judge(chess.Board(), moves, positions, [None] * 4)
+    f3, e5, g4, mate = judge(chess.Board(), moves, positions, [Clock()] * 4)
     assert f3.loss == pytest.approx(0.1) and f3.mark == "mistake" and f3.best == "e4"
     assert e5.loss == 0 and e5.mark == ""
     assert g4.mark == "blunder" and g4.label == "2. g4??" and g4.phase == "opening"
     assert mate.loss == 0 and mate.label == "2... Qh4#"
-    assert decisive([f3, e5, g4, mate], "0-1") is g4
-    assert decisive([f3, e5, g4, mate], "1/2-1/2") is None
-    assert critical([f3, e5, g4, mate], 1) == [g4]
-    assert critical([f3, e5, g4, mate], 1, decisive=f3.ply) == [f3]
-    assert g4.line == ("Nc3",) and mate.line == ()
+    assert g4.line == ("Nc3",) and g4.reply == ("Qh4#",) and mate.line == ()
+
+
+def test_a_move_without_a_verdict_has_no_mark_and_both_lines() -> None:
+    positions = [searched(0.9, "d2d4"), searched(0.9, "e7e5")]
+    (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [Clock()], unclear={0})
+    assert review.unclear and not review.mark and not review.missed_win and not review.reasons
+    assert review.line == ("d4",) and review.reply == ("e5",)
 
 
 def test_a_missed_win_is_noted() -> None:
-    moves = [chess.Move.from_uci("e2e4")]
-    (review,) = judge(chess.Board(), moves, [searched(0.95, "d2d4"), searched(0.5, "e7e5")], [12.0])
-    assert review.missed_win and review.clock == 12.0
+    positions = [searched(0.95, "d2d4"), searched(0.5, "e7e5")]
+    (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [Clock(12.0, 3.0)])
+    assert review.missed_win and review.clock == 12.0 and review.spent == 3.0
+
+
+def test_a_later_search_that_knows_more_corrects_the_position_before() -> None:
+    # The search after Black's reply finds that White wins: so White won before it, and g3 lost nothing.
+    moves = moves_of("g2g3", "a7a6")
+    positions = [searched(0.5, "e2e4"), searched(0.5, "a7a6", second=0.1), searched(0.9, "e2e4")]
+    assert [each.expected for each in backed_up(moves, positions)] == pytest.approx([0.9, 0.1, 0.9])
+    # With another move that holds, it is the reply that lost.
+    positions[1] = searched(0.5, "a7a6", second=0.45)
+    assert losses(backed_up(moves, positions)) == pytest.approx([0.0, 0.35])
+
+
+def test_a_proven_position_is_not_corrected_by_the_game() -> None:
+    positions = [Searched(score(1.0), "d8h4", ("d8h4",), mate=1), searched(0.4, "e2e4")]
+    assert losses(backed_up(moves_of("a7a6"), positions)) == pytest.approx([0.4])
+
+
+@pytest.mark.parametrize(
+    ("loser", "ply"),
+    [
+        ((0.5, 0.45, 0.44, 0.1, 0.1, 0.0), 2),
+        ((0.5, 0.1, 0.1, 0.1, 0.5, 0.05), 4),  # The first mistake was answered by another one.
+        ((0.5, 0.5, 0.3, 0.3, 0.3, 0.05), 4),
+        ((0.5, 0.5, 0.5, 0.4), None),  # It was not lost at the end.
+        ((), None),
+    ],
+)
+def test_the_game_is_lost_by_the_largest_loss_that_never_comes_back(
+    loser: tuple[float, ...], ply: int | None
+) -> None:
+    assert lost_with(loser, first=True) == ply
+
+
+def test_only_a_move_of_the_loser_loses_the_game() -> None:
+    white = [0.5, 0.1, 0.1, 0.1]
+    assert decisive(white, "0-1", white_begins=True) == 0
+    assert decisive(white, "0-1", white_begins=False) is None
+    assert decisive([1 - each for each in white], "1-0", white_begins=False) == 0
+    assert decisive(white, "1/2-1/2", white_begins=True) is None
+
+
+def test_scores_are_symmetric_and_certain_results_stay() -> None:
+    assert Score.of((0.0, 1.0, 0.0)) == Score((0.0, 1.0, 0.0), 0.0)
+    better = Score.of((0.6, 0.3, 0.1))
+    assert better.turned() == Score.of((0.1, 0.3, 0.6)) and better.pawns > 0
+    assert sum(better.wdl) == pytest.approx(1) and better.expected > 0.6
 
 
 @pytest.mark.parametrize(("before", "after", "accuracy"), [(50, 50, 100.0), (50, 60, 100.0), (100, 0, 0.0)])
@@ -90,18 +145,3 @@ def test_openings_are_named_by_position() -> None:
     other = ["c2c4", "d7d5", "d2d4"]
     assert opening_of(map(chess.Move.from_uci, transposed)) == opening_of(map(chess.Move.from_uci, other))
     assert opening_of([]) is None
-
-
-@pytest.mark.parametrize(
-    ("values", "ply"), [((0.5, 0.45, 0.3, 0.27, 0.24, 0.2), 2), ((0.5, 0.4, 0.35), None)]
-)
-def test_a_drift_into_a_lost_position_has_its_largest_loss_as_decisive(
-    values: tuple[float, ...], ply: int | None
-) -> None:
-    uci = ("g1f3", "g8f6", "f3g1", "f6g8")
-    moves, positions = [], [searched(values[0], "e2e4")]
-    for index, value in enumerate(values[1:]):
-        moves += [chess.Move.from_uci(uci[2 * index % 4]), chess.Move.from_uci(uci[2 * index % 4 + 1])]
-        positions += [searched(1 - value, moves[-1].uci()), searched(value, "e2e4")]
-    found = decisive(judge(chess.Board(), moves, positions, [None] * len(moves)), "0-1")
-    assert (found.ply if found else None) == ply

@@ -14,49 +14,62 @@ import pytest
 from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.review.games import SourceGame
-from engine.review.judging import Searched, judge
-from engine.review.searching import Reviewed, ReviewJob, review_games, search_game
+from engine.review.judging import Clock, MoveReview, Searched, judge
+from engine.review.scale import Score
+from engine.review.searching import Reviewed, ReviewJob, Searches, review_games, search_game
 from engine.workers.local import local_executor
 
 MOVES = [chess.Move.from_uci(move) for move in ("e2e4", "e7e5", "g1f3")]
 """A game of four positions. The searches prefer another move everywhere."""
 
+Requested = list[tuple[int, list[int]]]
 
-def reviewed(value: Callable[[int, int], float]) -> tuple[list[str], list[tuple[int, list[int]]], int]:
-    """Return the marks, the searches, and their number of a review with 100 nodes.
+
+def reviewed(
+    value: Callable[[int, int], float], result: str = "*"
+) -> tuple[list[MoveReview], Requested, Searches]:
+    """Return the judged moves, the requests and the searches of a review with 100 nodes.
 
     value: expected score of a turn's side to move, by turn and nodes.
     """
-    requested: list[tuple[int, list[int]]] = []
+    requested: Requested = []
 
     async def search(turns: Sequence[int], nodes: int) -> list[Searched]:
         requested.append((nodes, list(turns)))
         found = []
         for turn in turns:
-            best, score = "a2a3" if turn % 2 == 0 else "a7a6", value(turn, nodes)
-            found.append(Searched((score, 0.0, 1 - score), best, (best,), prior=0.1))
+            best, points = "a2a3" if turn % 2 == 0 else "a7a6", value(turn, nodes)
+            found.append(Searched(Score((points, 0.0, 1 - points), 0.0), best, (best,), prior=0.1))
         return found
 
-    searched, searches = asyncio.run(search_game(MOVES, 100, search))
-    return [move.mark for move in judge(chess.Board(), MOVES, searched, [None] * 3)], requested, searches
+    searches = asyncio.run(search_game(MOVES, 100, search, result=result))
+    judged = judge(chess.Board(), MOVES, searches.positions, [Clock()] * 3, searches.unclear)
+    return judged, requested, searches
 
 
 def test_a_quiet_game_is_searched_once() -> None:
-    marks, requested, searches = reviewed(lambda turn, nodes: 0.5)
-    assert requested == [(100, [0, 1, 2, 3])] and marks == ["", "", ""]
-    assert searches == 4
+    moves, requested, searches = reviewed(lambda turn, nodes: 0.5)
+    assert requested == [(100, [0, 1, 2, 3])] and not any(move.mark for move in moves)
+    assert searches.count == 4
 
 
-def test_a_suspicious_move_is_searched_three_times_and_marked_by_the_last_search() -> None:
-    marks, requested, searches = reviewed(lambda turn, nodes: 0.7 if turn == 2 and nodes < 1000 else 0.5)
-    assert requested == [(100, [0, 1, 2, 3]), (300, [1, 2, 3]), (1000, [1, 2, 3])]
-    assert marks == ["", "", ""] and searches == 10
+def test_a_suspicious_move_is_searched_again_and_marked_by_the_last_search() -> None:
+    moves, requested, searches = reviewed(lambda turn, nodes: 0.7 if turn == 2 and nodes < 300 else 0.5)
+    assert requested == [(100, [0, 1, 2, 3]), (300, [1, 2, 3])]
+    assert not any(move.mark for move in moves) and searches.count == 7
 
 
-@pytest.mark.parametrize(("value", "mark"), [(0.57, "inaccuracy"), (0.62, "mistake"), (0.84, "blunder")])
-def test_a_move_far_from_the_loss_of_a_blunder_is_not_searched_a_third_time(value: float, mark: str) -> None:
-    marks, requested, _ = reviewed(lambda turn, nodes: value if turn == 2 else 0.5)
-    assert [nodes for nodes, _ in requested] == [100, 300] and marks == ["", mark, mark]
+def test_a_turning_point_is_settled_if_ten_times_the_nodes_agree() -> None:
+    moves, requested, searches = reviewed(lambda turn, nodes: (0.5, 0.5, 0.75, 0.25)[turn])
+    assert [nodes for nodes, _ in requested] == [100, 300, 1000] and not searches.unclear
+    assert [move.mark for move in moves] == ["", "blunder", ""]
+
+
+def test_a_turning_point_gets_no_mark_if_the_deepest_searches_disagree() -> None:
+    by_nodes = {100: 0.75, 300: 0.75, 1000: 0.62, 3000: 0.8}
+    moves, requested, searches = reviewed(lambda turn, nodes: (0.5, 0.5, by_nodes[nodes], 0.5)[turn])
+    assert [nodes for nodes, _ in requested] == [100, 300, 1000, 3000] and 1 in searches.unclear
+    assert moves[1].unclear and not moves[1].mark
 
 
 @pytest.mark.integration
@@ -75,4 +88,4 @@ def test_games_are_reviewed_or_their_fault_is_named_in_any_number_of_processes(p
     assert moves == {0: 3, 1: 4, 3: 1, 4: 0}
     assert all(game.searches > moves[number] for number, game in games.items())
     mated = games[1].review
-    assert mated is not None and mated.wdl[-1] == (0.0, 0.0, 1.0)
+    assert mated is not None and mated.wdl[-1] == (0.0, 0.0, 1.0) and mated.moves[-1].pawns > 0

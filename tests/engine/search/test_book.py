@@ -14,7 +14,7 @@ from engine._core import Game
 from engine.options import Options
 from engine.search.book import book_report
 from engine.search.limits import Clock, Limits
-from tests.engine.uci.uci_process import UciProcess
+from tests.engine.uci.uci_process import UciProcess, shared_engine
 from tests.paths import shared
 
 CLOCK = Limits(clock=Clock(60_000, 60_000))
@@ -132,7 +132,7 @@ def test_a_book_that_is_no_file_is_refused_and_the_move_is_searched(tmp_path: Pa
     complaints: list[str] = []
     assert book_report(Game(), CLOCK, Options(book_file=str(path)), Random(1), complaints.append) is None
     assert len(complaints) == 1 and str(path) in complaints[0]
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send(f"setoption name BookFile value {path}")
         (said,) = engine.sync()
         assert "error" in said and "BookFile" in said

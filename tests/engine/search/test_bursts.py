@@ -163,7 +163,7 @@ def test_the_search_continues_when_the_evaluator_dies(counted: list[int]) -> Non
 
     def kill(session: Session) -> Callable[[Report], None]:
         def on_report(report: Report) -> None:
-            pid = session.evaluator_pid
+            pid = session.start_evaluator().pid
             if not killed and pid is not None:
                 killed.append(report.nodes)
                 psutil.Process(pid).kill()

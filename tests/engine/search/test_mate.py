@@ -70,7 +70,7 @@ def test_the_shortest_mate_is_reported_without_an_evaluator(limit: int) -> None:
     assert (line.mate, len(line.moves), line.q, line.wdl) == (4, 7, 1.0, (1.0, 0.0, 0.0))
     assert (report.best_move, report.ponder, report.depth) == (line.moves[0], line.moves[1], 7)
     assert report.nodes > 1000
-    assert session.evaluator_pid is None
+    assert session._remote is not None and session._remote.links[0].pid is None
     session.close()
 
 

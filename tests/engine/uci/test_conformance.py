@@ -13,7 +13,7 @@ import chess
 import psutil
 import pytest
 
-from tests.engine.uci.uci_process import UciProcess, eventually
+from tests.engine.uci.uci_process import UciProcess, eventually, shared_engine
 from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.integration
@@ -34,7 +34,7 @@ def children(engine: UciProcess) -> list[psutil.Process]:
 
 
 def test_a_search_before_readiness_waits_for_the_evaluator_and_then_thinks() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         lines = engine.ask("go movetime 200", "bestmove")
         assert int(word_after(lines[-2], "nodes")) > 0
         assert int(word_after(lines[-2], "time")) > 0
@@ -108,7 +108,7 @@ def test_quotes_around_a_path_are_not_part_of_it(tmp_path: Path) -> None:
     ["movetime abc", "wtime abc btime 1000", "btime 1000", "nodes 0", "depth 0", "perft 3", "blah", "winc 5"],
 )
 def test_a_limit_that_makes_no_sense_is_reported_and_ends_the_search(go: str) -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position startpos")
         lines = engine.ask(f"go {go}", "bestmove")
         assert lines[0].startswith("info string error: ")
@@ -116,7 +116,7 @@ def test_a_limit_that_makes_no_sense_is_reported_and_ends_the_search(go: str) ->
 
 @pytest.mark.parametrize("go", ["movetime 1", "wtime 30 btime 30", "nodes 1", "depth 1"])
 def test_a_score_comes_before_every_best_move(go: str) -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.sync()
         for moves in ("", " moves e2e4", " moves e2e4 e7e5"):
             engine.send(f"position startpos{moves}")
@@ -128,7 +128,7 @@ def test_a_score_comes_before_every_best_move(go: str) -> None:
 
 
 def test_commands_are_understood_in_any_case_and_after_unknown_words() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.ask("UCI", "uciok")
         engine.send("POSITION STARTPOS Moves e2e4")
         engine.send("joho debug on")
@@ -154,7 +154,7 @@ def test_castling_may_be_written_either_way(chess960: str, castling: str) -> Non
 
 
 def test_promotions_may_be_written_in_capitals() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position fen 8/P6k/8/8/8/8/8/K7 w - - 0 1")
         assert engine.best_move("go nodes 5 searchmoves a7a8Q") == "a7a8q"
         engine.send("position fen 8/P6k/8/8/8/8/8/K7 w - - 0 1 moves a7a8Q")
@@ -199,7 +199,7 @@ def test_a_mate_is_found_after_a_search_of_other_moves() -> None:
 
 
 def test_every_line_asked_for_is_shown() -> None:
-    with UciProcess("MultiPV 30") as engine:
+    with shared_engine("MultiPV 30") as engine:
         engine.send("position startpos")
         last = engine.ask("go nodes 10", "bestmove")[-21:-1]
         assert [int(word_after(line, "multipv")) for line in last] == list(range(1, 21))
@@ -214,7 +214,7 @@ def test_every_line_asked_for_is_shown_without_an_evaluation() -> None:
 
 
 def test_depth_never_falls_within_a_search_and_begins_at_the_kept_tree_s() -> None:
-    with UciProcess("SmartPruningFactor 0") as engine:
+    with shared_engine("SmartPruningFactor 0") as engine:
         engine.send("position startpos")
         first = engine.ask("go nodes 3000", "bestmove")[-2]
         variation = first.split(" pv ")[1].split()
@@ -229,7 +229,7 @@ def test_depth_never_falls_within_a_search_and_begins_at_the_kept_tree_s() -> No
 
 
 def test_statistics_have_the_layout_that_guis_read() -> None:
-    with UciProcess("VerboseMoveStats true", "SmartPruningFactor 0", "BatchesInFlight 1") as engine:
+    with shared_engine("VerboseMoveStats true", "SmartPruningFactor 0", "BatchesInFlight 1") as engine:
         engine.send("position startpos")
         lines = engine.ask("go nodes 10", "bestmove")
         moves = [line.removeprefix("info string ") for line in lines if "(P:" in line]
@@ -256,7 +256,7 @@ def test_counters_for_each_line_and_evaluations_per_second() -> None:
 
 
 def test_nodes_are_visits_and_nps_those_of_this_search() -> None:
-    with UciProcess("SmartPruningFactor 0", "UCI_ShowEPS true", "LookAhead 0") as engine:
+    with shared_engine("SmartPruningFactor 0", "UCI_ShowEPS true", "LookAhead 0") as engine:
         engine.send("position startpos")
         first, second = (engine.ask(f"go nodes {nodes}", "bestmove")[-2] for nodes in (2000, 6000))
         for line, playouts in ((first, 2000), (second, 4000)):
@@ -278,7 +278,7 @@ def test_visits_that_need_no_network_are_nodes_but_no_evaluations() -> None:
 
 @pytest.mark.parametrize(("limit", "mate"), [("depth 2", False), ("depth 40", True), ("nodes 100000", True)])
 def test_a_proof_ends_a_search_by_depth_or_nodes(limit: str, mate: bool) -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position fen 7k/8/5K2/6Q1/8/8/8/8 b - - 0 1")
         last = engine.ask(f"go {limit}", "bestmove")[-2]
         assert (" score mate -" in last) == mate
@@ -315,7 +315,7 @@ def test_a_storm_of_commands_gets_one_best_move_for_each_go(seed: int) -> None:
     ]  # fmt: skip
     settings = ["MultiPV value 3", "UCI_Chess960 value true", "VerboseMoveStats value true", "ClearTree",
                 "MultiPV value 1", "UCI_ShowWDL value true", "ScoreType value WDL_mu"]  # fmt: skip
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         searches = 0
         for _command in range(150):
             kind = chance.choice(

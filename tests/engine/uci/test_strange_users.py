@@ -14,7 +14,7 @@ import pytest
 from engine.options import OPTIONS
 from evaluator.backends.threads import default_threads
 from protocol.settings.spec import Setting
-from tests.engine.uci.uci_process import UciProcess
+from tests.engine.uci.uci_process import UciProcess, shared_engine
 from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.integration
@@ -204,7 +204,7 @@ def test_games_of_hundreds_of_moves(seed: int) -> None:
     chance = random.Random(seed)
     board = played(1000, chance)
     moves = [move.uci() for move in board.move_stack]
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.sync()
         engine.send(f"position startpos moves {' '.join(moves)}")
         assert errors(engine.sync()) == []
@@ -224,7 +224,7 @@ def test_any_words_after_go_get_one_legal_move(seed: int) -> None:
              "ponder", "searchmoves", "perft", "go", "moves", "e2e4", "a2a3", "e7e8q", "0000", "O-O", "e1h1",
              "-", "--", "1", "2", "7", "0", "-1", "9" * 20, "1.5", "1e3", "nan", "\x00", "\ufeff", "１２",
              "value", ""]  # fmt: skip
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.sync()
         for _go in range(100):
             engine.send("position startpos")
@@ -235,7 +235,7 @@ def test_any_words_after_go_get_one_legal_move(seed: int) -> None:
 
 
 def test_faults_of_a_command_are_reported_once_and_not_for_ever() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.sync()
         said = errors(engine.ask("go nodes 3 searchmoves e2e4" + " e2e5" * 10_000, "bestmove"))
         assert len(said) == 1

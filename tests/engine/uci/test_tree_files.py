@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.uci.uci_process import UciProcess
+from tests.engine.uci.uci_process import UciProcess, shared_engine
 
 pytestmark = pytest.mark.integration
 
@@ -76,7 +76,7 @@ def test_a_tree_that_the_search_cannot_use_is_named(tmp_path: Path, option: str,
 def test_a_tree_of_other_rules_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tree"
     save(path)
-    with UciProcess("UCI_Chess960 true") as engine:
+    with shared_engine("UCI_Chess960 true") as engine:
         said = load(engine, path)
         assert said.startswith("info string error: LoadTree") and "UCI_Chess960" in said
 

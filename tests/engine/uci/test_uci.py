@@ -14,7 +14,7 @@ import chess
 import pytest
 
 from engine.options import ALIASES, OPTIONS
-from tests.engine.uci.uci_process import COMPUTED_BY, UciProcess
+from tests.engine.uci.uci_process import COMPUTED_BY, UciProcess, shared_engine
 from tests.paths import REPOSITORY, shared
 
 pytestmark = pytest.mark.integration
@@ -24,7 +24,7 @@ STALEMATED = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
 
 
 def test_uci_lists_every_option_once() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         lines = engine.ask("uci", "uciok")
         assert lines[0].startswith("id name Wavefront")
         named = [line.split(" type ")[0].removeprefix("option name ") for line in lines if "option" in line]
@@ -39,7 +39,7 @@ def test_uci_lists_every_option_once() -> None:
 
 
 def test_a_whole_conversation() -> None:
-    with UciProcess("SmartPruningFactor 0") as engine:
+    with shared_engine("SmartPruningFactor 0") as engine:
         engine.ask("uci", "uciok")
         assert engine.sync() == []
         engine.send("ucinewgame")
@@ -53,7 +53,7 @@ def test_a_whole_conversation() -> None:
 
 
 def test_isready_is_answered_while_searching_and_stop_ends_it() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position startpos")
         engine.send("go infinite")
         engine.until("info depth")
@@ -62,7 +62,7 @@ def test_isready_is_answered_while_searching_and_stop_ends_it() -> None:
 
 
 def test_a_search_that_is_stopped_at_once_is_no_error() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position startpos")
         engine.send("go infinite")
         lines = engine.ask("stop", "bestmove")
@@ -76,7 +76,7 @@ def legal_moves(fen: str = chess.STARTING_FEN) -> set[str]:
 
 @pytest.mark.parametrize("fen", [MATED, STALEMATED])
 def test_a_finished_game_has_no_best_move(fen: str) -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send(f"position fen {fen}")
         lines = engine.ask("go nodes 10", "bestmove")
         assert lines[-2] == f"info depth 0 score {'mate 0' if fen == MATED else 'cp 0'}"
@@ -84,7 +84,7 @@ def test_a_finished_game_has_no_best_move(fen: str) -> None:
 
 
 def test_go_infinite_waits_for_stop_even_when_all_is_known() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         for fen in (MATED, "7k/5Q2/6K1/8/8/8/8/8 w - - 0 1"):
             engine.send(f"position fen {fen}")
             engine.send("go infinite")
@@ -93,7 +93,7 @@ def test_go_infinite_waits_for_stop_even_when_all_is_known() -> None:
 
 
 def test_a_mate_is_found_and_reported() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position fen 6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1")
         lines = engine.ask("go mate 1", "bestmove")
         assert " score mate 1 " in lines[-2]
@@ -101,7 +101,7 @@ def test_a_mate_is_found_and_reported() -> None:
 
 
 def test_a_mate_search_that_proves_none_says_so_and_ends() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         for moves in (1, 3):
             engine.send("position startpos")
             lines = engine.ask(f"go mate {moves}", "bestmove")
@@ -114,7 +114,7 @@ def test_a_mate_search_that_proves_none_says_so_and_ends() -> None:
 
 
 def test_a_mate_search_ends_with_stop_and_waits_for_it_while_pondering() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position startpos")
         engine.send("go mate 50")
         assert not any(line.startswith("bestmove") for line in engine.sync())
@@ -134,14 +134,14 @@ def test_a_mate_is_found_without_an_evaluator() -> None:
 
 
 def test_a_forced_move_is_played_at_once_under_a_clock() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position fen 7k/8/8/8/8/8/1r6/K7 w - - 0 1")
         lines = engine.ask("go wtime 10000000 btime 10000000", "bestmove")
         assert lines[-1].split()[1] == "a1b2"
 
 
 def test_searchmoves_are_obeyed_and_illegal_ones_reported() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position startpos")
         assert engine.best_move("go nodes 200 searchmoves a2a3 h2h3") in ("a2a3", "h2h3")
         lines = engine.ask("go nodes 200 searchmoves e2e5 a2a4", "bestmove")
@@ -150,7 +150,7 @@ def test_searchmoves_are_obeyed_and_illegal_ones_reported() -> None:
 
 
 def test_multipv_shows_that_many_different_lines() -> None:
-    with UciProcess("MultiPV 4", "UCI_ShowWDL true") as engine:
+    with shared_engine("MultiPV 4", "UCI_ShowWDL true") as engine:
         engine.send("position startpos")
         last = engine.ask("go nodes 500", "bestmove")[-5:-1]
         assert [line.split()[line.split().index("multipv") + 1] for line in last] == list("1234")
@@ -162,7 +162,7 @@ def test_multipv_shows_that_many_different_lines() -> None:
     "go", ["go depth 3", "go movetime 50", "go wtime 500 btime 500", "go nodes 1", "go nodes 100 ponder"]
 )
 def test_every_limit_ends_with_a_legal_move(go: str) -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position startpos")
         if "ponder" in go:
             engine.send(go)
@@ -178,7 +178,7 @@ def test_ponderhit_starts_the_clock() -> None:
         words = info.split()
         return int(words[words.index("time") + 1])
 
-    with UciProcess("Ponder true", "SmartPruningFactor 0") as engine:
+    with shared_engine("Ponder true", "SmartPruningFactor 0") as engine:
         engine.send("position startpos moves e2e4")
         engine.send("go ponder movetime 300")
         while (pondered := milliseconds(engine.until("info depth")[-1])) <= 300:
@@ -188,7 +188,7 @@ def test_ponderhit_starts_the_clock() -> None:
 
 
 def test_a_bad_position_is_explained_and_leaves_none() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         for bad in (
             "position",
             "position fen 8/8/8/8/8/8/8/8 w - - 0 1",
@@ -211,7 +211,7 @@ def test_a_bad_position_is_explained_and_leaves_none() -> None:
 
 
 def test_a_corrected_fen_is_reported_once_and_searched() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         for bad, meant in (
             (
                 "rnbqkbnr/ppp2ppp/3p4/8/3pP3/5N2/PPP2PPP/RNBQKB1R w KQkq d3 1 3",
@@ -240,7 +240,7 @@ def test_isready_says_what_computes_once() -> None:
 
 
 def test_an_option_has_the_name_that_bots_know() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("setoption name Move Overhead value 250")
         assert engine.sync() == []
         assert "option name Move Overhead type spin default 100 min 0 max 10000" in engine.ask("uci", "uciok")
@@ -250,7 +250,7 @@ def test_an_option_has_the_name_that_bots_know() -> None:
 
 
 def test_ignored_limits_and_values_are_reported() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position startpos")
         engine.send("go infinite nodes 5 depth 3")
         (said,) = [line for line in engine.sync() if "error" in line]
@@ -262,7 +262,7 @@ def test_ignored_limits_and_values_are_reported() -> None:
 
 
 def test_bad_options_are_explained_and_the_old_value_kept() -> None:
-    with UciProcess("MultiPV 2") as engine:
+    with shared_engine("MultiPV 2") as engine:
         for bad in ("setoption name MultiPV value 0", "setoption name Nonsense value 1", "setoption"):
             engine.send(bad)
             said = engine.sync()
@@ -272,7 +272,7 @@ def test_bad_options_are_explained_and_the_old_value_kept() -> None:
 
 
 def test_commands_that_mean_nothing_are_reported_and_survived() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         for line in ("hello", "goo nodes 5", "\x00\x01", "xyzzy " * 100_000, "ponderhit", "stop"):
             engine.send(line)
         engine.send_bytes(b"\xff\xfe\xfd\n\r\n\r\nregister later\r\ndebug on\r\n")
@@ -328,7 +328,7 @@ def test_a_bounded_search_is_finished_at_the_end_of_input() -> None:
 
 
 def test_commands_during_a_search_end_it_in_order() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position startpos")
         for _go in range(3):
             engine.send("go infinite")
@@ -390,7 +390,7 @@ def test_stop_and_quit_end_a_search_that_commands_wait_for(ending: str) -> None:
 
 
 def test_an_option_set_during_a_search_counts_for_the_next() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position startpos")
         engine.send("go infinite")
         engine.send("setoption name MultiPV value 2")
@@ -400,7 +400,7 @@ def test_an_option_set_during_a_search_counts_for_the_next() -> None:
 
 
 def test_the_tree_is_kept_between_moves_and_cleared_by_the_button() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("position startpos")
         lines = engine.ask("go nodes 2000", "bestmove")
         variation = lines[-2].split(" pv ")[1].split()

@@ -4,6 +4,7 @@ grammar."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import re
@@ -11,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -62,6 +64,8 @@ class UciProcess:
         )
         self.pid = self.process.pid
         self.heard: list[str] = []
+        self.changed: set[str] = set()
+        """Names of options that were set."""
         self.errors = b""
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._threads = [
@@ -87,6 +91,8 @@ class UciProcess:
         self.errors = self.process.stderr.read()
 
     def send(self, line: str) -> None:
+        if match := re.match(r"setoption name (.+?) value", line):
+            self.changed.add(match[1])
         self.send_bytes(line.encode() + b"\n")
 
     def send_bytes(self, data: bytes) -> None:
@@ -162,6 +168,46 @@ class UciProcess:
             for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
                 if stream is not None and not stream.closed:
                     stream.close()
+
+
+_kept: dict[UciProcess, dict[str, str]] = {}
+"""The process of `shared_engine` with the defaults of its options; empty before the first use."""
+
+
+@contextmanager
+def shared_engine(*options: str) -> Iterator[UciProcess]:
+    """A process with the random backend that many tests share, with options changed for this one. It must not
+    be ended. It has no tree at the beginning."""
+    if not _kept:
+        made = UciProcess()
+        lines = made.ask("uci", "uciok")
+        pattern = r"option name (.+) type (?!button)\w+ default (.+?)(?: min .+| var .+)?"
+        found = [match for line in lines if (match := re.fullmatch(pattern, line))]
+        _kept[made] = {match[1]: match[2] for match in found} | {"Backend": "random"}
+        atexit.register(_end_shared)
+    (engine,) = _kept
+    engine.heard.clear()
+    try:
+        for option in options:
+            name, _, value = option.partition(" ")
+            engine.send(f"setoption name {name} value {value}")
+        yield engine
+        engine.send("stop")
+        for name in engine.changed & _kept[engine].keys():
+            engine.send(f"setoption name {name} value {_kept[engine][name]}")
+        engine.changed.clear()
+        for line in ("debug off", "setoption name ClearTree", "position startpos"):
+            engine.send(line)
+        engine.new_game()
+    except BaseException:
+        _end_shared()
+        raise
+
+
+def _end_shared() -> None:
+    while _kept:
+        engine, _ = _kept.popitem()
+        engine.__exit__(None, None, None)
 
 
 def eventually(condition: Callable[[], object]) -> None:

@@ -179,7 +179,7 @@ def test_review_is_a_job_with_progress_pages_and_pgn(server: Web) -> None:
     assert server.get(f"{where}/games/1").data["headers"]["Result"] == "1-0"
     assert server.get(f"{where}/games/7").status == 404
     folder = f"/review/{job['id']}/"
-    assert b"game-2.html" in server.get(folder).body
+    assert b'"n":2' in server.get(folder).body
     page = server.get(f"{folder}game-1.html")
     assert b"Qxf7" in page.body
     assert "unsafe-inline" not in page.headers["Content-Security-Policy"].split("style-src-attr")[0]

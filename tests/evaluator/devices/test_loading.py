@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 import protocol.client
-from evaluator.backends import open_backend
+from evaluator.backends import open_backend, parse_backend
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
-from evaluator.devices.loading import Loader, parse_backend, shipped_network
+from evaluator.devices.loading import Loader, shipped_network
 from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK, load_network
 from evaluator.service.lifecycle import LifeCycle
 from protocol import EvaluatorClient

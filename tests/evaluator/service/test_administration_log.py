@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The log names who changes the service."""
+"""The log names who changes the service, and whose request is refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from evaluator.service.connections.access import Access
-from protocol.errors import BadRequest, LoadFailed
-from tests.evaluator.service.harness import running
+from protocol.errors import BadRequest, LoadFailed, UnknownNetwork
+from tests.evaluator.service.harness import numbered_batch, running
 
 
 def test_log_names_the_client_of_each_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -30,6 +30,21 @@ def test_log_names_the_client_of_each_change(tmp_path: Path, caplog: pytest.LogC
     ]
     assert all(vars(record)["client"] for record in asked)
     assert len({vars(record)["request"] for record in asked}) == 3
+
+
+def test_log_names_the_client_and_the_request_when_an_evaluation_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "evaluator.service")
+    with running(tmp_path) as harness:
+        client = harness.client()
+        client.evaluate(numbered_batch(1))
+        identity = client.submit(numbered_batch(1), network="nowhere")
+        answer = client.receive()
+    assert answer is not None and isinstance(answer.error, UnknownNetwork)
+    refused = [vars(record) for record in caplog.records if hasattr(record, "request")]
+    assert [entry["request"] for entry in refused] == [identity]
+    assert refused[0]["client"]
 
 
 def test_alias_is_refused_when_it_cannot_be_printed(tmp_path: Path) -> None:

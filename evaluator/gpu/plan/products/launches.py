@@ -2,9 +2,9 @@
 """Matrix products with their epilogues as launches.
 
 `linear` asks the builder's chooser how to compute a product. One function per answer appends it: with the
-general kernel (gemm.py: whole or split along k, with weights or codes), a Hopper kernel (gemm_hopper.py,
-gemm_cluster.py), or a vendor's library (below). A pass over the rows (epilogue.py) does the rest; a norm may
-be left to the readers (left_norms.py).
+general kernel (gemm.py: whole or split along k, with weights or codes), the Hopper kernel (gemm_hopper.py),
+or a vendor's library (below). A pass over the rows (epilogue.py) does the rest; a norm may be left to the
+readers (left_norms.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.builder import ProgramBuilder
 from evaluator.gpu.plan.products.epilogue import After, Epilogue, finish_rows
 from evaluator.gpu.plan.products.gemm import gemm_launch, split_along_k, whole
-from evaluator.gpu.plan.products.gemm_cluster import by_cluster_kernel, cluster_launch
 from evaluator.gpu.plan.products.gemm_hopper import by_hopper_kernel
 from evaluator.gpu.plan.products.linear_layer import Linear
 from evaluator.gpu.plan.products.product_use import Use, address, biases_of, own_epilogue, weights_of
@@ -52,13 +51,11 @@ def linear(
     product = product_of(layer, a, after, residual=residual is not None)
     use = Use(layer, product, a, result, pairs, residual, after)
     if leave_norm:
-        return _leaving_norm(b, use, b.choose_normed(leaving(b, product)))
+        return _leaving_norm(b, use, b.choose_normed(leaving(product)))
     normed = a.norm is not None or (residual is not None and residual.norm is not None)
     choice = b.choose_normed(product) if normed else b.choose(product)
     if choice.hopper is not None:
         by_hopper_kernel(b, use, choice.hopper)
-    elif choice.cluster is not None:
-        by_cluster_kernel(b, use, choice.cluster)
     elif choice.tile is None:
         _by_library(b, use, choice)
     elif choice.splits > 1:
@@ -76,14 +73,11 @@ def _leaving_norm(b: ProgramBuilder, use: Use, choice: Choice) -> Matrix:
     norm, result = use.after.norm, use.result
     assert norm is not None and result is not None
     read = None if use.residual is None or use.residual.norm is None else use.residual.norm.sums.name
-    parts = use.product.n // choice.part_columns
+    assert choice.tile is not None
+    parts = use.product.n // choice.tile.part_columns
     sums = b.work("row_sums0" if read != "row_sums0" else "row_sums1", 8 * parts * result.rows)
     left = LeftNorm(norm, use.layer.name, sums, parts)
-    if choice.cluster is not None:
-        cluster_launch(b, use, choice.cluster, result.buffer, left)
-    else:
-        assert choice.tile is not None
-        gemm_launch(b, use, choice, choice.tile, own_epilogue(b, use), result.buffer, leaves=left)
+    gemm_launch(b, use, choice, choice.tile, own_epilogue(b, use), result.buffer, leaves=left)
     return replace(result, norm=left)
 
 
@@ -122,10 +116,9 @@ def product_of(layer: Linear, a: Matrix, after: After, *, residual: bool) -> Pro
     )
 
 
-def leaving(b: ProgramBuilder, product: Product) -> Product:
-    """Return the product that determines the choice for one whose norm is left to others. On sm_90 it is the
-    same with the norm: a pass over the rows does not affect the best tile, so this saves a measurement."""
-    return product if b.target.name == "sm_90" else replace(product, followed=False, normalised=False)
+def leaving(product: Product) -> Product:
+    """Return the product that determines the choice for one whose norm is left to others."""
+    return replace(product, followed=False, normalised=False)
 
 
 def _by_library(b: ProgramBuilder, use: Use, choice: Choice) -> None:

@@ -3,10 +3,9 @@
 
 A separate norm pass reads and writes every row. Without it, the product before writes the rows' sums, too.
 The products that read the rows have the gammas in their weights. A product with the rows as residual applies
-the norm when it adds them. This needs our own kernels, on AMD's matrix units and, for some hundred rows, on
-sm_90. Libraries do not support it, and a product split through memory ends with a pass over the rows anyway.
-If products were measured, the total time decides. Applying or leaving a norm costs so little that it is not
-measured.
+the norm when it adds them. This needs our own kernel on AMD's matrix units. Libraries do not support it, and
+a product split through memory ends with a pass over the rows anyway. If products were measured, the total
+time decides. Applying or leaving a norm costs so little that it is not measured.
 """
 
 from __future__ import annotations
@@ -49,35 +48,28 @@ def is_left(b: ProgramBuilder, maker: NormUse, readers: Callable[[], Sequence[No
         return False
     products = [use.product for use in uses]
     # The betas of the inputs become biases.
-    left = [leaving(b, products[0]), *(replace(product, bias=True) for product in products[1:])]
+    left = [leaving(products[0]), *(replace(product, bias=True) for product in products[1:])]
     if b.measurements is not None:
-        pays = _pays(b, b.measurements, left, products)
+        pays = _pays(b.measurements, left, products)
     else:
-        pays = all(b.takes_norms(b.choose(product)) for product in (*products, *left))
+        pays = all(b.choose(product).whole for product in (*products, *left))
     if not pays:
         return False
     choice = b.choose_normed(left[0])
+    assert choice.tile is not None
     # Each part of a row must consist of existing columns.
-    columns = choice.part_columns if choice.tile is None else choice.tile.block_n
-    return maker.layer.padded_width % columns == 0
+    return maker.layer.padded_width % choice.tile.block_n == 0
 
 
-def _pays(
-    b: ProgramBuilder, measurements: Measurements, left: Sequence[Product], products: Sequence[Product]
-) -> bool:
-    """Return True to leave a norm. left: the products if it is left. products: the same if it is not.
-
-    On sm_90 kernels that take norms must exist, as the whole program is timed later. Elsewhere they must be
-    faster together than the fastest ways without.
-    """
+def _pays(measurements: Measurements, left: Sequence[Product], products: Sequence[Product]) -> bool:
+    """Return True if the kernels that leave and take a norm are faster together than the fastest ways
+    without. left: the products if it is left. products: the same if it is not."""
     # Request both lists before deciding, so that the measurements do not change which products are requested.
-    whole = _kept(b, measurements, left)
+    whole = [[each for each in measurements(product) if each.choice.whole] for product in left]
     others = [measurements(product) for product in products]
-    if not all(whole) or b.target.name == "sm_90":
-        return all(whole)
-    return sum(found[0].microseconds for found in whole) < sum(found[0].microseconds for found in others)
+    return all(whole) and _fastest(whole) < _fastest(others)
 
 
-def _kept(b: ProgramBuilder, measurements: Measurements, products: Sequence[Product]) -> list[list[Measured]]:
-    """Return the measurements of kernels that take norms, per product."""
-    return [[each for each in measurements(product) if b.takes_norms(each.choice)] for product in products]
+def _fastest(found: Sequence[Sequence[Measured]]) -> float:
+    """Return the microseconds of the fastest of each together."""
+    return sum(measured[0].microseconds for measured in found)

@@ -9,11 +9,9 @@ from evaluator.gpu.plan.hopper import BLOCK_K, BLOCK_M, HEAD_DEPTH, HEADS_OF_A_T
 from evaluator.gpu.plan.program import Buffer, TensorMap
 
 
-def rows_map(
-    a: Buffer, rows: int, width: int, stride: int, precision: Precision, block_m: int = BLOCK_M
-) -> TensorMap:
-    """Return boxes of block_m rows and BLOCK_K columns of activations. stride: elements between rows."""
-    box = Box(precision, (width, rows), strides=(stride * precision.bytes,), shape=(BLOCK_K, block_m))
+def rows_map(a: Buffer, rows: int, width: int, stride: int, precision: Precision) -> TensorMap:
+    """Return boxes of BLOCK_M rows and BLOCK_K columns of activations. stride: elements between rows."""
+    box = Box(precision, (width, rows), strides=(stride * precision.bytes,), shape=(BLOCK_K, BLOCK_M))
     return TensorMap(a, box)
 
 

@@ -155,3 +155,17 @@ def test_looking_ahead_passes_positions_that_are_cached() -> None:
     tree.collect(batch, 1, 1000, 64)
     assert batch.size == 65
     tree.cancel(batch)
+
+
+def test_looking_ahead_leaves_a_move_when_all_its_replies_are_in_flight() -> None:
+    """All positions have the same value, so the moves not visited are assumed to be worse. There are 20 moves
+    and 20 replies."""
+    tree = new_tree(game(), cpuct=0.3, cpuct_at_root=0.3)
+    batch = Batch(257)
+    for _ in range(2):
+        tree.collect(batch, 1, 1)
+        equal = np.tile(np.array((0, 1, 0), np.float32), (batch.size, 1))
+        tree.apply(batch, np.zeros(len(batch.moves), np.float32), equal, np.zeros(batch.size, np.float32))
+    tree.collect(batch, 1, 10_000, 256)
+    assert batch.size == 20 + 19
+    tree.cancel(batch)

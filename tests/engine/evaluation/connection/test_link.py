@@ -403,7 +403,7 @@ def test_a_search_survives_the_loss_with_every_visit_accounted_for() -> None:
     def kill_once(report: Report) -> None:
         if not killed.is_set():
             killed.set()
-            pid = session.evaluator_pid
+            pid = session.start_evaluator().pid
             assert pid is not None
             psutil.Process(pid).kill()
 

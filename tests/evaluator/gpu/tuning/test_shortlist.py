@@ -13,7 +13,7 @@ import pytest
 from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.target import Precision, nvidia_target
-from evaluator.gpu.plan import cluster_tiles, hopper
+from evaluator.gpu.plan import hopper
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.tiles import Choice, Measured, candidates
 from evaluator.gpu.tuning.bench import Bench
@@ -85,17 +85,14 @@ def test_tiles_close_to_the_best_of_a_neighbour_are_tried_with_all_splits_betwee
 
 
 def test_each_family_of_own_kernels_is_measured_where_a_library_is_fastest() -> None:
-    product = Product(512, 1024, 1024, Activation.NONE, residual=True, followed=True, normalised=True)
-    clusters = [
-        Choice(None, cluster=tile)
-        for tile in cluster_tiles.candidates(product, TARGET, Precision.FP16, multiprocessors=132)
-    ]
-    own = [*candidates(product, TARGET, Precision.FP16), *clusters]
+    product = replace(PRODUCTS[-1], m=4096)
+    wide = [Choice(None, hopper=tile) for tile in hopper.candidates(product, TARGET, Precision.FP16)]
+    own = [*candidates(product, TARGET, Precision.FP16), *wide]
     whole = next(choice for choice in own if choice.whole)
     of_library = Choice(None, library="cuBLASLt")
-    results = [Measured(of_library, 10.0), Measured(whole, 30.0), Measured(clusters[0], 40.0)]
+    results = [Measured(of_library, 10.0), Measured(whole, 30.0), Measured(wide[0], 40.0)]
     found = shortlist(own, [results, results])
-    assert {*found.own} >= {whole, clusters[0]}
+    assert {*found.own} >= {whole, wide[0]}
     assert found.libraries == {"cuBLASLt"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training loop`: self-play, import, training, gate and promotion in generations."""
+"""`python -m training run`: searched positions, training, gates and promotion in generations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.host.outputs import add_overwrite_flag, guard_run
 from protocol.host.processes import INTERRUPTED
 from training.errors import require_torch
 
-HELP = "repeat self-play, training and gate; the same command resumes an interrupted loop"
+HELP = "repeat self-play, annotation, training and gates; the same command resumes an interrupted loop"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every command of every page is one that the programs accept, and the examples of the first pages run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from keyword import iskeyword
+from pathlib import Path
+
+import pytest
+
+from engine import cli as engine_cli
+from evaluator import cli as evaluator_cli
+from tests.evaluator.service.harness import running
+from tests.paths import REPOSITORY
+from tests.test_documents import DOCUMENTS, name_of
+from training import cli as training_cli
+
+PROGRAMS = {
+    "wavefront": (engine_cli, "engine.commands"),
+    "wavefront-evaluator": (evaluator_cli, "evaluator.commands"),
+    "wavefront-training": (training_cli, "training.commands"),
+}
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command of our programs in the shell blocks of a page."""
+    for block in re.findall(r"```(?:sh|bat)?\n(.*?)```", text, re.DOTALL):
+        rest = ""
+        for line in block.replace("\\\n", " ").splitlines():
+            if not rest and ("…" in line or not re.search(r"\bwavefront", line)):
+                continue
+            try:
+                words = _words(rest + re.sub(r"(^|\s)#.*", "", line))
+            except ValueError:  # a quotation goes on
+                rest += f"{line}\n"
+                continue
+            rest = ""
+            for command in _split(words):
+                program = re.sub(r"^.*[/\\]", "", command[0]).removesuffix(".exe")
+                if program in PROGRAMS:
+                    yield [program, *command[1:]]
+
+
+def _words(text: str) -> list[str]:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;<>()")
+    lexer.whitespace_split, lexer.commenters = True, ""
+    return list(lexer)
+
+
+def _split(words: list[str]) -> Iterator[list[str]]:
+    """Yield the commands of a line, without redirections."""
+    command: list[str] = []
+    skip = False
+    for word in [*words, ";"]:
+        if set(word) <= set("|&;()"):
+            if command:
+                yield command
+            command = []
+        elif set(word) <= set("<>"):
+            skip = True
+        elif skip:
+            skip = False
+        elif command or "=" not in word:  # not an assignment before the command
+            command.append(word)
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if path.name != "CHANGELOG.md"], ids=name_of)
+def test_commands_of_a_page_are_accepted(
+    document: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for program, *words in commands(document.read_text("utf-8")):
+        cli, package = PROGRAMS[program]
+        for name in cli.COMMANDS:
+            if name in words:
+                module = import_module(f"{package}.{name.replace('-', '_')}{'_' if iskeyword(name) else ''}")
+                monkeypatch.setattr(module, "run", lambda arguments: 0)
+        monkeypatch.setattr("engine.uci.loop.run", lambda options=None: 0)
+        if {"--help", "--help-all", "--version"} & {*words}:
+            continue
+        try:
+            status = cli.main(words)
+        except SystemExit as ended:
+            status = ended.code
+        assert status == 0, f"{program} {shlex.join(words)}: {capsys.readouterr().err}"
+
+
+def test_examples_for_programs_run(tmp_path: Path) -> None:
+    text = (REPOSITORY / "docs" / "start" / "program.md").read_text("utf-8")
+    answers, arrays = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "positions.txt").write_text("startpos\n4k3/8/8/8/8/8/4P3/4K3 w - - 0 1\n", "utf-8")
+    line = [
+        sys.executable,
+        str(REPOSITORY / "run_engine.py"),
+        "evaluate",
+        "positions.txt",
+        "--backend",
+        "random",
+    ]
+    subprocess.run([*line, "--output", "answers.jsonl"], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-c", answers], cwd=tmp_path, env=environment(), check=True)
+    assert (tmp_path / "answers.npz").exists()
+    with running(tmp_path) as harness:
+        shown = subprocess.run(
+            [sys.executable, "-c", arrays.replace("tcp://127.0.0.1:5577", harness.address)],
+            env=environment(),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    promised = re.findall(r"# (\(2, 3\).*)", arrays)
+    assert shown.stdout.splitlines()[0] == promised[0]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY)}
