@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shutil
 import signal
+import ssl
+import subprocess
 import sys
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ import chess.pgn
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.engine.web.serving import WAIT_S, Web, web
+from tests.engine.web.serving import COMMAND, WAIT_S, Web, web
 
 pytestmark = pytest.mark.integration
 
@@ -218,6 +222,42 @@ def test_page_of_another_origin_gets_nothing(server: Web) -> None:
             assert answer.status in (403, 421), (path, headers)
             assert answer.headers["Access-Control-Allow-Origin"] is None
         assert server.post("position", {}, **headers).status in (403, 421)
+
+
+def test_page_of_an_accepted_origin_is_answered_with_cors() -> None:
+    with web("--origin", "https://chess.example") as server:
+        asked = {"Origin": "https://chess.example", "Access_Control_Request_Method": "POST"}
+        preflight = server.ask("OPTIONS", "/api/v1/position", **asked)
+        assert preflight.status == 204
+        assert "content-type" in preflight.headers["Access-Control-Allow-Headers"]
+        answer = server.post("position", {}, Origin="https://chess.example")
+        assert answer.status == 200
+        assert answer.headers["Access-Control-Allow-Origin"] == "https://chess.example"
+        foreign = server.ask("OPTIONS", "/api/v1/position", Origin="https://evil.example")
+        assert foreign.status == 403
+        assert foreign.headers["Access-Control-Allow-Origin"] is None
+
+
+def test_certificate_serves_tls(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs openssl")
+    files = [tmp_path / "chain.pem", tmp_path / "key.pem"]
+    made = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    command = [openssl, *made.split(), "-out", str(files[0]), "-keyout", str(files[1])]
+    subprocess.run(command, check=True, capture_output=True)
+    flags = [*COMMAND, "--listen", "127.0.0.1:0", "--backend", "random"]
+    flags += ["--certificate", str(files[0]), "--key", str(files[1])]
+    with subprocess.Popen(flags, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = re.search(r"https://127.0.0.1:(\d+)/", process.stdout.readline())
+        assert address is not None
+        trusting = ssl.create_default_context(cafile=str(files[0]))
+        connection = HTTPSConnection("127.0.0.1", int(address[1]), timeout=WAIT_S, context=trusting)
+        connection.request("GET", "/live")
+        assert connection.getresponse().read() == b"live\n"
+        connection.close()
+        process.kill()
 
 
 def test_description_is_valid_openapi(server: Web) -> None:
