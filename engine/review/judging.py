@@ -181,7 +181,7 @@ def judge(
                 loss=loss,
                 mark=mark,
                 unclear=doubted,
-                reasons=tuple(reasons(board, move, before.line, after.line, before.known, after.known))
+                reasons=reasons_of(board, move, before, after, scores[ply].pawns - told.pawns)
                 if fault
                 else (),
                 missed_win=not doubted and missed_win(scores, ply),
@@ -194,6 +194,12 @@ def judge(
         )
         board.push(move)
     return reviews
+
+
+def reasons_of(
+    board: chess.Board, move: chess.Move, before: Searched, after: Searched, fall: float
+) -> tuple[Reason, ...]:
+    return tuple(reasons(board, move, before.line, after.line, before.known, after.known, fall))
 
 
 def backed_up(moves: Sequence[chess.Move], searched: Sequence[Searched]) -> list[Score]:
