@@ -7,8 +7,8 @@ python -m benchmarks.strength.review_marks --judge games.pgn --cores 8 > judged.
 
 The first command reviews the quoted half of the judged games (GAMES, checked by DIGEST) and prints the
 figures with Wilson intervals of 95 %. Flags after `--` go to `wavefront review`, such as `--backend gpu`. A
-stopped run resumes in the folder of --output. The judge is Debian's Stockfish 15.1: 1,000,000 nodes before and after each
-move, table cleared, and its own win, draw and loss.
+stopped run resumes in the folder of --output. The judge is Debian's Stockfish 15.1: 1,000,000 nodes before
+and after each move, table cleared, and its own win, draw and loss.
 
 Games of people: 57 of lichess (CC0; ratings 900 to 2000, not lost on time, from 3 minutes on), 9 of Mackenzie
 (1862 to 1887) and 9 tournament games. 65 games are made by the MANIFEST, whose moves depend on Stockfish's

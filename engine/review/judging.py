@@ -18,7 +18,7 @@ from engine.review.people import People
 from engine.review.reasons import Known, Reason, reasons
 from engine.review.scale import WDL, Score
 
-INACCURACY, MISTAKE, BLUNDER = 0.05, 0.1, 0.2
+INACCURACY, MISTAKE, BLUNDER = 0.05, 0.14, 0.2
 """Lost expected score from which a move gets a mark."""
 
 ONLY_MOVE = 0.15
@@ -30,6 +30,10 @@ EXPECTED_PRIOR = 0.4
 WINNING, NOT_WINNING = 0.85, 0.65
 """Expected score before and after a missed win."""
 
+LEVEL, HELD = 0.45, 0.4
+"""Expected score of a level position, and of one that is still held."""
+
+DRAWN = 0.5
 LOST = 0.3
 """Expected score of the loser at the end, above which no move lost the game: it was lost on time, say."""
 
@@ -260,23 +264,37 @@ def lost_with(loser: Sequence[float], first: bool) -> int | None:
 
     loser: expected score of the side that lost, at the start and after each move. first: it made the first
     move. The move is the one whose loss is largest of what never comes back: seen from the end, a position is
-    worth the highest expected score that the loser still has from there on.
+    worth the highest expected score that the loser still has from there on. A draw counts as much as a win,
+    because the move that gives a win away does not lose the game yet.
     """
     highest, largest, found = 0.0, 0.0, None
     if not loser or loser[-1] >= LOST:
         return None
     for ply in range(len(loser) - 2, -1, -1):
-        highest = max(highest, loser[ply + 1])
-        loss = loser[ply] - highest
+        highest = max(highest, min(DRAWN, loser[ply + 1]))
+        loss = min(DRAWN, loser[ply]) - highest
         if (ply % 2 == 0) is first and loss > largest:
             largest, found = loss, ply
     return found
 
 
+def slid(loser: Sequence[float], ply: int) -> bool:
+    """Return True if the loser was below HELD before a move, and no mistake of its own explains it.
+
+    Then the searches overlooked something earlier: it is unknown whether the move is the one that lost the game.
+    """
+    start = next((each for each in range(ply, -1, -1) if loser[each] >= LEVEL), 0)
+    own = [loser[each] - loser[each + 1] for each in range(ply - 2, start - 1, -2)]
+    return loser[ply] < HELD and max(own, default=0.0) < MISTAKE
+
+
+def loser_of(expected_scores: Sequence[float], result: str) -> list[float]:
+    """Return the expected scores of the side that lost, from White's; empty for a game without a loser."""
+    if result not in ("1-0", "0-1"):
+        return []
+    return [each if result == "0-1" else 1 - each for each in expected_scores]
+
+
 def decisive(expected_scores: Sequence[float], result: str, white_begins: bool) -> int | None:
     """Return the ply of the move that lost a decided game. expected_scores: White's, as in `lost_with`."""
-    if result not in ("1-0", "0-1"):
-        return None
-    white_lost = result == "0-1"
-    loser = [each if white_lost else 1 - each for each in expected_scores]
-    return lost_with(loser, first=white_begins is white_lost)
+    return lost_with(loser_of(expected_scores, result), first=white_begins is (result == "0-1"))
