@@ -175,7 +175,7 @@ def finished(
     }
     result, values = game.headers.get("Result", "*"), [each.expected for each in scores]
     lost = decisive(values, result, board.turn)
-    if lost is not None and (lost in unclear or slid(loser_of(values, result), lost)):
+    if lost is not None and (lost in unclear or slid(loser_of(values, result), lost, unclear)):
         lost = None
     return GameReview(
         number=source.number,

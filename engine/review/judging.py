@@ -278,13 +278,13 @@ def lost_with(loser: Sequence[float], first: bool) -> int | None:
     return found
 
 
-def slid(loser: Sequence[float], ply: int) -> bool:
-    """Return True if the loser was below HELD before a move, and no mistake of its own explains it.
+def slid(loser: Sequence[float], ply: int, unclear: Collection[int] = ()) -> bool:
+    """Return True if the loser was below HELD before a move, and no clear mistake explains it.
 
-    Then the searches overlooked something earlier: it is unknown whether the move is the one that lost the game.
+    Then the searches overlooked something earlier, and the move may not be the one that lost the game.
     """
     start = next((each for each in range(ply, -1, -1) if loser[each] >= LEVEL), 0)
-    own = [loser[each] - loser[each + 1] for each in range(ply - 2, start - 1, -2)]
+    own = [loser[each] - loser[each + 1] for each in range(ply - 2, start - 1, -2) if each not in unclear]
     return loser[ply] < HELD and max(own, default=0.0) < MISTAKE
 
 

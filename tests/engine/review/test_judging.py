@@ -169,3 +169,4 @@ def test_the_losing_move_is_unknown_if_no_mistake_explains_the_fall_before_it(
     loser: tuple[float, ...], known: bool
 ) -> None:
     assert slid(loser, 4) is not known
+    assert slid(loser, 4, unclear={2}) is (loser[4] < 0.4)
