@@ -8,7 +8,7 @@ difference between the position before it, where the best move counts, and the p
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ from engine.review.people import People
 from engine.review.reasons import Known, Reason, reasons
 from engine.review.scale import WDL, Score
 
-INACCURACY, MISTAKE, BLUNDER = 0.05, 0.14, 0.2
+INACCURACY, MISTAKE, BLUNDER = 0.08, 0.14, 0.2
 """Lost expected score from which a move gets a mark."""
 
 ONLY_MOVE = 0.15
@@ -48,16 +48,17 @@ SERIOUS = ("mistake", "blunder")
 class Searched:
     """A position as a search sees it, for its side to move.
 
-    best: the best move in UCI notation, None if the game is over. line: its continuation. second: score of
-    the second move, None if there is none. prior: the network's probability of the best move. mate: moves to
-    a proven mate, negative for being mated, None if there is none. tables: 1, 0 or -1 if tablebases know
-    the result.
+    best: the best move in UCI notation, None if the game is over. line: its continuation, with it. second,
+    second_line: the same of the second move, None if there is none. prior: the network's probability of the
+    best move. mate: moves to a proven mate, negative for being mated, None if there is none. tables: 1, 0
+    or -1 if tablebases know the result.
     """
 
     score: Score
     best: str | None = None
     line: tuple[str, ...] = ()
     second: Score | None = None
+    second_line: tuple[str, ...] = ()
     prior: float = 0.0
     mate: int | None = None
     tables: int | None = None
@@ -65,6 +66,10 @@ class Searched:
     @property
     def expected(self) -> float:
         return self.score.expected
+
+    def better_than(self, move: str) -> tuple[str, ...]:
+        """Return the line of the best other move, or of the best one without another."""
+        return self.second_line if self.best == move and self.second_line else self.line
 
     @property
     def known(self) -> Known:
@@ -168,6 +173,7 @@ def judge(
         mark = "" if doubted else mark_of(before, loss, is_best=before.best == move.uci())
         fault = mark in FAULTS
         told = scores[ply + 1].turned()
+        line = before.better_than(move.uci()) if loss >= INACCURACY else before.line
         reviews.append(
             MoveReview(
                 ply=ply,
@@ -175,9 +181,9 @@ def judge(
                 number=board.fullmove_number,
                 san=board.san(move),
                 uci=board.uci(move),
-                best=board.san(board.parse_uci(before.best)) if before.best else "",
-                best_uci=before.best or "",
-                line=san_line(board, before.line) if fault or doubted else (),
+                best=board.san(board.parse_uci(line[0])) if line else "",
+                best_uci=line[0] if line else "",
+                line=san_line(board, line) if fault or doubted else (),
                 reply=san_line(board, (move.uci(), *after.line))[1:] if fault or doubted else (),
                 before=scores[ply].wdl,
                 after=told.wdl,
@@ -185,7 +191,7 @@ def judge(
                 loss=loss,
                 mark=mark,
                 unclear=doubted,
-                reasons=reasons_of(board, move, before, after, scores[ply].pawns - told.pawns)
+                reasons=reasons_of(board, move, before, line, after, scores[ply].pawns - told.pawns)
                 if fault
                 else (),
                 missed_win=not doubted and missed_win(scores, ply),
@@ -201,9 +207,15 @@ def judge(
 
 
 def reasons_of(
-    board: chess.Board, move: chess.Move, before: Searched, after: Searched, fall: float
+    board: chess.Board,
+    move: chess.Move,
+    before: Searched,
+    line: Sequence[str],
+    after: Searched,
+    fall: float,
 ) -> tuple[Reason, ...]:
-    return tuple(reasons(board, move, before.line, after.line, before.known, after.known, fall))
+    known = before.known if before.best != move.uci() else replace(before.known, only=False)
+    return tuple(reasons(board, move, line, after.line, known, after.known, fall))
 
 
 def backed_up(moves: Sequence[chess.Move], searched: Sequence[Searched]) -> list[Score]:

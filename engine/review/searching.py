@@ -33,7 +33,7 @@ from engine.review.scale import Score
 from engine.search.fen import read_fen
 from engine.search.limits import Limits
 from engine.search.memory import LEAST_MB, tree_megabytes
-from engine.search.report import Report
+from engine.search.report import Line, Report
 from engine.workers.executor import LocalExecutor, Log, MakeExecutor, WorkerContext, play_together
 
 DOUBTFUL, AGAIN = 0.03, 3
@@ -277,18 +277,25 @@ def turning_points(scores: Sequence[Score], result: str, *, white_begins: bool) 
 def searched_of(report: Report) -> Searched:
     """Return what a search says of a position."""
     best, *others = (line for line in report.lines if line.visits or line.prior)
-    told = (
-        sum(visits >= LEAST_VISITS for visits in best.move_visits[:LINE_PLIES]) if best.mate is None else None
-    )
+    second = others[0] if others and others[0].visits >= LEAST_VISITS else None
     return Searched(
         score=Score.of(best.wdl),
         best=best.moves[0],
-        line=best.moves[: None if told is None else max(1, told)],
-        second=Score.of(others[0].wdl) if others and others[0].visits >= LEAST_VISITS else None,
+        line=_told(best),
+        second=Score.of(second.wdl) if second else None,
+        second_line=_told(second) if second else (),
         prior=round(best.prior, DIGITS),
         mate=best.mate,
         tables=best.tablebase,
     )
+
+
+def _told(line: Line) -> tuple[str, ...]:
+    """Return the moves of a line that enough visits found; all of a proven mate."""
+    if line.mate is not None:
+        return line.moves
+    enough = sum(visits >= LEAST_VISITS for visits in line.move_visits[:LINE_PLIES])
+    return line.moves[: max(1, enough)]
 
 
 async def review_games(

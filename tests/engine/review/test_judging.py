@@ -37,7 +37,7 @@ def moves_of(*ucis: str) -> list[chess.Move]:
 
 @pytest.mark.parametrize(
     ("loss", "mark"),
-    [(0.0, ""), (0.049, ""), (0.05, "inaccuracy"), (0.14, "mistake"), (0.2, "blunder"), (0.9, "blunder")],
+    [(0.0, ""), (0.079, ""), (0.08, "inaccuracy"), (0.14, "mistake"), (0.2, "blunder"), (0.9, "blunder")],
 )
 def test_a_move_is_marked_by_what_it_loses(loss: float, mark: str) -> None:
     assert mark_of(searched(0.9, "e2e4"), loss, is_best=False) == mark
@@ -170,3 +170,12 @@ def test_the_losing_move_is_unknown_if_no_mistake_explains_the_fall_before_it(
 ) -> None:
     assert slid(loser, 4) is not known
     assert slid(loser, 4, unclear={2}) is (loser[4] < 0.4)
+
+
+def test_a_move_that_the_search_preferred_and_later_ones_refute_has_the_second_as_better() -> None:
+    line = ("d2d4", "d7d5")
+    before = Searched(score(0.6), "e2e4", ("e2e4",), second=score(0.5), second_line=line)
+    positions = [before, searched(0.9, "e7e5")]
+    (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [Clock()])
+    assert review.mark == "blunder" and review.best == "d4" and review.line == ("d4", "d5")
+    assert not [reason for reason in review.reasons if reason.kind == "only move"]
