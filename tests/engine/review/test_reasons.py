@@ -121,7 +121,7 @@ def confirmed(case: dict[str, Any], reason: Reason) -> bool:
     if kind == "repetition":
         return any(game.repetitions >= 2 for game in games[1:])
     if kind == "tablebase":
-        return case["before"][1] > -case["after"][1]
+        return bool(case["before"][1] > -case["after"][1])
     if kind == "only move":
         return bool(case["before"][2]) and case["best"].split()[0] != case["played"]
     if kind == "promotion":
