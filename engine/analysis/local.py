@@ -131,7 +131,7 @@ class LocalSearches:
         observer = None
         if query.fields.report_every:
             reporter = Reporter(self._pace, query.fields.report_every, partial(self._report, running))
-            observer = Observer(reporter.seconds, reporter.look)
+            observer = Observer(reporter.first_seconds, reporter.look)
         future = player.search(
             game,
             replace(query.limits, search_moves=moves if query.restrictions else ()),

@@ -62,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.evaluation.errors import NoEvaluatorError
+    from engine._core import Game
+    from engine.evaluation.errors import NoEvaluatorError, PipelineError
     from engine.lichess.broker import ERRORS, RefusedError, register
     from engine.lichess.provider import Provider
     from engine.option_flags import options_of_arguments
@@ -92,6 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with interrupted_by_signals():
             pool.connections(options)
+            for weights in networks.values():  # Loaded before the first job asks for it.
+                pool.evaluate([Game(None, True)], options.changed(weights=weights)).result()
             for token in tokens:
                 for network in networks:
                     name = f"{arguments.name} {Path(network).name}" if network else arguments.name
@@ -108,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
             provider.run()
     except KeyboardInterrupt:
         status = INTERRUPTED
-    except (NoEvaluatorError, RefusedError, *ERRORS) as error:
+    except (NoEvaluatorError, PipelineError, RefusedError, *ERRORS) as error:
         status = _fail(str(error))
     finally:
         provider.close()
@@ -204,4 +207,5 @@ def _fail(reason: str) -> int:
 def _log(text: str) -> None:
     from protocol.host.printing import printable
 
-    print(f"wavefront lichess: {printable(text)}", file=sys.stderr, flush=True)
+    begin = "\r\x1b[K" if sys.stderr.isatty() else ""  # Instead of the line of progress.
+    print(f"{begin}wavefront lichess: {printable(text)}", file=sys.stderr, flush=True)

@@ -167,6 +167,16 @@ def test_pgn_text_cannot_forge_tags_and_games(server: Web) -> None:
     assert chess.pgn.read_game(source) is None
 
 
+def test_pgn_with_deep_variations_is_no_fault(server: Web) -> None:
+    """Each variation has a variation."""
+    nodes, cycle = [{"parent": -1, "uci": "g1f3"}], ["g8f6", "f3g1", "f6g8", "g1f3"]
+    for depth in range(1200):
+        uci = cycle[depth % 4]
+        nodes += [{"parent": 2 * depth, "uci": each} for each in ("a7a6" if depth % 2 == 0 else "a2a3", uci)]
+    answer = server.post("pgn/write", {"nodes": nodes})
+    assert answer.status in (200, 422), answer.body
+
+
 def test_review_is_a_job_with_progress_pages_and_pgn(server: Web) -> None:
     started = server.post("review", {"pgn": SCHOLARS + "\n1. f3 e5 2. g4 Qh4# 0-1\n\n1. e5 *\n", "nodes": 5})
     where = started.headers["Location"]
@@ -198,6 +208,10 @@ def test_review_is_a_job_with_progress_pages_and_pgn(server: Web) -> None:
         ("evaluate", {"positions": [START] * 501}, {}, 413),
         ("evaluate", b" " * 100_001, {}, 413),
         ("evaluate", {"positions": []}, {"Content_Type": "text/plain"}, 415),
+        ("position", {"moves": ["e4"] * 3001}, {}, 422),
+        ("pgn/read", {"pgn": "1. e4 " + "{a} " * 26_000}, {}, 413),
+        ("pgn/write", {"nodes": [{"parent": index - 1, "uci": "e2e4"} for index in range(900)]}, {}, 422),
+        ("review", {"pgn": SCHOLARS, "nodes": 10**6}, {}, 422),
         ("analyse", {"infinite": True}, {}, 422),
         ("analyse", {"action": "clear_cache"}, {}, 422),
         ("nothing", {}, {}, 404),
