@@ -25,8 +25,6 @@ LEAST_TACTIC = 2
 RESULTS = ("lost", "a draw", "won")
 NUMBERS = ("no", "a", "two", "three", "four", "five", "six", "seven", "eight")
 
-Squares = tuple[int, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Reason:
