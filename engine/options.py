@@ -144,7 +144,7 @@ class Options(SettingsGroup):
         choices=("no", "fen_only", "always"),
     )
 
-    minibatch_size: int = _option(
+    minibatch_size: int = _advanced(
         "MinibatchSize",
         0,
         "positions per batch; 0 chooses by the evaluator's speed and the size of the tree",
@@ -339,7 +339,7 @@ class Options(SettingsGroup):
         "BookFile", "", "Polyglot opening book to play from; empty: none", section="book", reader=_book
     )
     book_depth: int = _option("BookDepth", 255, "last full move that is played from the book", (1, 1000))
-    book_selection: str = _option(
+    book_selection: str = _advanced(
         "BookSelection",
         "weighted",
         "best: the move of the largest weight; weighted: a random move in proportion to its weight",
@@ -361,17 +361,17 @@ class Options(SettingsGroup):
     human_play: bool = _option(
         "HumanPlay", False, "draw moves from the policy of a network that imitates people, such as Maia"
     )
-    human_temperature: float = _option(
+    human_temperature: float = _advanced(
         "HumanTemperature", 1.0, "temperature of HumanPlay; 0 plays the most probable move", (0, 10)
     )
-    human_top_p: float = _option(
+    human_top_p: float = _advanced(
         "HumanTopP", 0.95, "sum of the largest probabilities from which HumanPlay draws", (0.01, 1)
     )
-    human_weights: str = _option(
+    human_weights: str = _advanced(
         "HumanWeightsFile", "", "second network of HumanPlay, whose policy is mixed in; empty: none"
     )
-    human_mix: float = _option("HumanMix", 0.5, "share of HumanWeightsFile in the mixed policy", (0, 1))
-    human_repertoire: int = _option(
+    human_mix: float = _advanced("HumanMix", 0.5, "share of HumanWeightsFile in the mixed policy", (0, 1))
+    human_repertoire: int = _advanced(
         "HumanRepertoire",
         0,
         "number of a repertoire: HumanPlay answers each opening position with one move in all games; 0: off",
@@ -560,7 +560,7 @@ class Options(SettingsGroup):
 
 
 OPTIONS: tuple[Setting, ...] = tuple(settings_of(Options).values())
-"""The table, in display order."""
+"""The table, by sections. UCI lists advanced options after the others."""
 
 ALIASES: Mapping[str, Setting] = {
     "Move Overhead": next(option for option in OPTIONS if option.name == "move_overhead_ms")

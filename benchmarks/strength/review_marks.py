@@ -35,6 +35,7 @@ import chess.engine
 import chess.pgn
 
 from benchmarks.common.figures import wilson
+from benchmarks.common.installation import RUN_ENGINE
 from engine.review.judging import SERIOUS, decisive
 
 GAMES = Path(__file__).with_suffix(".jsonl.xz")
@@ -156,15 +157,7 @@ def reviewed(games: Sequence[Judged], folder: Path, arguments: Sequence[str]) ->
     """Review games by the command, in their order."""
     file = folder / "judged.pgn"
     file.write_text("".join(game.pgn() for game in games), "utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "wavefront_launcher",
-        "review",
-        str(file),
-        "--output",
-        str(folder / "review"),
-    ]
+    command = [*RUN_ENGINE, "review", str(file), "--output", str(folder / "review")]
     subprocess.run([*command, *arguments], check=True)
     lines = (folder / "review" / "review.jsonl").read_text("utf-8").splitlines()
     reviews = [entry["review"] for entry in map(json.loads, lines) if "review" in entry]
@@ -225,7 +218,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.make:
         output = arguments.make.removesuffix(".pgn")
-        command = [sys.executable, "-m", "wavefront_launcher", "match", *MANIFEST, "--output", output]
+        command = [*RUN_ENGINE, "match", *MANIFEST, "--output", output]
         return subprocess.run(command, check=False).returncode
     if arguments.judge:
         judge(arguments.judge, arguments.stockfish, arguments.cores)

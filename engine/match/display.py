@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.games.display import Display
 from engine.games.record import GameRecord
-from engine.match.abbreviation import abbreviated
+from engine.match.abbreviation import abbreviated, telling_width
 from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig
 from engine.match.results.standings import Standings
@@ -165,8 +165,12 @@ def standings_table(config: MatchConfig, standings: Standings, width: int) -> Re
     for dispensable in ("limits", "normalised", "games", "LOS"):
         if _width(columns) > width:
             columns.pop(dispensable, None)
-    for dispensable in ("score", "results"):  # Truncate names before dropping these.
-        if _width(columns, longest_name=SHORTEST_NAME) > width:
+    least = max(SHORTEST_NAME, telling_width(columns["player"]))
+    for dispensable in (
+        "score",
+        "results",
+    ):  # Truncate names before dropping these, except where they differ.
+        if _width(columns, longest_name=least) > width:
             columns.pop(dispensable)
     longest = max(len("player"), *map(len, columns["player"]))
     names = max(min(SHORTEST_NAME, longest), longest - max(0, _width(columns) - width))

@@ -25,8 +25,6 @@ LEAST_TACTIC = 2
 RESULTS = ("lost", "a draw", "won")
 NUMBERS = ("no", "a", "two", "three", "four", "five", "six", "seven", "eight")
 
-Squares = tuple[int, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -372,7 +370,8 @@ def tactic(line: Line, played: chess.Move | None, fall: float) -> tuple[str, str
         if played is None:
             return "capture", says
         if square == played.to_square:
-            return "en prise", says
+            traded = value < LEAST_TACTIC and line.start.is_capture(played)
+            return None if traded else ("en prise", says)
         if line.start.piece_at(square) == first.piece_at(square) and first.piece_at(square) is not None:
             kind = "hanging pawn" if first.piece_type_at(square) == chess.PAWN else "hanging piece"
             return kind, says

@@ -164,7 +164,7 @@ class UciEngine:
 
     def _uci(self, arguments: list[str], received: float) -> None:
         lines = [f"id name {NAME}", f"id author {AUTHOR}"]
-        lines += [option_line(option) for option in OPTIONS]
+        lines += [option_line(option) for option in sorted(OPTIONS, key=lambda option: option.advanced)]
         lines += [option_line(option, name) for name, option in ALIASES.items()]
         lines += [
             f"option name {CLEAR_TREE} type button",

@@ -186,6 +186,19 @@ def test_the_table_cuts_names_before_results(width: int, name: str) -> None:
     assert all(line.rstrip().endswith(("┓", "┃", "┩", "│", "┘", "]")) for line in text.splitlines())
 
 
+@pytest.mark.parametrize("difference", ["cpuct=1.745", "a-candidate-with-a-name"])
+def test_the_table_shows_the_difference_of_names_when_it_has_60_columns(difference: str) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
+    players = (PlayerConfig(f"wavefront-gpu {difference} nodes"), PlayerConfig("wavefront-gpu base nodes"))
+    config = replace(CONFIG, players=players)
+    console.print(standings_table(config, state_after(20, config)[0].standings, console.width))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    for part in (difference, "base", "Elo", " ± "):
+        assert part in text
+    assert max(map(len, text.splitlines())) <= 60
+
+
 def test_a_terminal_that_cannot_draw_anew_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     assert not shows_tables(Console(force_terminal=True))

@@ -23,19 +23,22 @@ MATED = "7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"
 STALEMATED = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
 
 
-def test_uci_lists_every_option_once() -> None:
+def test_uci_lists_every_option_once_with_those_of_most_users_first() -> None:
     with shared_engine() as engine:
         lines = engine.ask("uci", "uciok")
         assert lines[0].startswith("id name Wavefront")
         named = [line.split(" type ")[0].removeprefix("option name ") for line in lines if "option" in line]
         assert named == [
-            *(option.title for option in OPTIONS),
+            *(option.title for option in OPTIONS if not option.advanced),
+            *(option.title for option in OPTIONS if option.advanced),
             *ALIASES,
             "ClearTree",
             "SaveTree",
             "LoadTree",
             "UCI_EngineAbout",
         ]
+        users = {"WeightsFile", "Hash", "SyzygyPath", "UCI_Elo", "MultiPV", "UCI_ShowWDL"}
+        assert users <= {*named[:20]} and named[20:21] == ["EvaluatorKeys"]
 
 
 def test_a_whole_conversation() -> None:
