@@ -57,6 +57,8 @@ NDJSON = "application/x-ndjson"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _INLINE = re.compile(r"<(style|script)[^>]*>(.*?)</\1>", re.DOTALL)
 
+Handler = Callable[[Request], Awaitable[Response]]
+
 Group = TypeVar("Group", bound=SettingsGroup)
 
 
@@ -116,7 +118,7 @@ class WebService:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of the API and the page."""
-        post: dict[str, Callable[[Request], Awaitable[Response]]] = {
+        post: dict[str, Handler] = {
             "analyse": self._analyse,
             "evaluate": self._evaluate,
             "position": partial(self._counted, self._position),
@@ -158,7 +160,7 @@ class WebService:
 
     # -- the API -----------------------------------------------------------------------------------------
 
-    async def _guarded(self, handle: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+    async def _guarded(self, handle: Handler, request: Request) -> Response:
         """Handle a request, and convert errors to answers."""
         try:
             return await handle(request)
@@ -169,7 +171,7 @@ class WebService:
         except PipelineError as error:
             raise HttpError(502, str(error)) from None
 
-    async def _counted(self, handle: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+    async def _counted(self, handle: Handler, request: Request) -> Response:
         """Handle a request that counts as one position."""
         with self._limits.charged(_owner(request), 1):
             return await handle(request)
