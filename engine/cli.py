@@ -18,6 +18,7 @@ COMMANDS = (
     "analysis",
     "bench",
     "evaluate",
+    "lichess",
     "match",
     "options",
     "perft",

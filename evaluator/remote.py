@@ -120,7 +120,7 @@ def ask(arguments: argparse.Namespace, question: Callable[[EvaluatorClient], int
             if arguments.address:
                 problem += _about(arguments.address)
             else:
-                problem += "; `python -m evaluator serve` starts one, --address names one elsewhere"
+                problem += "; `wavefront-evaluator serve` starts one, --address names one elsewhere"
     print(f"error: {printable(problem)}", file=sys.stderr)
     return 1
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from prometheus_client import generate_latest
 
 from engine.analysis.pages import HEALTH
@@ -151,7 +153,9 @@ def test_a_container_starts_and_checks_what_there_is(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: path.name)
 def test_a_container_has_what_zstd_needs(path: Path) -> None:
-    (extras,) = re.findall(r"pip install --no-cache-dir '/src\[([\w,-]+)\]'$", path.read_text(), re.M)
+    lock = "/src/deploy/requirements.lock"
+    pattern = rf"uv pip install .* -c {lock} -b {lock} '/src\[([\w,-]+)\]'$"
+    (extras,) = re.findall(pattern, path.read_text(), re.M)
     assert "compression" in extras.split(",")
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     assert set(extras.split(",")) <= project["optional-dependencies"].keys()
@@ -297,3 +301,18 @@ def test_each_alert_goes_off_by_what_it_is_for_and_by_nothing_else(tmp_path: Pat
 
 def test_every_alert_is_tried() -> None:
     assert set(re.findall(r"alert: (\w+)", ALERTS.read_text())) == set(STARTED)
+
+
+def test_lock_has_each_dependency_with_hashes_and_in_its_range() -> None:
+    text = (DEPLOY / "requirements.lock").read_text()
+    locked = dict(re.findall(r"^([\w.-]+)==([\w.+!-]+)", text, re.M))
+    entries = [entry for entry in re.split(r"^(?=[\w.-]+==)", text, flags=re.M) if "==" in entry]
+    assert len(entries) == len(locked) and all("--hash=sha256:" in entry for entry in entries)
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [
+        Requirement(each) for each in [*project["dependencies"], *extras["nvidia"], *extras["compression"]]
+    ]
+    for requirement in wanted:
+        version = locked[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), f"{requirement}: run scripts/lock"

@@ -27,14 +27,14 @@ DIGITS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TreeData:
     """Data of a tree for an answer, besides the search's report. children: empty if not requested."""
 
     root: RootInfo
     children: Sequence[ChildInfo]
 
     @classmethod
-    def of(cls, tree: Tree, query: Query) -> Seen:
+    def of(cls, tree: Tree, query: Query) -> TreeData:
         """Return the tree's current data. Only the searching thread may call it."""
         return cls(tree.root_info(), tree.children() if query.fields.include_policy else ())
 
@@ -69,7 +69,7 @@ def analysis(
     turn: int,
     game: Game,
     report: Report,
-    seen: Seen,
+    seen: TreeData,
     *,
     during_search: bool = False,
     terminated: bool = False,

@@ -36,7 +36,7 @@ class Client(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Asked:
+class QueryState:
     """A query. size: bytes of its message. waiting: number of its waiting positions."""
 
     query: Query
@@ -49,8 +49,8 @@ class Task:
     """One position to analyse. number: increases with each request. terminated: a client terminated its
     running search."""
 
-    account: Account
-    asked: Asked
+    account: ClientTasks
+    state: QueryState
     turn: int
     priority: int
     number: int
@@ -59,7 +59,7 @@ class Task:
     @property
     def query(self) -> Query:
         """The query of the position."""
-        return self.asked.query
+        return self.state.query
 
     def __lt__(self, other: Task) -> bool:
         """Return True if it starts before another position of the client: without a search first."""
@@ -70,7 +70,7 @@ class Task:
         return self.query.searched, -self.priority, self.number
 
 
-class Waiting:
+class TaskQueue:
     """The waiting positions of one client."""
 
     def __init__(self) -> None:
@@ -91,9 +91,9 @@ class Waiting:
         self._by_id.setdefault(task.query.id, {})[task] = None
         self._count += 1
         self.unsearched += not task.query.searched
-        if not task.asked.waiting:
-            self.bytes += task.asked.size
-        task.asked.waiting += 1
+        if not task.state.waiting:
+            self.bytes += task.state.size
+        task.state.waiting += 1
 
     def take(self) -> Task:
         """Remove and return the position to start next."""
@@ -125,27 +125,27 @@ class Waiting:
             del self._by_id[task.query.id]
         self._count -= 1
         self.unsearched -= not task.query.searched
-        task.asked.waiting -= 1
-        if not task.asked.waiting:
-            self.bytes -= task.asked.size
+        task.state.waiting -= 1
+        if not task.state.waiting:
+            self.bytes -= task.state.size
         return True
 
 
 @dataclass(eq=False, slots=True)
-class Account:
+class ClientTasks:
     """The unanswered positions of one client. served: an increasing number, set when one of its positions
     starts. ended: the client sends no further requests."""
 
     client: Client
-    waiting: Waiting = field(default_factory=Waiting)
+    waiting: TaskQueue = field(default_factory=TaskQueue)
     running: set[Task] = field(default_factory=set)
     served: int = 0
     ended: bool = False
 
 
-def next_account(
-    accounts: Iterable[Account], room: bool, most: int, *, room_without_search: bool = False
-) -> Account | None:
+def next_client(
+    accounts: Iterable[ClientTasks], room: bool, most: int, *, room_without_search: bool = False
+) -> ClientTasks | None:
     """Return the client whose position starts next: of those with the fewest running, the one that has waited
     longest. room: True if there is a free place. A client without running positions gets a place in any case,
     so that it does not wait indefinitely. most: maximum running positions of one client. room_without_search:

@@ -109,7 +109,7 @@ class Evaluations:
         self._answered = answered
         self._waiting: dict[tuple[str, str], list[Task]] = {}  # By network and history_fill.
         self._in_flight = 0  # Batches.
-        self._positions = 0  # Waiting and in flight.
+        self._positions = 0  # TaskQueue and in flight.
 
     @property
     def room(self) -> bool:

@@ -41,7 +41,7 @@ class _Running:
     player: PoolPlayer
     terminated: bool = False
     forget: bool = False
-    seen: list[answers.Seen] = field(default_factory=list)
+    seen: list[answers.TreeData] = field(default_factory=list)
 
 
 class LocalSearches:
@@ -131,12 +131,12 @@ class LocalSearches:
         observer = None
         if query.fields.report_every:
             reporter = Reporter(self._pace, query.fields.report_every, partial(self._report, running))
-            observer = Observer(reporter.seconds, reporter.look)
+            observer = Observer(reporter.first_seconds, reporter.look)
         future = player.search(
             game,
             replace(query.limits, search_moves=moves if query.restrictions else ()),
             prepare=lambda tree: tree.set_move_rules(rules),
-            inspect=lambda tree: running.seen.append(answers.Seen.of(tree, query)),
+            inspect=lambda tree: running.seen.append(answers.TreeData.of(tree, query)),
             observer=observer,
         )
         future.add_done_callback(lambda done: self._post(partial(self._finished, running, done)))
@@ -167,10 +167,10 @@ class LocalSearches:
     def _report(self, running: _Running, search: Search, tree: Tree) -> None:
         """Report a running search. Called in the pool's thread."""
         began = perf_counter()
-        report, seen = search.report(), answers.Seen.of(tree, running.position.query)
+        report, seen = search.report(), answers.TreeData.of(tree, running.position.query)
         self._post(partial(self._tell, running, report, seen, perf_counter() - began))
 
-    def _tell(self, running: _Running, report: Report, seen: answers.Seen, seconds: float) -> None:
+    def _tell(self, running: _Running, report: Report, seen: answers.TreeData, seconds: float) -> None:
         """Answer during a search. seconds: time spent on the report so far."""
         position, began = running.position, perf_counter()
         number = position.number

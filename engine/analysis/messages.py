@@ -57,7 +57,7 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(map(shown, names[:3])) + more
 
 
-def given_twice(keys: Sequence[str]) -> QueryError:
+def repeated_keys(keys: Sequence[str]) -> QueryError:
     """Return the warning about keys that occur twice in a message."""
     noun = "the key" if len(keys) == 1 else "the keys"
     return QueryError(f"{noun} {listed(keys)} came twice, the last value counts", keys[0])

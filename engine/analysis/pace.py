@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 LEAST_SECONDS = 0.05
 """Minimum time between two reports of one search."""
 
+FIRST_SECONDS = 0.1
+
 SHARE = 6
 """Inverse of the maximum share of time for reports."""
 
@@ -51,8 +53,9 @@ class Reporter:
     """The reports of one search. `look` is for engine.pool.search.Observer."""
 
     def __init__(self, pace: ReportPace, seconds: float, report: Callable[[Search, Tree], None]) -> None:
-        """seconds: time between two reports."""
+        """seconds: time between two reports. The first one comes after FIRST_SECONDS at the latest."""
         self.seconds = max(seconds, LEAST_SECONDS)
+        self.first_seconds = min(self.seconds, FIRST_SECONDS)
         self._pace = pace
         self._report = report
         self._has_place = False
@@ -64,6 +67,7 @@ class Reporter:
         self._has_place = at > now
         if self._has_place:
             return at
-        if tree.root_info().visits:
-            self._report(search, tree)
+        if not tree.root_info().visits:
+            return now + self.first_seconds
+        self._report(search, tree)
         return now + self.seconds

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 from engine.analysis import answers
 from engine.analysis.actions import perform
 from engine.analysis.answers import encoded
-from engine.analysis.clients import Account, Asked, Client, Task, Waiting, next_account
+from engine.analysis.clients import Client, ClientTasks, QueryState, Task, TaskQueue, next_client
 from engine.analysis.errors import QueryError, fault
 from engine.analysis.evaluation import Evaluations
 from engine.analysis.local import LocalSearches
-from engine.analysis.messages import given_twice, read_id, read_object
+from engine.analysis.messages import read_id, read_object, repeated_keys
 from engine.analysis.query import Query, read_query
 from engine.analysis.searching import Position
 from engine.analysis.settings import AnalysisSettings
@@ -62,7 +62,7 @@ class Scheduler:
         self._on_failure: Callable[[NoEvaluatorError], None] = lambda error: None
         self._pool = SearchPool(log=log, priority="analysis")
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._accounts: dict[Client, Account] = {}
+        self._accounts: dict[Client, ClientTasks] = {}
         self._numbers = count(1)
         self._tasks: dict[int, Task] = {}  # Running searches, by number.
         self._searches = 0  # Maximum concurrent ones; 0 without an evaluator.
@@ -156,13 +156,13 @@ class Scheduler:
                 self._log(f"fault in the analysis: {type(error).__name__}: {error}")
 
     def _receive(self, client: Client, message: str | bytes, then: Callable[[], None] | None) -> None:
-        account = self._accounts.setdefault(client, Account(client))
+        account = self._accounts.setdefault(client, ClientTasks(client))
         identity: str | None = None
         try:
             fields, twice = read_object(message, self.settings.max_message_bytes)
             identity = read_id(fields)
             if twice:
-                client.send(encoded(answers.warning(given_twice(twice), identity)))
+                client.send(encoded(answers.warning(repeated_keys(twice), identity)))
             if "action" in fields:
                 for answer in perform(self, client, identity, fields):
                     client.send(encoded(answer))
@@ -170,7 +170,7 @@ class Scheduler:
                 query, warnings = read_query(fields, identity, self.options, self.settings.nodes)
                 for problem in warnings:
                     client.send(encoded(answers.warning(problem, identity)))
-                self._enqueue(account, Asked(query, len(message)))
+                self._enqueue(account, QueryState(query, len(message)))
         except QueryError as problem:
             client.send(encoded(answers.error(problem, identity)))
         except RecursionError:
@@ -184,7 +184,7 @@ class Scheduler:
                 then()
         self._fill()
 
-    def _enqueue(self, account: Account, asked: Asked) -> None:
+    def _enqueue(self, account: ClientTasks, asked: QueryState) -> None:
         query, settings = asked.query, self.settings
         waiting, more = len(account.waiting), len(query.turns)
         if waiting + more > settings.max_queued:
@@ -201,12 +201,14 @@ class Scheduler:
             account.waiting.add(Task(account, asked, turn, priority, next(self._numbers)))
 
     def _end(self, client: Client, at_once: bool) -> None:
-        account = self._accounts.setdefault(client, Account(client))
+        account = self._accounts.setdefault(client, ClientTasks(client))
         account.ended = True
         self._terminate(account, None, lambda task: at_once or task.query.limits.infinite)
         self._look_if_done(account)
 
-    def _terminate(self, account: Account, identity: str | None, is_meant: Callable[[Task], bool]) -> None:
+    def _terminate(
+        self, account: ClientTasks, identity: str | None, is_meant: Callable[[Task], bool]
+    ) -> None:
         for task in account.waiting.withdraw(identity, is_meant):
             account.client.send(encoded(answers.no_results(task.query.id, task.turn)))
         for task in account.running:
@@ -216,7 +218,7 @@ class Scheduler:
     def _leave(self, client: Client) -> None:
         account = self._accounts.pop(client, None)
         if account is not None:
-            account.waiting = Waiting()
+            account.waiting = TaskQueue()
             for task in account.running:
                 self._stop(task)
 
@@ -225,7 +227,7 @@ class Scheduler:
         task.terminated = True
         self._searcher.stop(task.number)
 
-    def _look_if_done(self, account: Account) -> None:
+    def _look_if_done(self, account: ClientTasks) -> None:
         open_still = account.waiting or account.running or not account.ended
         if not open_still and self._accounts.pop(account.client, None) is not None:
             account.client.done()
@@ -240,7 +242,7 @@ class Scheduler:
             return
         most = self.settings.client_searches or self._searches
         while True:
-            account = next_account(
+            account = next_client(
                 self._accounts.values(),
                 len(self._tasks) < self._searches,
                 most,

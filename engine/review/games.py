@@ -18,7 +18,17 @@ import chess.pgn
 from engine.games.pgn_reading import PgnGame, PgnGames, cleaned
 from engine.games.text import read_text
 from engine.review.accuracy import game_accuracy, move_accuracy, winning_percentage
-from engine.review.judging import PHASES, Clock, MoveReview, Searched, backed_up, decisive, judge
+from engine.review.judging import (
+    PHASES,
+    Clock,
+    MoveReview,
+    Searched,
+    backed_up,
+    decisive,
+    judge,
+    loser_of,
+    slid,
+)
 from engine.review.openings import opening_of
 from engine.review.scale import WDL, expected
 
@@ -163,7 +173,10 @@ def finished(
         )
         for phase in PHASES
     }
-    lost = decisive([each.expected for each in scores], game.headers.get("Result", "*"), board.turn)
+    result, values = game.headers.get("Result", "*"), [each.expected for each in scores]
+    lost = decisive(values, result, board.turn)
+    if lost is not None and (lost in unclear or slid(loser_of(values, result), lost, unclear)):
+        lost = None
     return GameReview(
         number=source.number,
         place=source.place,
@@ -174,7 +187,7 @@ def finished(
         opening=opening_of(moves) if board.fen() == chess.STARTING_FEN else None,
         accuracy=game_accuracy(percentages, white[0]),
         phases=phases,
-        decisive=None if lost in unclear else lost,
+        decisive=lost,
         notes=notes_of(game),
     )
 

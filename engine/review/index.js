@@ -82,6 +82,7 @@ function draw() {
   });
   get("games").replaceChildren(element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...shown.map(row)));
   get("count").textContent = `${games.length} of ${DATA.games.length} games`;
+  get("sort").value = String(sorted);
   get("more").hidden = shown.length === games.length;
   get("trends").replaceChildren(...trends(games));
 }

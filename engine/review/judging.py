@@ -8,7 +8,7 @@ difference between the position before it, where the best move counts, and the p
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ from engine.review.people import People
 from engine.review.reasons import Known, Reason, reasons
 from engine.review.scale import WDL, Score
 
-INACCURACY, MISTAKE, BLUNDER = 0.05, 0.1, 0.2
+INACCURACY, MISTAKE, BLUNDER = 0.08, 0.14, 0.2
 """Lost expected score from which a move gets a mark."""
 
 ONLY_MOVE = 0.15
@@ -30,6 +30,10 @@ EXPECTED_PRIOR = 0.4
 WINNING, NOT_WINNING = 0.85, 0.65
 """Expected score before and after a missed win."""
 
+LEVEL, HELD = 0.45, 0.4
+"""Expected score of a level position, and of one that is still held."""
+
+DRAWN = 0.5
 LOST = 0.3
 """Expected score of the loser at the end, above which no move lost the game: it was lost on time, say."""
 
@@ -44,16 +48,17 @@ SERIOUS = ("mistake", "blunder")
 class Searched:
     """A position as a search sees it, for its side to move.
 
-    best: the best move in UCI notation, None if the game is over. line: its continuation. second: score of
-    the second move, None if there is none. prior: the network's probability of the best move. mate: moves to
-    a proven mate, negative for being mated, None if there is none. tables: 1, 0 or -1 if tablebases know
-    the result.
+    best: the best move in UCI notation, None if the game is over. line: its continuation, with it. second,
+    second_line: the same of the second move, None if there is none. prior: the network's probability of the
+    best move. mate: moves to a proven mate, negative for being mated, None if there is none. tables: 1, 0
+    or -1 if tablebases know the result.
     """
 
     score: Score
     best: str | None = None
     line: tuple[str, ...] = ()
     second: Score | None = None
+    second_line: tuple[str, ...] = ()
     prior: float = 0.0
     mate: int | None = None
     tables: int | None = None
@@ -61,6 +66,10 @@ class Searched:
     @property
     def expected(self) -> float:
         return self.score.expected
+
+    def better_than(self, move: str) -> tuple[str, ...]:
+        """Return the line of the best other move, or of the best one without another."""
+        return self.second_line if self.best == move and self.second_line else self.line
 
     @property
     def known(self) -> Known:
@@ -164,6 +173,7 @@ def judge(
         mark = "" if doubted else mark_of(before, loss, is_best=before.best == move.uci())
         fault = mark in FAULTS
         told = scores[ply + 1].turned()
+        line = before.better_than(move.uci()) if loss >= INACCURACY else before.line
         reviews.append(
             MoveReview(
                 ply=ply,
@@ -171,9 +181,9 @@ def judge(
                 number=board.fullmove_number,
                 san=board.san(move),
                 uci=board.uci(move),
-                best=board.san(board.parse_uci(before.best)) if before.best else "",
-                best_uci=before.best or "",
-                line=san_line(board, before.line) if fault or doubted else (),
+                best=board.san(board.parse_uci(line[0])) if line else "",
+                best_uci=line[0] if line else "",
+                line=san_line(board, line) if fault or doubted else (),
                 reply=san_line(board, (move.uci(), *after.line))[1:] if fault or doubted else (),
                 before=scores[ply].wdl,
                 after=told.wdl,
@@ -181,7 +191,7 @@ def judge(
                 loss=loss,
                 mark=mark,
                 unclear=doubted,
-                reasons=tuple(reasons(board, move, before.line, after.line, before.known, after.known))
+                reasons=reasons_of(board, move, before, line, after, scores[ply].pawns - told.pawns)
                 if fault
                 else (),
                 missed_win=not doubted and missed_win(scores, ply),
@@ -194,6 +204,18 @@ def judge(
         )
         board.push(move)
     return reviews
+
+
+def reasons_of(
+    board: chess.Board,
+    move: chess.Move,
+    before: Searched,
+    line: Sequence[str],
+    after: Searched,
+    fall: float,
+) -> tuple[Reason, ...]:
+    known = before.known if before.best != move.uci() else replace(before.known, only=False)
+    return tuple(reasons(board, move, line, after.line, known, after.known, fall))
 
 
 def backed_up(moves: Sequence[chess.Move], searched: Sequence[Searched]) -> list[Score]:
@@ -254,23 +276,37 @@ def lost_with(loser: Sequence[float], first: bool) -> int | None:
 
     loser: expected score of the side that lost, at the start and after each move. first: it made the first
     move. The move is the one whose loss is largest of what never comes back: seen from the end, a position is
-    worth the highest expected score that the loser still has from there on.
+    worth the highest expected score that the loser still has from there on. A draw counts as much as a win,
+    because the move that gives a win away does not lose the game yet.
     """
     highest, largest, found = 0.0, 0.0, None
     if not loser or loser[-1] >= LOST:
         return None
     for ply in range(len(loser) - 2, -1, -1):
-        highest = max(highest, loser[ply + 1])
-        loss = loser[ply] - highest
+        highest = max(highest, min(DRAWN, loser[ply + 1]))
+        loss = min(DRAWN, loser[ply]) - highest
         if (ply % 2 == 0) is first and loss > largest:
             largest, found = loss, ply
     return found
 
 
+def slid(loser: Sequence[float], ply: int, unclear: Collection[int] = ()) -> bool:
+    """Return True if the loser was below HELD before a move, and no clear mistake explains it.
+
+    Then the searches overlooked something earlier, and the move may not be the one that lost the game.
+    """
+    start = next((each for each in range(ply, -1, -1) if loser[each] >= LEVEL), 0)
+    own = [loser[each] - loser[each + 1] for each in range(ply - 2, start - 1, -2) if each not in unclear]
+    return loser[ply] < HELD and max(own, default=0.0) < MISTAKE
+
+
+def loser_of(expected_scores: Sequence[float], result: str) -> list[float]:
+    """Return the expected scores of the side that lost, from White's; empty for a game without a loser."""
+    if result not in ("1-0", "0-1"):
+        return []
+    return [each if result == "0-1" else 1 - each for each in expected_scores]
+
+
 def decisive(expected_scores: Sequence[float], result: str, white_begins: bool) -> int | None:
     """Return the ply of the move that lost a decided game. expected_scores: White's, as in `lost_with`."""
-    if result not in ("1-0", "0-1"):
-        return None
-    white_lost = result == "0-1"
-    loser = [each if white_lost else 1 - each for each in expected_scores]
-    return lost_with(loser, first=white_begins is white_lost)
+    return lost_with(loser_of(expected_scores, result), first=white_begins is (result == "0-1"))

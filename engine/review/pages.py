@@ -18,7 +18,7 @@ import chess
 from engine.board_page import SCRIPT, STYLE, pieces
 from engine.review.annotating import remark
 from engine.review.games import GameReview
-from engine.review.judging import FAULTS, PHASES, SERIOUS, MoveReview
+from engine.review.judging import FAULTS, LOST, PHASES, SERIOUS, MoveReview, loser_of
 from engine.review.scale import expected
 
 FOLDER = Path(__file__).parent
@@ -141,12 +141,8 @@ def verdict(review: GameReview) -> str:
         worst = max(
             (each for each in review.moves if each.mark in SERIOUS), key=lambda each: each.loss, default=None
         )
-        decided = review.headers.get("Result") in ("1-0", "0-1")
-        doubt = (
-            "It is unclear which move lost the game. "
-            if decided and any(each.unclear for each in review.moves)
-            else ""
-        )
+        loser = loser_of(review.expected, review.headers.get("Result", "*"))
+        doubt = "It is unclear which move lost the game. " if loser and loser[-1] < LOST else ""
         if worst is None:
             return f"{doubt}No move lost much."
         move, begin = worst, f"{doubt}The largest mistake was"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What people of a rating play: from networks that imitate them, or from this engine's levels."""
+"""What people of a rating play: by networks that imitate them, or by the flattened policy of another."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from engine._core import Game
 from engine.analysis.evaluation import outputs
 from engine.options import Options
 from engine.pool.pool import SearchPool
-from engine.search.levels import NETWORK, calibrated
+from engine.search.levels import NETWORK
 
 UNRATED = 1500
 """Rating of players without one in the game's tags."""
 
-LEAST_RATING, MOST_RATING = 800, 1600
-"""Ratings of levels that draw their moves from the policy. Other players are counted to the nearest one."""
+LEAST_RATING, MOST_RATING = 1100, 1900
+"""Ratings for which the policy of NETWORK was fitted. Other players are counted to the nearest one."""
 
-LEVELS_ERROR = 0.2
-"""Mean error of a level's share of a marked or best move, against Maia networks (benchmarks/RESULTS.md)."""
+WARMTH, WARMTH_PER_POINT = 1.55, -0.0008
+"""Temperature of the policy for UNRATED, and its change with the rating: fitted to the policies of maia-1100,
+maia-1500 and maia-1900 on 262 marked moves of the games of benchmarks.strength.review_marks."""
+
+ESTIMATE_ERROR = 0.14
+"""Mean error of the share of a marked or best move then."""
 
 EASY, HARD = 0.5, 0.15
 """Share of people that find the best move, from which it is easy, and below which it is hard."""
@@ -55,7 +59,7 @@ class People:
 
 @dataclass(frozen=True, slots=True)
 class Imitators:
-    """Networks by the rating of the people whom they imitate; none stands for the levels of this engine."""
+    """Networks by the rating of the people whom they imitate; none stands for the estimate."""
 
     networks: Mapping[int, str]
 
@@ -73,13 +77,10 @@ class Imitators:
     @property
     def source(self) -> str:
         """Return where the shares come from, and how far they are off."""
-        if self.networks:
-            return (
-                "Shares of people are those of "
-                + ", ".join(Path(each).name for each in self.networks.values())
-                + "."
-            )
-        return f"Shares of people are estimates by this engine's levels, {LEVELS_ERROR:.0%} off on average."
+        names = ", ".join(Path(each).name for each in self.networks.values())
+        if names:
+            return f"Shares of people are those of {names}."
+        return f"Shares of people are estimates, {ESTIMATE_ERROR:.0%} off on average."
 
     def nearest(self, rating: int, options: Options) -> tuple[int, Options, float]:
         """Return the rating nearest to another, the options of its network, and the temperature."""
@@ -87,7 +88,8 @@ class Imitators:
             nearest = min(self.networks, key=lambda each: abs(each - rating))
             return nearest, with_network(options, self.networks[nearest]), 1.0
         nearest = min(MOST_RATING, max(LEAST_RATING, round(rating, -2)))
-        return nearest, with_network(options, NETWORK), calibrated(nearest).temperature
+        temperature = WARMTH + WARMTH_PER_POINT * (nearest - UNRATED)
+        return nearest, with_network(options, NETWORK), temperature
 
     async def shares(
         self, pool: SearchPool, options: Options, positions: Mapping[int, tuple[Game, int]]
@@ -111,8 +113,7 @@ class Imitators:
         return found
 
 
-LEVELS = Imitators({})
-"""The levels of this engine."""
+ESTIMATE = Imitators({})
 
 
 def with_network(options: Options, weights: str) -> Options:

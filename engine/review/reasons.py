@@ -16,9 +16,14 @@ import chess
 VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9, chess.KING: 100}
 MINORS = (chess.KNIGHT, chess.BISHOP)
 SLIDERS = (chess.BISHOP, chess.ROOK, chess.QUEEN)
-NUMBERS = ("no", "a", "two", "three", "four", "five", "six", "seven", "eight")
+SOON = 6
+"""Plies within which a line has to win something."""
 
-Squares = tuple[int, ...]
+LEAST_TACTIC = 2
+"""Pawns that a tactic has to win."""
+
+RESULTS = ("lost", "a draw", "won")
+NUMBERS = ("no", "a", "two", "three", "four", "five", "six", "seven", "eight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +37,15 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of moves. boards: the positions before the moves, and the last."""
+    """A line of moves. boards: the positions before the moves, and the last. start: the position from which
+    material is counted."""
 
     boards: tuple[chess.Board, ...]
     moves: tuple[chess.Move, ...]
+    start: chess.Board
 
     @classmethod
-    def of(cls, board: chess.Board, moves: Sequence[str]) -> Line:
+    def of(cls, board: chess.Board, moves: Sequence[str], start: chess.Board | None = None) -> Line:
         """Return the line of UCI moves from a board, whose moves before stay for repetitions."""
         boards, made = [board], []
         for uci in moves:
@@ -46,7 +53,7 @@ class Line:
             following = boards[-1].copy()
             following.push(made[-1])
             boards.append(following)
-        return cls(tuple(boards), tuple(made))
+        return cls(tuple(boards), tuple(made), start or board)
 
     @property
     def attacker(self) -> chess.Color:
@@ -56,12 +63,18 @@ class Line:
         """Return the first move with its number, such as `23... Qxb2`."""
         return labelled(self.boards[0], self.moves[0])
 
-    def settled(self) -> int | None:
-        """Return the last ply after which nothing is left to take, or None."""
-        for ply in range(len(self.moves), 0, -1):
-            board = self.boards[ply]
-            if not board.is_check() and best_capture(board) <= 0:
-                return ply
+    def quiet(self, ply: int) -> bool:
+        """Return True if nothing is left to take after a ply."""
+        board = self.boards[ply]
+        return not board.is_check() and best_capture(board) <= 0
+
+    def gained(self) -> int | None:
+        """Return the first ply after which the attacker keeps something that it won, or None."""
+        values = [balance(board, self.attacker) for board in self.boards]
+        for ply in range(1, min(len(self.moves), SOON) + 1):
+            if values[ply] > balance(self.start, self.attacker) and self.quiet(ply):
+                later = [values[each] for each in range(ply, len(values)) if self.quiet(each)]
+                return ply if min(later) >= values[ply] else None
         return None
 
 
@@ -136,7 +149,7 @@ def balance(board: chess.Board, color: chess.Color) -> int:
 
 def won(line: Line, ply: int) -> tuple[int, str]:
     """Return what the attacker wins until a ply, in pawns and in words; no words if they would be long."""
-    first, last, side = line.boards[0], line.boards[ply], line.attacker
+    first, last, side = line.start, line.boards[ply], line.attacker
     value = balance(last, side) - balance(first, side)
     if any(move.promotion for move in line.moves[:ply]) or value <= 0:
         return value, ""
@@ -272,11 +285,8 @@ def trapped(line: Line, until: int) -> tuple[str, str] | None:
     """A piece that the move attacks is lost wherever it goes, and is taken later."""
     board, side = line.boards[1], line.attacker
     for ply, _, target in captures(line, min(until, 5)):
-        origin = (
-            target
-            if ply == 2
-            else next((move.from_square for move in line.moves[1:ply:2] if move.to_square == target), target)
-        )
+        came = (move.from_square for move in line.moves[1:ply:2] if move.to_square == target)
+        origin = next(came, target)
         piece = board.piece_at(origin)
         if (
             piece is None
@@ -331,33 +341,58 @@ def mate_words(line: Line, number: int) -> str:
     return f"mate in {number}" + (" on the back rank" if last.is_checkmate() and on_back_rank(last) else "")
 
 
-def tactic(line: Line, before: chess.Board | None, played: chess.Move | None) -> tuple[str, str] | None:
+def tactic(line: Line, played: chess.Move | None, fall: float) -> tuple[str, str] | None:
     """Return kind and words of what the line's first move wins, such as `forks … and wins a rook`.
 
-    before, played: the position and move that allowed it, or None if the line is a missed chance.
+    played: the move that allowed it, or None if the line is a missed chance. fall: what the engine says that
+    the mistake lost, in pawns; a reason has to account for it.
     """
-    ply = line.settled()
+    ply = line.gained()
     if ply is None:
         return None
     value, words = won(line, ply)
     promoting = next((move for move in line.moves[:ply:2] if move.promotion), None)
-    if promoting is not None and value >= 2:
-        return "promotion", f"promotes a pawn on {chess.square_name(promoting.to_square)}"
-    if not words:
+    if promoting is not None and value >= LEAST_TACTIC:
+        return "promotion", f"leads to a promotion on {chess.square_name(promoting.to_square)}"
+    if not words or fall < value / 2:
         return None
-    first, move = line.boards[0], line.moves[0]
-    for motif in MOTIFS:
-        if found := motif(line, ply):
-            return found[0], f"{found[1]} and wins {words}"
-    if first.is_capture(move) and exchange(first, move) > 0 and before is not None and played is not None:
-        square = move.to_square
+    first, move, square = line.boards[0], line.moves[0], line.moves[0].to_square
+    if value >= LEAST_TACTIC:
+        for motif in MOTIFS:
+            if found := motif(line, ply):
+                return found[0], f"{found[1]} and wins {words}"
+    if first.is_capture(move):
+        if exchange(first, move) <= 0:
+            return None
+        taken = "a pawn in passing" if first.is_en_passant(move) else name(first, square)
+        # That a single pawn is kept is beyond what a line of a few moves can show.
+        says = f"takes {taken}" + (f" and wins {words}" if value >= LEAST_TACTIC else "")
+        if played is None:
+            return "capture", says
         if square == played.to_square:
-            return "en prise", f"takes {name(first, square)}, which wins {words}"
-        if before.piece_at(square) == first.piece_at(square) and first.piece_at(square) is not None:
-            kind = "hanging piece" if VALUES[first.piece_type_at(square) or 1] > 1 else "pawn"
-            return kind, f"takes {name(first, square)}, which is not defended well enough, and wins {words}"
-    kind = "exchange" if words == "the exchange" else "pawn" if "pawn" in words and value <= 2 else "piece"
-    return ("capture" if first.is_capture(move) and before is None else kind), f"wins {words}"
+            traded = value < LEAST_TACTIC and line.start.is_capture(played)
+            return None if traded else ("en prise", says)
+        if line.start.piece_at(square) == first.piece_at(square) and first.piece_at(square) is not None:
+            kind = "hanging pawn" if first.piece_type_at(square) == chess.PAWN else "hanging piece"
+            return kind, says
+        return None
+    if value >= LEAST_TACTIC and (target := threatened(line, ply)) is not None:
+        return "attack", f"attacks {name(line.boards[1], target)} and wins {words}"
+    return None
+
+
+def threatened(line: Line, until: int) -> int | None:
+    """Return the square of a piece that the first move attacks, and that the attacker takes next."""
+    board = line.boards[1].copy(stack=False)
+    if board.is_check():
+        return None
+    board.push(chess.Move.null())
+    for _, _, target in captures(line, min(until, 3)):
+        takes = board.generate_legal_captures(to_mask=chess.BB_SQUARES[target])
+        fresh = board.piece_at(target) and not line.boards[0].attackers_mask(line.attacker, target)
+        if fresh and any(exchange(board, each) > 0 for each in takes):
+            return target
+    return None
 
 
 def draws(line: Line) -> str | None:
@@ -377,49 +412,37 @@ def reasons(
     reply: Sequence[str],
     before: Known,
     after: Known,
+    fall: float,
 ) -> list[Reason]:
     """Return at most two reasons why a move is a mistake.
 
     board: before the move, with the moves that led to it. best: the engine's line from there. reply: its line
-    after the move. before, after: what it proved of the two positions.
+    after the move. before, after: what it proved of the two positions. fall: pawns that the move loses.
     """
     following = board.copy()
     following.push(played)
-    better, refutation = Line.of(board, best), Line.of(following, reply)
+    better, refutation = Line.of(board, best), Line.of(following, reply, board)
     found: list[Reason] = []
     if after.mate is not None and after.mate > 0 and refutation.moves:
-        found.append(Reason("mate", f"Allows {mate_words(refutation, after.mate)}: {refutation.label()}."))
+        text = f"Allows {mate_words(refutation, after.mate)}: {refutation.label()}."
+        found.append(Reason("mate", text))
     elif before.mate is not None and before.mate > 0 and not (after.mate is not None and after.mate < 0):
-        found.append(
-            Reason("missed mate", f"Misses {mate_words(better, before.mate)}: {better.label()}.", missed=True)
-        )
+        text = f"Misses {mate_words(better, before.mate)}: {better.label()}."
+        found.append(Reason("missed mate", text, missed=True))
     elif before.tables is not None and after.tables is not None and before.tables > -after.tables:
-        was, now = ("lost", "a draw", "won")[before.tables + 1], ("lost", "a draw", "won")[1 - after.tables]
-        found.append(
-            Reason("tablebase", f"By the tablebases the position was {was}, and is {now} after the move.")
-        )
-    if not found and better.moves and (way := draws(better)) and not draws(refutation):
+        was, now = RESULTS[before.tables + 1], RESULTS[1 - after.tables]
+        text = f"By the tablebases the position was {was}, and is {now} after the move."
+        found.append(Reason("tablebase", text))
+    elif better.moves and (way := draws(better)) and not draws(refutation):
         found.append(Reason(way, f"Misses a draw by {way}: {better.label()}.", missed=True))
-    if not found and refutation.moves and (way := draws(refutation)):
+    elif refutation.moves and (way := draws(refutation)):
         found.append(Reason(way, f"Allows a draw by {way}: {refutation.label()}."))
-    if not found:
-        found += tactics(better, refutation, board, played)
-    if before.only and better.moves and len(found) < 2 and not any(reason.missed for reason in found):
-        found.append(Reason("only move", f"{better.label()} was the only good move.", missed=True))
+    elif refutation.moves and (won_by := tactic(refutation, played, fall)):
+        found.append(Reason(won_by[0], f"{refutation.label()} {won_by[1]}."))
+    elif better.moves and board.parse_uci(best[0]) != played and (won_by := tactic(better, None, fall)):
+        text = f"Misses {better.label()}, which {won_by[1]}."
+        found.append(Reason(f"missed {won_by[0]}", text, missed=True))
+    if before.only and better.moves and better.moves[0] != played and not any(each.missed for each in found):
+        text = f"{better.label()} was the only good move."
+        found.append(Reason("only move", text, missed=True))
     return found
-
-
-def tactics(better: Line, refutation: Line, board: chess.Board, played: chess.Move) -> list[Reason]:
-    """Return what the reply wins, or else what the better move would have won."""
-    side = board.turn
-    kept, left = better.settled(), refutation.settled()
-    if kept is None or left is None:
-        return []
-    start = balance(board, side)
-    with_best = balance(better.boards[kept], side) - start
-    with_played = balance(refutation.boards[left], side) - start
-    if with_played < 0 <= with_best and (found := tactic(refutation, board, played)):
-        return [Reason(found[0], f"{refutation.label()} {found[1]}.")]
-    if with_best > 0 and with_best > with_played and (found := tactic(better, None, None)):
-        return [Reason(f"missed {found[0]}", f"Misses {better.label()}, which {found[1]}.", missed=True)]
-    return []

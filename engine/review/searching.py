@@ -21,7 +21,6 @@ from engine.review.games import GameReview, SourceGame, finished
 from engine.review.judging import (
     FAULTS,
     INACCURACY,
-    MISTAKE,
     Searched,
     backed_up,
     decisive,
@@ -29,19 +28,19 @@ from engine.review.judging import (
     mark_of,
     missed_win,
 )
-from engine.review.people import LEVELS, Imitators, People, rating_of
+from engine.review.people import ESTIMATE, Imitators, People, rating_of
 from engine.review.scale import Score
 from engine.search.fen import read_fen
 from engine.search.limits import Limits
 from engine.search.memory import LEAST_MB, tree_megabytes
-from engine.search.report import Report
+from engine.search.report import Line, Report
 from engine.workers.executor import LocalExecutor, Log, MakeExecutor, WorkerContext, play_together
 
 DOUBTFUL, AGAIN = 0.03, 3
 """Lost expected score from which both positions of a move are searched again, and factor of the nodes."""
 
-TURNING_FACTORS = (10, 30)
-"""Factors of the nodes at the turning points of a game, until two searches agree on the mark."""
+TURNING, TURNING_FACTORS = 0.1, (10, 30)
+"""Lost expected score of a turning point, and factors of its nodes, until two searches agree on the mark."""
 
 MOST_TURNING = 8
 """Largest number of turning points in a game."""
@@ -87,7 +86,7 @@ class ReviewJob:
     options: Options
     nodes: int
     positions: int
-    people: Imitators = LEVELS
+    people: Imitators = ESTIMATE
 
     @classmethod
     def of(
@@ -96,7 +95,7 @@ class ReviewJob:
         options: Options,
         nodes: int,
         pool: SearchPool,
-        people: Imitators = LEVELS,
+        people: Imitators = ESTIMATE,
     ) -> ReviewJob:
         """Return the job with as many positions as keep the evaluators busy. Raises NoEvaluatorError.
 
@@ -270,7 +269,7 @@ def turning_points(scores: Sequence[Score], result: str, *, white_begins: bool) 
     worst = [
         ply
         for ply in sorted(range(len(loss)), key=lambda ply: -loss[ply])
-        if loss[ply] >= MISTAKE or missed_win(scores, ply)
+        if loss[ply] >= TURNING or missed_win(scores, ply)
     ]
     return ([] if lost is None else [lost]) + [ply for ply in worst if ply != lost]
 
@@ -278,18 +277,25 @@ def turning_points(scores: Sequence[Score], result: str, *, white_begins: bool) 
 def searched_of(report: Report) -> Searched:
     """Return what a search says of a position."""
     best, *others = (line for line in report.lines if line.visits or line.prior)
-    told = (
-        sum(visits >= LEAST_VISITS for visits in best.move_visits[:LINE_PLIES]) if best.mate is None else None
-    )
+    second = others[0] if others and others[0].visits >= LEAST_VISITS else None
     return Searched(
         score=Score.of(best.wdl),
         best=best.moves[0],
-        line=best.moves[: None if told is None else max(1, told)],
-        second=Score.of(others[0].wdl) if others and others[0].visits >= LEAST_VISITS else None,
+        line=_told(best),
+        second=Score.of(second.wdl) if second else None,
+        second_line=_told(second) if second else (),
         prior=round(best.prior, DIGITS),
         mate=best.mate,
         tables=best.tablebase,
     )
+
+
+def _told(line: Line) -> tuple[str, ...]:
+    """Return the moves of a line that enough visits found; all of a proven mate."""
+    if line.mate is not None:
+        return line.moves
+    enough = sum(visits >= LEAST_VISITS for visits in line.move_visits[:LINE_PLIES])
+    return line.moves[: max(1, enough)]
 
 
 async def review_games(

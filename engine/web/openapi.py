@@ -15,8 +15,11 @@ from protocol.settings.spec import SettingsGroup, setting, settings_of
 
 Schema = dict[str, Any]
 
-MOST_NODES = 1_000_000
-"""Maximum nodes of a move or of a reviewed position."""
+MOST_NODES, MOST_REVIEW_NODES = 100_000, 25_000
+"""Maximum nodes of a move, and of a reviewed position."""
+
+MOST_MOVES = 3000
+"""Maximum moves of a game that is played."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class ReviewFields(SettingsGroup):
     noun = "field"
 
     pgn: str = setting("", "games")
-    nodes: int = setting(400, "nodes of each position", low=1, high=MOST_NODES)
+    nodes: int = setting(400, "nodes of each position", low=1, high=MOST_REVIEW_NODES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,8 @@ def _ref(name: str) -> Schema:
 
 def _group(kind: type[Any], required: tuple[str, ...] = (), **more: Schema) -> Schema:
     properties = {name: setting_schema(each) for name, each in settings_of(kind).items()}
+    if "moves" in properties:
+        properties["moves"]["maxItems"] = MOST_MOVES
     return _object({**properties, **more}, required)
 
 

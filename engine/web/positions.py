@@ -15,6 +15,9 @@ from engine.games.pgn_reading import PgnError, PgnGames
 MOST_NODES = 20_000
 """Maximum moves of a PGN that is written."""
 
+LONGEST_GAME = 400_000
+"""Maximum characters of a game that is read: minutes of work otherwise."""
+
 MOST_LISTED = 5000
 """Maximum games of a PGN that is read."""
 
@@ -65,6 +68,8 @@ def tree_of(text: str, number: int) -> dict[str, Any]:
     games = PgnGames(text)
     if not 1 <= number <= len(games):
         raise PgnError(f"game: {number} is not in 1 to {len(games)}, the games of this PGN")
+    if len(games[number - 1].text) > LONGEST_GAME:
+        raise PgnError(f"game {number} is longer than {LONGEST_GAME:,} characters")
     game = games[number - 1].read(variations=True)
     board = game.board()
     nodes: list[dict[str, Any]] = []

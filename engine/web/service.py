@@ -33,6 +33,7 @@ from engine.web import positions
 from engine.web.levels import Levels
 from engine.web.limits import ApiSettings, ClientLimits
 from engine.web.openapi import (
+    MOST_MOVES,
     EvaluateFields,
     HumanFields,
     MoveFields,
@@ -55,6 +56,8 @@ NDJSON = "application/x-ndjson"
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _INLINE = re.compile(r"<(style|script)[^>]*>(.*?)</\1>", re.DOTALL)
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 Group = TypeVar("Group", bound=SettingsGroup)
 
@@ -115,14 +118,14 @@ class WebService:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of the API and the page."""
-        post = {
+        post: dict[str, Handler] = {
             "analyse": self._analyse,
             "evaluate": self._evaluate,
-            "position": self._position,
+            "position": partial(self._counted, self._position),
             "move": self._move,
             "human": self._human,
-            "pgn/read": self._read_pgn,
-            "pgn/write": self._write_pgn,
+            "pgn/read": partial(self._counted, self._read_pgn),
+            "pgn/write": partial(self._counted, self._write_pgn),
             "review": self._start_review,
         }
         review = f"{API}/review/{{identity}}"
@@ -157,7 +160,7 @@ class WebService:
 
     # -- the API -----------------------------------------------------------------------------------------
 
-    async def _guarded(self, handle: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+    async def _guarded(self, handle: Handler, request: Request) -> Response:
         """Handle a request, and convert errors to answers."""
         try:
             return await handle(request)
@@ -167,6 +170,11 @@ class WebService:
             raise HttpError(503, str(error), Retry_After="2") from None
         except PipelineError as error:
             raise HttpError(502, str(error)) from None
+
+    async def _counted(self, handle: Handler, request: Request) -> Response:
+        """Handle a request that counts as one position."""
+        with self._limits.charged(_owner(request), 1):
+            return await handle(request)
 
     async def _analyse(self, request: Request) -> Response:
         body = await _object(request)
@@ -316,7 +324,7 @@ class WebService:
             written = await asyncio.to_thread(
                 positions.pgn_of, fields.fen, nodes, headers, chess960=fields.chess960
             )
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise HttpError(422, str(error)) from None
         return JSONResponse({"pgn": written})
 
@@ -434,6 +442,8 @@ async def _fields(request: Request, defaults: Group) -> Group:
 
 
 def _game(fields: PositionFields) -> CasualGame:
+    if len(fields.moves) > MOST_MOVES:
+        raise HttpError(422, f"moves: {len(fields.moves):,} are more than {MOST_MOVES:,}")
     try:
         return CasualGame.of(fields.fen, fields.moves, chess960=fields.chess960)
     except ValueError as error:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A worker process on this machine: both ends of its connection.
 
-The supervisor sends the role's constructor, the job and its context, then calls: (number, method, arguments).
-The worker answers each with (number, success, result or message). Both may send messages without an answer
-under the number UNASKED. The worker ends when the connection closes, which happens however the supervisor's
-process ends. It owns nothing that needs cleaning up.
+The supervisor sends the job and its context, then calls of GameWorker: (number, method, arguments). The
+worker answers each with (number, success, result or message). The worker ends when the connection closes,
+which happens however the supervisor's process ends. It owns nothing that needs cleaning up.
 """
 
 from __future__ import annotations
@@ -21,16 +20,13 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from typing import TYPE_CHECKING, Any
 
-from engine.workers.executor import Job, WorkerContext, WorkerLostError, first_line
-from engine.workers.worker_role import MakeRole, Say
+from engine.workers.executor import GameJob, WorkerContext, WorkerLostError, first_line
+from engine.workers.game_worker import GameWorker
 from protocol.host.printing import reason
 from protocol.host.processes import child_command, group_of_its_own, how_it_ended, leave
 
 if TYPE_CHECKING:
     Channel = Connection[Any, Any]
-
-UNASKED = 0
-"""Number of messages that have no answer."""
 
 
 def worker_command(connection: Channel) -> list[str]:
@@ -62,10 +58,9 @@ class WorkerProcess:
     Two threads read and write the connection, so that a hung worker does not block the loop.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, connection: Channel, hear: Say) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, connection: Channel) -> None:
         self._process = process
         self._connection = connection
-        self._hear = hear
         self._loop = asyncio.get_running_loop()
         self._unanswered: dict[int, asyncio.Future[Any]] = {}
         self._calls = 0
@@ -77,11 +72,8 @@ class WorkerProcess:
             threading.Thread(target=target, name="worker-connection", daemon=True).start()
 
     @classmethod
-    async def start(
-        cls, role: MakeRole, job: Job, context: WorkerContext, hear: Say = lambda message: None
-    ) -> WorkerProcess:
-        """Start a worker. hear: called with its unasked messages in a thread of the connection. Raises
-        WorkerLostError."""
+    async def start(cls, job: GameJob[Any], context: WorkerContext) -> WorkerProcess:
+        """Start a worker. Raises WorkerLostError."""
         ours, theirs = Pipe()
         try:
             program, *arguments = worker_command(theirs)
@@ -98,22 +90,13 @@ class WorkerProcess:
             raise WorkerLostError(f"cannot start a worker: {reason(error)}") from None
         finally:
             theirs.close()  # The worker has a copy; the connection closes with it.
-        worker = cls(process, ours, hear)
-        worker._outgoing.put(pickle.dumps((role, job, context)))
+        worker = cls(process, ours)
+        worker._outgoing.put(pickle.dumps((job, context)))
         return worker
 
     @property
     def pid(self) -> int:
         return self._process.pid
-
-    def tell(self, message: Any) -> None:
-        """Send the worker a message. Thread-safe; without effect if the worker is gone."""
-        self._outgoing.put(pickle.dumps((UNASKED, "", message)))
-
-    async def gone(self) -> str:
-        """Wait until the worker is gone, and return how it ended."""
-        await asyncio.shield(self._watching)
-        return self._lost
 
     async def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -156,11 +139,7 @@ class WorkerProcess:
     def _receive(self) -> None:
         try:
             while True:
-                number, good, result = self._connection.recv()
-                if number == UNASKED:
-                    self._hear(result)
-                else:
-                    self._in_loop(self._answered, number, good, result)
+                self._in_loop(self._answered, *self._connection.recv())
         except (EOFError, OSError):
             pass
         finally:
@@ -185,15 +164,7 @@ def receive(connection: Channel) -> Any:
 
 async def serve(connection: Channel) -> None:
     """Execute the supervisor's calls until `close`."""
-
-    def say(message: Any) -> None:
-        try:
-            connection.send((UNASKED, True, message))
-        except OSError:
-            os._exit(1)
-
-    make_role, job, context = receive(connection)
-    role = make_role(job, context, say)
+    worker = GameWorker(*receive(connection))
     loop = asyncio.get_running_loop()
     calls: asyncio.Queue[tuple[int, str, Any]] = asyncio.Queue()
 
@@ -206,7 +177,7 @@ async def serve(connection: Channel) -> None:
 
     async def answer(number: int, method: str, arguments: Any) -> None:
         try:
-            result = number, True, await getattr(role, method)(*arguments)
+            result = number, True, await getattr(worker, method)(*arguments)
         except Exception as error:  # The supervisor handles all errors.
             result = number, False, first_line(error)
         try:
@@ -216,9 +187,6 @@ async def serve(connection: Channel) -> None:
 
     while True:
         number, method, arguments = await calls.get()
-        if number == UNASKED:
-            role.hear(arguments)
-            continue
         task = asyncio.create_task(answer(number, method, arguments))
         tasks.add(task)
         task.add_done_callback(tasks.discard)

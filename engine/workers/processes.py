@@ -24,15 +24,13 @@ from engine.workers.executor import (
     ExecutorError,
     Game,
     GameJob,
-    Job,
     LoadedNetwork,
     Log,
     WorkerContext,
     WorkerLostError,
 )
 from engine.workers.playing import GameSupervisor
-from engine.workers.supervisor import Slot, Supervisor
-from engine.workers.worker_role import GameWorker, MakeRole, Say
+from engine.workers.supervisor import Slot
 
 if TYPE_CHECKING:
     from engine.evaluation.connection.link import EvaluatorLink
@@ -46,28 +44,23 @@ CONNECT_ATTEMPTS = 3
 """Maximum consecutive evaluators that are lost before a worker can use them."""
 
 
-class WorkerProcesses(Supervisor):
-    """Worker processes and the evaluators that they share."""
+class ProcessExecutor(GameSupervisor[Game]):
+    """Games in worker processes, and the evaluators that they share."""
 
     poll_seconds = 0.5
 
     def __init__(
         self,
         workers: int,
-        role: MakeRole,
-        job: Job,
+        job: GameJob[Game],
         log: Log,
         pool: SearchPool | None,
-        hear: Say = lambda message: None,
     ) -> None:
-        """role: created in each worker. pool: has the connections to the evaluators, if the job needs any.
-        hear: called with unasked messages of workers, in threads of their connections."""
+        """pool: has the connections to the evaluators, if the job needs any; closed with the executor."""
         super().__init__(log)
-        self._role = role
         self._job = job
         self._pool = pool
         self._workers = workers
-        self._hear = hear
         self._loaded: dict[EvaluatorSettings, LoadedNetwork] = {}
         self._loading = asyncio.Lock()
         self._next_knocks: dict[EvaluatorLink, float] = {}
@@ -86,6 +79,12 @@ class WorkerProcesses(Supervisor):
         # Each worker returns the best number for all together, as they share the evaluators.
         return max(worker.capacity for worker in self.workers())
 
+    async def close(self) -> None:
+        """Stop the workers, and then the embedded evaluators."""
+        await super().close()
+        if self._pool is not None:
+            await asyncio.to_thread(self._pool.close)
+
     async def start_worker(self, slot: Slot) -> WorkerProcess:
         """Start a worker process once the evaluators have the job's networks. Raises WorkerLostError."""
         try:
@@ -94,7 +93,7 @@ class WorkerProcesses(Supervisor):
             raise WorkerLostError(str(error)) from None
         self._given[slot] = {network.address for network in loaded.values()}
         context = WorkerContext(loaded=loaded, processes=self._workers)
-        return await WorkerProcess.start(self._role, self._job, context, self._hear)
+        return await WorkerProcess.start(self._job, context)
 
     async def poll(self) -> None:
         """Replace the workers of an ended evaluator, because the next one has another address. Kill a hung
@@ -205,21 +204,6 @@ class WorkerProcesses(Supervisor):
                 reason = "it has been started anew"
             link.lost(first, reason)
         raise NoEvaluatorError(f"the evaluator is lost again and again: {reason}")
-
-
-class ProcessExecutor(WorkerProcesses, GameSupervisor[Game]):
-    """Games in worker processes."""
-
-    def __init__(self, workers: int, job: GameJob[Game], log: Log, pool: SearchPool | None) -> None:
-        """pool: closed with the executor."""
-        super().__init__(workers, GameWorker, job, log, pool)
-        self._evaluators = pool
-
-    async def close(self) -> None:
-        """Stop the workers, and then the embedded evaluators."""
-        await super().close()
-        if self._evaluators is not None:
-            await asyncio.to_thread(self._evaluators.close)
 
 
 def _answers(address: str) -> bool:

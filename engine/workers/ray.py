@@ -30,9 +30,9 @@ from engine.workers.executor import (
     WorkerReport,
     first_line,
 )
+from engine.workers.game_worker import GameWorker
 from engine.workers.playing import GameSupervisor
 from engine.workers.supervisor import Slot
-from engine.workers.worker_role import GameWorker
 from protocol.host.folders import expanded
 
 PROBE_SECONDS = 5.0

@@ -96,7 +96,7 @@ def fp8_network(network: NetworkSpec, target: Target) -> NetworkSpec:
     if not (isinstance(network.body, AttentionBody) and network.body.encoders):
         raise BackendError(f"{option} is for attention networks; this one has no encoders")
     log.warning(
-        "%s is an experiment: it changes what the network says. `python -m evaluator verify "
+        "%s is an experiment: it changes what the network says. `wavefront-evaluator verify "
         "--backend gpu:%s` prints by how much",
         option,
         option,
@@ -112,7 +112,7 @@ def rounded(network: NetworkSpec, form: WeightFormat | None) -> NetworkSpec:
         raise BackendError(f"weights={form.value} is for attention networks; this one has no encoders")
     if form is WeightFormat.INT4:
         log.warning(
-            "weights=int4 is an experiment: it changes what the network says. `python -m evaluator verify "
+            "weights=int4 is an experiment: it changes what the network says. `wavefront-evaluator verify "
             "--backend gpu:weights=int4` prints by how much"
         )
     return rounded_network(network, form)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m evaluator keys`: manages key pairs, allowed clients and trusted services."""
+"""`wavefront-evaluator keys`: manages key pairs, allowed clients and trusted services."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _show(arguments: argparse.Namespace, folder: Path) -> None:
         public = read_pair(path).public
     except FileNotFoundError:
         raise KeysError(
-            f"{path} is not there; `python -m evaluator keys make {arguments.whose}` makes it"
+            f"{path} is not there; `wavefront-evaluator keys make {arguments.whose}` makes it"
         ) from None
     if arguments.z85:
         from zmq.utils import z85

@@ -43,7 +43,7 @@ NETWORK = NetworkInfo(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OpenRequest:
     """An unanswered evaluate. client: the connection's routing id."""
 
     client: bytes
@@ -68,7 +68,7 @@ class ScriptedEvaluator:
         """compression: offered in the welcome. pair: the evaluator's key pair; it then requires CURVE and
         accepts any client key."""
         self.instance = secrets.token_hex(8)
-        self.in_flight: dict[tuple[bytes, int], Asked] = {}
+        self.in_flight: dict[tuple[bytes, int], OpenRequest] = {}
         self.greeted: set[bytes] = set()
         self.draining = False
         self.messages = self.compressed = 0
@@ -109,14 +109,14 @@ class ScriptedEvaluator:
                 self.send(client, Error(peek_id(frames), error.code, str(error)))
         return True
 
-    def answer(self, asked: Asked) -> None:
+    def answer(self, asked: OpenRequest) -> None:
         """Answer like the backend `random`."""
         del self.in_flight[asked.client, asked.evaluate.id]
         batch = asked.evaluate.batch
         evaluation = random_evaluation(batch)
         self.send(asked.client, Result(asked.evaluate.id, evaluation, 0.1, 1.0, len(batch), self.instance))
 
-    def refuse(self, asked: Asked, code: str, message: str) -> None:
+    def refuse(self, asked: OpenRequest, code: str, message: str) -> None:
         """Answer with an error."""
         del self.in_flight[asked.client, asked.evaluate.id]
         self.send(asked.client, Error(asked.evaluate.id, code, message))
@@ -173,7 +173,7 @@ class ScriptedEvaluator:
             raise UnknownNetwork(f"no network {message.network!r} here; there is: {NETWORK.name}")
         for fault in faults_of(message.batch):
             self._fault(fault)
-        self.in_flight[client, message.id] = Asked(client, message)
+        self.in_flight[client, message.id] = OpenRequest(client, message)
 
     def _welcome(self, identity: int) -> Welcome:
         return Welcome(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from protocol.compression import offered
-from protocol.conformance.evaluator import Asked, ScriptedEvaluator
+from protocol.conformance.evaluator import OpenRequest, ScriptedEvaluator
 from protocol.keys.pairs import KeyPair
 
 ROUNDS = 3
@@ -101,7 +101,7 @@ class Walk:
         if not self._evaluator.listen(enough, time.monotonic() + self._patience_s):
             raise SilentError(missing)
 
-    def _next(self, missing: str) -> Asked:
+    def _next(self, missing: str) -> OpenRequest:
         """Wait for a request and return the oldest in flight."""
         waiting = self._evaluator.in_flight
         self._wait(lambda: bool(waiting), missing)

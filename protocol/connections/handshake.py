@@ -37,24 +37,24 @@ def why_refused(endpoint: str, event: int, value: int, credentials: Credentials 
     if event == zmq.Event.HANDSHAKE_FAILED_AUTH and credentials is not None:
         return (
             f"the evaluator at {endpoint} does not know this client's key; its operator can let it in: "
-            f"python -m evaluator keys allow NAME {show_key(credentials.own.public)}"
+            f"wavefront-evaluator keys allow NAME {show_key(credentials.own.public)}"
         )
     mechanism = mechanism_of(endpoint)
     if mechanism == "CURVE" and credentials is None:
         return (
             f"the evaluator at {endpoint} lets in clients with keys only: give its public key (which "
-            f"`python -m evaluator keys show` prints there) as {endpoint}#KEY, or keep it: "
-            f"python -m evaluator keys trust {endpoint} KEY"
+            f"`wavefront-evaluator keys show` prints there) as {endpoint}#KEY, or keep it: "
+            f"wavefront-evaluator keys trust {endpoint} KEY"
         )
     if mechanism == "CURVE" and credentials is not None:
         return (
             f"the evaluator at {endpoint} does not have the key {show_key(credentials.service)}; "
-            "`python -m evaluator keys show` prints there which it has"
+            "`wavefront-evaluator keys show` prints there which it has"
         )
     if mechanism == "NULL" and credentials is not None:
         return (
             f"the evaluator at {endpoint} has no keys, so that nothing would be encrypted; to connect all "
-            "the same, give the address without #KEY (python -m evaluator keys forget "
+            "the same, give the address without #KEY (wavefront-evaluator keys forget "
             f"{endpoint}, if the key was kept)"
         )
     if mechanism == "NULL":

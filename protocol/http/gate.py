@@ -36,6 +36,7 @@ HEADERS = {
 """Headers of all answers, unless the application sets them. Only the server's own scripts run, whatever names
 clients and networks have."""
 
+_METHODS = b"GET, POST, DELETE"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
@@ -92,6 +93,12 @@ class Gate:
         scope["client_name"] = check.name(headers) or ""
         scope["request_id"] = identity.decode()
         path = scope["path"]
+        origin = headers.get("origin", "")
+        if origin in check.origins:  # The operator has asked for CORS.
+            answer.more = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+            if scope.get("method") == "OPTIONS":
+                await answer.preflight()
+                return
         refusal = None
         if path not in self._public:
             refusal = check.foreign(headers) if self._without_token(path) else check.refusal(headers)
@@ -121,10 +128,11 @@ class Gate:
 
 
 class _Answer:
-    """The answer to one request. status: 0 until it begins."""
+    """The answer to one request. status: 0 until it begins. more: further headers."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, identity: bytes, most: int) -> None:
         self.status = 0
+        self.more: list[tuple[bytes, bytes]] = []
         self._receive, self._send, self._identity = receive, send, identity
         self._is_http = scope["type"] == "http"
         names = {name for name, _ in scope["headers"]}
@@ -151,13 +159,21 @@ class _Answer:
             headers = list(message.get("headers", ()))
             known = {name for name, _ in headers}
             headers += [each for each in _HEADERS if each[0] not in known]
-            headers.append((b"x-request-id", self._identity))
+            headers += [(b"x-request-id", self._identity), *self.more]
             if self._unread:  # Reading it could take forever.
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         elif message["type"] == "websocket.accept":
             self.status = 101
         await self._send(message)
+
+    async def preflight(self) -> None:
+        """Answer a browser that asks whether a page of an accepted origin may send a request."""
+        allowed = b"authorization, content-type, x-request-id"
+        self.more += [(b"access-control-allow-headers", allowed), (b"access-control-allow-methods", _METHODS)]
+        self._unread = False
+        await self.send({"type": "http.response.start", "status": 204, "headers": []})
+        await self.send({"type": "http.response.body", "body": b""})
 
     async def error(self, error: HttpError) -> None:
         """Send an error, unless the answer has begun."""

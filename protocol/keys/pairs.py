@@ -35,7 +35,7 @@ def read_pair(path: Path) -> KeyPair:
     lines = [line.strip() for line in read_private(path).splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if len(keys) != 1:
-        raise KeysError(f"{path}: it holds no secret key; `python -m evaluator keys make` makes one")
+        raise KeysError(f"{path}: it holds no secret key; `wavefront-evaluator keys make` makes one")
     try:
         secret = read_key(keys[0])
     except KeysError as error:

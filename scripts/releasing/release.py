@@ -250,9 +250,18 @@ def make_archive(python: Path, wheel: Path, version: str, output: Path) -> Path:
         if other != inside:
             other.unlink()
     run("strip", "--strip-unneeded", inside)
-    pip = [sys.executable, "-m", "pip", "--python", inside, "install", "-q", "--no-compile"]
+    lock = ROOT / "deploy" / "requirements.lock"
+    uv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", inside, "-c", lock, "-b", lock]
     # python-chess is published as source only.
-    run(*pip, "--no-warn-script-location", "--only-binary=:all:", "--no-binary=chess", wheel, *EXTRAS)
+    run(*uv, "--only-binary=:all:", "--no-binary=chess", wheel, *EXTRAS)
+    # Beside the archive, since it names the files inside.
+    run(
+        Path(sys.executable).parent / "cyclonedx-py",
+        "environment",
+        inside,
+        "-o",
+        output / f"{name}.sbom.json",
+    )
     for script in inside.parent.iterdir():
         if script != inside and script.name not in PROGRAMS:
             script.unlink()

@@ -21,7 +21,7 @@ AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NewShards:
     """Result of a check. shards: new ones, read. leaving: shards of the run that new ones pushed out of the
     window. notes: messages for the log."""
 
@@ -40,7 +40,7 @@ class Follower:
         self._shards = set(shards)
         self._failed: dict[ShardFile, tuple[int, int]] = {}
         self._pool = ThreadPoolExecutor(1, "shard-reader")
-        self._look: Future[Found] | None = None
+        self._look: Future[NewShards] | None = None
         self._closing = Event()
         self._looked_at = monotonic()
 
@@ -56,7 +56,7 @@ class Follower:
         self._look, self._looked_at = None, monotonic()
         return False
 
-    def take(self) -> Found:
+    def take(self) -> NewShards:
         """Return the result of the check; its shards count as part of the run from now on."""
         assert self._look is not None
         found, self._look, self._looked_at = self._look.result(), None, monotonic()
@@ -71,12 +71,12 @@ class Follower:
 
     # -- in the reader's thread ------------------------------------------------------------------------------
 
-    def _found(self, known: frozenset[ShardFile]) -> Found:
+    def _found(self, known: frozenset[ShardFile]) -> NewShards:
         notes: list[str] = []
         try:
             files = [file for file in shard_files(self._data) if not file.early]
         except (TrainingError, OSError) as error:
-            return Found((), (), [f"looking for new shards: {reason(error)}"])
+            return NewShards((), (), [f"looking for new shards: {reason(error)}"])
         shards: list[ReadShard] = []
         for file in files:
             if file not in known and len(shards) < AT_ONCE and not self._closing.is_set():
@@ -84,7 +84,7 @@ class Follower:
                 if shard is not None:
                     shards.append(shard)
         leaving = {file for file in known if not file.early} - set(files) if self._data.window else ()
-        return Found(shards, leaving, [*notes, *self._reader.complaints()])
+        return NewShards(shards, leaving, [*notes, *self._reader.complaints()])
 
     def _read(self, file: ShardFile, notes: list[str]) -> ReadShard | None:
         """Return a shard; None if it is empty, damaged or incomplete. It is re-read after it changes."""

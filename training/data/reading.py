@@ -63,7 +63,7 @@ def shards_of(paths: Sequence[str | Path], window: int = 0) -> list[Path]:
     for path in map(Path, paths):
         files = sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
         if not files or not files[0].exists():
-            raise TrainingError(f"{path}: no training positions there; python -m training import makes them")
+            raise TrainingError(f"{path}: no training positions there; wavefront-training import makes them")
         found += _newest(files, window) if window else files
     return found
 

@@ -30,7 +30,7 @@ TABLE = "made"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeGames:
     """What a run made. engine: its name for itself. positions: along the games. digest: of `digest_of`."""
 
     engine: str
@@ -46,7 +46,7 @@ class Manifest:
 
     path: Path
     settings: LabelSettings
-    made: Made | None
+    made: MadeGames | None
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -62,7 +62,7 @@ def read_manifest(path: Path) -> Manifest:
     kinds = {"engine": str, "games": int, "positions": int, "branches": int, "digest": str}
     if not isinstance(table, dict) or {name: type(value) for name, value in table.items()} != kinds:
         raise SettingsError(f"{path}: the table {TABLE} needs engine, games, positions, branches and digest")
-    return Manifest(path, settings, Made(**table))
+    return Manifest(path, settings, MadeGames(**table))
 
 
 def check_settings(manifest: Manifest, settings: LabelSettings) -> None:
@@ -75,7 +75,7 @@ def check_settings(manifest: Manifest, settings: LabelSettings) -> None:
         raise SettingsError(f"the manifest {manifest.path} has other settings: {'; '.join(changed)}")
 
 
-def made_in(folder: Path, engine: str) -> Made:
+def made_in(folder: Path, engine: str) -> MadeGames:
     """Return what a folder of shards holds. engine: that made it. Raises TrainingError."""
     shards = []
     for path in shards_of([folder]):
@@ -83,7 +83,7 @@ def made_in(folder: Path, engine: str) -> Made:
             shards.append(read_shard(path))
         except (ShardError, OSError) as error:
             raise TrainingError(f"{path}: {reason(error)}") from None
-    return Made(
+    return MadeGames(
         engine,
         sum(shard.games for shard in shards),
         sum(shard.positions for shard in shards),
@@ -92,7 +92,7 @@ def made_in(folder: Path, engine: str) -> Made:
     )
 
 
-def check_made(manifest: Manifest, folder: Path) -> Made:
+def check_made(manifest: Manifest, folder: Path) -> MadeGames:
     """Return what a finished folder holds. Raises TrainingError if the manifest says something else."""
     assert manifest.made is not None
     made = made_in(folder, manifest.made.engine)
@@ -106,7 +106,7 @@ def check_made(manifest: Manifest, folder: Path) -> Made:
     return made
 
 
-def write_made(manifest: Manifest, made: Made) -> None:
+def write_made(manifest: Manifest, made: MadeGames) -> None:
     """Append the table to the manifest. Raises TrainingError."""
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in asdict(made).items()]
     try:

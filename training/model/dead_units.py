@@ -23,7 +23,7 @@ MORTAL = (Activation.RELU, Activation.RELU_SQUARED)
 
 
 @dataclass(slots=True)
-class Seen:
+class LayerStatistics:
     """Statistics of a layer's first product. live: bool [units], positive at least once.
     inputs: float32 [channels], mean over `count` squares."""
 
@@ -47,26 +47,28 @@ def pass_gradients(network: AttentionNetwork, slope: float) -> None:
 
 
 @torch.no_grad()
-def watched(network: AttentionNetwork, batches: Iterable[Tensor]) -> dict[str, Seen]:
+def watched(network: AttentionNetwork, batches: Iterable[Tensor]) -> dict[str, LayerStatistics]:
     """Return statistics of the layers for tokens [n, 64, 112], on the CPU."""
     # On a copy: a hook on the network itself would recompile its compiled steps.
     copy = AttentionNetwork(network.template)
     copy.load_state_dict(network.state_dict())
     copy.to(network.embedding.weights.device)
-    seen: dict[str, Seen] = {}
+    seen: dict[str, LayerStatistics] = {}
     for name, ffn in layers_of(copy).items():
         units, channels = ffn.dense1.weights.shape
         device = ffn.dense1.weights.device
-        seen[name] = Seen(
+        seen[name] = LayerStatistics(
             torch.zeros(units, dtype=torch.bool, device=device), torch.zeros(channels, device=device)
         )
         ffn.dense1.register_forward_hook(_watch(seen[name]))
     for tokens in batches:
         copy(tokens)
-    return {name: Seen(part.live.cpu(), part.inputs.cpu(), part.count) for name, part in seen.items()}
+    return {
+        name: LayerStatistics(part.live.cpu(), part.inputs.cpu(), part.count) for name, part in seen.items()
+    }
 
 
-def _watch(seen: Seen) -> Any:
+def _watch(seen: LayerStatistics) -> Any:
     def watch(layer: Dense, given: tuple[Tensor], said: Tensor) -> None:
         inputs = given[0].flatten(0, -2).float()
         seen.live |= (said > 0).flatten(0, -2).any(0)
@@ -82,7 +84,7 @@ def dead_shares(network: AttentionNetwork, batches: Iterable[Tensor]) -> dict[st
 
 
 @torch.no_grad()
-def revive(network: AttentionNetwork, seen: dict[str, Seen], generator: torch.Generator) -> int:
+def revive(network: AttentionNetwork, seen: dict[str, LayerStatistics], generator: torch.Generator) -> int:
     """Reinitialise dead units without changing the network's results, and return their number.
 
     They get weights of Xavier's variance, a bias that passes about half of the squares, and output weights 0.

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from protocol.host.folders import expanded
 from training.config import RunSettings, TrainConfig, with_defaults
-from training.data.following import Follower, Found
+from training.data.following import Follower, NewShards
 from training.data.reading import ShardFile, ShardReader, shard_files
 from training.errors import TrainingError
 from training.export import export_network, int8_told
@@ -231,7 +231,7 @@ class _Run:
     def _join(self) -> None:
         """Add the shards that rank 0 has read, on every rank at the same step."""
         began = monotonic()
-        found: Found = self.group.shared(None if self.follower is None else self.follower.take())
+        found: NewShards = self.group.shared(None if self.follower is None else self.follower.take())
         for note in found.notes:
             self.note(note)
         leaving = {number for number, file in enumerate(self.shards) if file in found.leaving}

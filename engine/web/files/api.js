@@ -74,7 +74,7 @@ export class Analysis {
   #next() {
     if (!this.#wanted || this.#socket.readyState !== WebSocket.OPEN) return;
     this.#running = String(++this.#number);
-    this.#send({id: this.#running, infinite: true, keep_tree: true, report_every: 0.25, pv_length: 10, include_san: true,
+    this.#send({id: this.#running, infinite: true, keep_tree: true, report_every: 0.25, pv_length: 10, include_san: true, include_policy: true,
                 point_of_view: "white", ...this.#wanted.query});
     this.#current = this.#wanted;
     this.#wanted = null;

@@ -44,13 +44,16 @@ function row() {
   return item;
 }
 
-/** Show what people of a rating play. play: called with a chosen move. */
-export function showPeople(element, {network, elo, moves}, play) {
-  element.title = `${network} ${elo}`;
-  element.replaceChildren(...moves.slice(0, 6).map(({move, san, share}) => {
-    const button = document.createElement("button");
-    button.textContent = `${san} ${percent(share)}`;
-    button.addEventListener("click", () => play(move));
-    return button;
-  }));
+/** Show what people of a rating play, and the probabilities of the engine's network, if known: by move. play: called
+ * with a chosen move. Buttons are reused, so that a pointer stays where it is. */
+export function showPeople(element, {network, elo, moves}, policy, play) {
+  const shown = moves.slice(0, 6);
+  element.title = `${network} ${elo}; in brackets the engine's network`;
+  while (element.children.length > shown.length) element.lastChild.remove();
+  shown.forEach(({move, san, share}, index) => {
+    const button = element.children[index] ?? element.appendChild(document.createElement("button"));
+    const own = policy?.[move] === undefined ? "" : ` (${percent(policy[move])})`;
+    button.textContent = `${san} ${percent(share)}${own}`;
+    button.onclick = () => play(move);
+  });
 }

@@ -102,9 +102,11 @@ function heard(answer, node) {
   node.lines = answer.moves;
   node.root = answer.root;
   node.search = answer.search;
+  node.policy = answer.policy;
   if (node !== tree.now) return;
   showLines(get("pvs"), node, preview, play1);
   figures(node);
+  drawPeople(node);
   draw(node);
 }
 
@@ -135,7 +137,12 @@ async function people(node) {
   const elo = Number(get("human").value);
   say("human-elo", String(elo));
   const found = await post("human", {...tree.position(node), elo});
-  if (node === tree.now && elo === Number(get("human").value)) showPeople(get("people"), found, move => attempt(() => moved(move)));
+  node.people = found;
+  if (node === tree.now && elo === Number(get("human").value)) drawPeople(node);
+}
+
+function drawPeople(node) {
+  if (node.people) showPeople(get("people"), node.people, node.policy, move => attempt(() => moved(move)));
 }
 
 // -- games as text -------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ class SelfCheck:
             if problem:
                 raise SelfCheckError(
                     f"{self._name} fails its self-check at batch {size}: {problem}; please report it with "
-                    f"the output of `python -m evaluator devices`"
+                    f"the output of `wavefront-evaluator devices`"
                 )
 
     def choose_streams(self) -> None:

@@ -75,7 +75,7 @@ class TuningJob:
 
 
 @dataclass(slots=True)
-class Found:
+class ChildResult:
     """Results of one child. last: "done", or the failure; empty if it crashed. trying: its current
     candidate."""
 
@@ -119,7 +119,9 @@ def measure_in_child(
             crashes.add(library_subject(job.device, library), Phase.TRYING, crash)
 
 
-def _one_child(job: TuningJob, lease: DeviceLease, progress: Callable[[str], None]) -> tuple[Found, int]:
+def _one_child(
+    job: TuningJob, lease: DeviceLease, progress: Callable[[str], None]
+) -> tuple[ChildResult, int]:
     """Return the results of one child, and its exit status. Raises as `measure_in_child` does."""
     try:
         child = subprocess.Popen(
@@ -179,9 +181,9 @@ def answer(
     lease: DeviceLease,
     progress: Callable[[str], None],
     limit: AbstractContextManager[None],
-) -> Found:
+) -> ChildResult:
     """Grant leases until the child ends. limit: entered for each lease."""
-    found = Found()
+    found = ChildResult()
     while line := lines.readline().decode(errors="replace").strip():
         word, _, rest = line.partition(" ")
         if word == "ask":

@@ -98,10 +98,14 @@ class Access:
             self._pair = pair_at(folder / SERVICE_PAIR)
             if not self._clients:
                 log.warning(
-                    "no client has a key that is let in yet: python -m evaluator keys%s allow NAME KEY",
-                    f" --keys {self._folder}" if self._folder else "",
+                    "no client has a key that is let in yet: wavefront-evaluator keys%s allow NAME KEY",
+                    self._keys_flag,
                 )
         return self._pair
+
+    @property
+    def _keys_flag(self) -> str:
+        return f" --keys {self._folder}" if self._folder else ""
 
     def reload(self) -> None:
         """Reload the list of clients. Raises KeysError; the old list then stays in force."""
@@ -147,7 +151,8 @@ class Access:
         """Return a remedy for a user without the right to administer."""
         name = self.name(user)
         if name:
-            return f"the key of {name} is for play only: python -m evaluator keys allow {name} {user} --admin"
+            allow = f"wavefront-evaluator keys{self._keys_flag} allow {name} {user} --admin"
+            return f"the key of {name} is for play only: {allow}"
         where = " or ".join(self._administered_at) or "an ipc address"
         return f"not at an address without keys: connect to {where}, or with a key that has the right"
 

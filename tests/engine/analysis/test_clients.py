@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from engine.analysis.clients import LEAST_TO_SORT_ANEW, Account, Asked, Task, next_account
+from engine.analysis.clients import LEAST_TO_SORT_ANEW, ClientTasks, QueryState, Task, next_client
 from engine.analysis.query import read_query
 from engine.options import Options
 
@@ -21,25 +21,25 @@ class SilentClient:
     def done(self) -> None: ...
 
 
-def account(waiting: int, running: int, served: int = 0, congested: bool = False) -> Account:
-    made = Account(SilentClient(congested), served=served)
+def account(waiting: int, running: int, served: int = 0, congested: bool = False) -> ClientTasks:
+    made = ClientTasks(SilentClient(congested), served=served)
     for number in range(waiting):
-        made.waiting.add(Task(made, Asked(QUERY), 0, 0, number))
-    made.running.update(Task(made, Asked(QUERY), 0, 0, number) for number in range(running))
+        made.waiting.add(Task(made, QueryState(QUERY), 0, 0, number))
+    made.running.update(Task(made, QueryState(QUERY), 0, 0, number) for number in range(running))
     return made
 
 
 def test_the_highest_priority_comes_first_and_then_the_earliest() -> None:
     mine = account(0, 0)
     for number, priority in enumerate((0, 5, -3, 5, 0)):
-        mine.waiting.add(Task(mine, Asked(QUERY), 0, priority, number))
+        mine.waiting.add(Task(mine, QueryState(QUERY), 0, priority, number))
     assert [mine.waiting.take().number for _ in range(5)] == [1, 3, 0, 4, 2]
 
 
 def test_withdrawn_positions_are_named_by_query_and_turn() -> None:
     mine = account(0, 0)
     for turn in QUERY.turns:
-        mine.waiting.add(Task(mine, Asked(QUERY), turn, 0, turn))
+        mine.waiting.add(Task(mine, QueryState(QUERY), turn, 0, turn))
     assert mine.waiting.withdraw("b") == []
     assert [task.turn for task in mine.waiting.withdraw("a", lambda task: task.turn == 1)] == [1]
     assert [task.turn for task in mine.waiting.withdraw()] == [0, 2]
@@ -49,9 +49,9 @@ def test_withdrawn_positions_are_named_by_query_and_turn() -> None:
 def test_query_is_neither_started_nor_kept_when_withdrawn() -> None:
     mine = account(0, 0)
     other, _ = read_query({"id": "b"}, "b", Options(), 1)
-    mine.waiting.add(Task(mine, Asked(other), 0, 0, -1))
+    mine.waiting.add(Task(mine, QueryState(other), 0, 0, -1))
     for number in range(3 * LEAST_TO_SORT_ANEW):
-        mine.waiting.add(Task(mine, Asked(QUERY), number % 3, 0, number))
+        mine.waiting.add(Task(mine, QueryState(QUERY), number % 3, 0, number))
         if number % 3:
             mine.waiting.withdraw("a", lambda task: task.turn != 0)
         assert len(mine.waiting._heap) <= 2 * len(mine.waiting) + LEAST_TO_SORT_ANEW
@@ -73,44 +73,44 @@ def test_an_id_that_nothing_waits_of_is_found_without_looking_at_all_that_does()
 
 def test_the_client_with_the_fewest_in_flight_is_served_next() -> None:
     busy, idle = account(100, 3), account(1, 1)
-    assert next_account([busy, idle], room=True, most=9) is idle
+    assert next_client([busy, idle], room=True, most=9) is idle
 
 
 def test_equals_take_turns() -> None:
     lately, long_ago = account(1, 2, served=9), account(1, 2, served=4)
-    assert next_account([lately, long_ago], room=True, most=9) is long_ago
+    assert next_client([lately, long_ago], room=True, most=9) is long_ago
 
 
 def test_without_room_a_client_gets_its_first_search_all_the_same() -> None:
     busy, new = account(10, 4), account(10, 0)
-    assert next_account([busy, new], room=False, most=9) is new
-    assert next_account([busy], room=False, most=9) is None
+    assert next_client([busy, new], room=False, most=9) is new
+    assert next_client([busy], room=False, most=9) is None
 
 
 def test_a_client_has_so_many_in_flight_at_most() -> None:
-    assert next_account([account(10, 9)], room=True, most=9) is None
-    assert next_account([account(10, 8)], room=True, most=9) is not None
+    assert next_client([account(10, 9)], room=True, most=9) is None
+    assert next_client([account(10, 8)], room=True, most=9) is not None
 
 
 def test_positions_without_a_search_come_first_and_have_their_own_room() -> None:
     mine = account(3, 9)
     plain, _ = read_query({"id": "a", "nodes": 0}, "a", Options(), 1)
-    task = Task(mine, Asked(plain), 0, -5, 10)
+    task = Task(mine, QueryState(plain), 0, -5, 10)
     mine.waiting.add(task)
-    assert next_account([mine], room=True, most=99) is None
-    assert next_account([mine], room=False, most=9, room_without_search=True) is mine
+    assert next_client([mine], room=True, most=99) is None
+    assert next_client([mine], room=False, most=9, room_without_search=True) is mine
     assert mine.waiting.take() is task
-    assert next_account([mine], room=False, most=9, room_without_search=True) is None
+    assert next_client([mine], room=False, most=9, room_without_search=True) is None
 
 
 def test_nothing_is_begun_for_who_does_not_read() -> None:
-    assert next_account([account(5, 0, congested=True), account(0, 0)], room=True, most=9) is None
+    assert next_client([account(5, 0, congested=True), account(0, 0)], room=True, most=9) is None
 
 
 def test_the_bytes_of_a_query_count_until_nothing_of_it_waits() -> None:
     mine = account(0, 0)
     for size in (100, 1000):
-        asked = Asked(QUERY, size)
+        asked = QueryState(QUERY, size)
         for turn in QUERY.turns:
             mine.waiting.add(Task(mine, asked, turn, 0, size + turn))
     assert mine.waiting.bytes == 1100

@@ -7,7 +7,17 @@ import chess
 import pytest
 
 from engine.review.accuracy import game_accuracy, move_accuracy
-from engine.review.judging import Clock, Searched, backed_up, decisive, judge, losses, lost_with, mark_of
+from engine.review.judging import (
+    Clock,
+    Searched,
+    backed_up,
+    decisive,
+    judge,
+    losses,
+    lost_with,
+    mark_of,
+    slid,
+)
 from engine.review.openings import names, opening_of
 from engine.review.scale import Score
 
@@ -27,7 +37,7 @@ def moves_of(*ucis: str) -> list[chess.Move]:
 
 @pytest.mark.parametrize(
     ("loss", "mark"),
-    [(0.0, ""), (0.049, ""), (0.05, "inaccuracy"), (0.1, "mistake"), (0.2, "blunder"), (0.9, "blunder")],
+    [(0.0, ""), (0.079, ""), (0.08, "inaccuracy"), (0.14, "mistake"), (0.2, "blunder"), (0.9, "blunder")],
 )
 def test_a_move_is_marked_by_what_it_loses(loss: float, mark: str) -> None:
     assert mark_of(searched(0.9, "e2e4"), loss, is_best=False) == mark
@@ -47,13 +57,13 @@ def test_a_loss_is_the_difference_for_the_mover_and_the_best_move_loses_nothing(
     moves = moves_of("f2f3", "e7e5", "g2g4", "d8h4")
     positions = [
         searched(0.5, "e2e4"),
-        searched(0.6, "e7e5"),  # Black's view: f3 lost 0.1.
-        searched(0.4, "b1c3"),
+        searched(0.65, "e7e5"),  # Black's view: f3 lost 0.15.
+        searched(0.35, "b1c3"),
         searched(1.0, "d8h4"),  # g4 lost all that was left.
         Searched(Score.of((0.0, 0.0, 1.0))),
     ]
     f3, e5, g4, mate = judge(chess.Board(), moves, positions, [Clock()] * 4)
-    assert f3.loss == pytest.approx(0.1) and f3.mark == "mistake" and f3.best == "e4"
+    assert f3.loss == pytest.approx(0.15) and f3.mark == "mistake" and f3.best == "e4"
     assert e5.loss == 0 and e5.mark == ""
     assert g4.mark == "blunder" and g4.label == "2. g4??" and g4.phase == "opening"
     assert mate.loss == 0 and mate.label == "2... Qh4#"
@@ -145,3 +155,27 @@ def test_openings_are_named_by_position() -> None:
     other = ["c2c4", "d7d5", "d2d4"]
     assert opening_of(map(chess.Move.from_uci, transposed)) == opening_of(map(chess.Move.from_uci, other))
     assert opening_of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("loser", "known"),
+    [
+        ((0.5, 0.5, 0.5, 0.38, 0.38, 0.0), False),  # It slid without a mistake of the loser.
+        ((0.5, 0.5, 0.5, 0.3, 0.3, 0.0), True),
+        ((0.5, 0.5, 0.46, 0.42, 0.42, 0.0), True),
+    ],
+)
+def test_the_losing_move_is_unknown_if_no_mistake_explains_the_fall_before_it(
+    loser: tuple[float, ...], known: bool
+) -> None:
+    assert slid(loser, 4) is not known
+    assert slid(loser, 4, unclear={2}) is (loser[4] < 0.4)
+
+
+def test_a_move_that_the_search_preferred_and_later_ones_refute_has_the_second_as_better() -> None:
+    line = ("d2d4", "d7d5")
+    before = Searched(score(0.6), "e2e4", ("e2e4",), second=score(0.5), second_line=line)
+    positions = [before, searched(0.9, "e7e5")]
+    (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [Clock()])
+    assert review.mark == "blunder" and review.best == "d4" and review.line == ("d4", "d5")
+    assert not [reason for reason in review.reasons if reason.kind == "only move"]

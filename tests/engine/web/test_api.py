@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shutil
 import signal
+import ssl
+import subprocess
 import sys
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ import chess.pgn
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.engine.web.serving import WAIT_S, Web, web
+from tests.engine.web.serving import COMMAND, WAIT_S, Web, web
 
 pytestmark = pytest.mark.integration
 
@@ -163,6 +167,16 @@ def test_pgn_text_cannot_forge_tags_and_games(server: Web) -> None:
     assert chess.pgn.read_game(source) is None
 
 
+def test_pgn_with_deep_variations_is_no_fault(server: Web) -> None:
+    """Each variation has a variation."""
+    nodes, cycle = [{"parent": -1, "uci": "g1f3"}], ["g8f6", "f3g1", "f6g8", "g1f3"]
+    for depth in range(1200):
+        uci = cycle[depth % 4]
+        nodes += [{"parent": 2 * depth, "uci": each} for each in ("a7a6" if depth % 2 == 0 else "a2a3", uci)]
+    answer = server.post("pgn/write", {"nodes": nodes})
+    assert answer.status in (200, 422), answer.body
+
+
 def test_review_is_a_job_with_progress_pages_and_pgn(server: Web) -> None:
     started = server.post("review", {"pgn": SCHOLARS + "\n1. f3 e5 2. g4 Qh4# 0-1\n\n1. e5 *\n", "nodes": 5})
     where = started.headers["Location"]
@@ -194,6 +208,10 @@ def test_review_is_a_job_with_progress_pages_and_pgn(server: Web) -> None:
         ("evaluate", {"positions": [START] * 501}, {}, 413),
         ("evaluate", b" " * 100_001, {}, 413),
         ("evaluate", {"positions": []}, {"Content_Type": "text/plain"}, 415),
+        ("position", {"moves": ["e4"] * 3001}, {}, 422),
+        ("pgn/read", {"pgn": "1. e4 " + "{a} " * 26_000}, {}, 413),
+        ("pgn/write", {"nodes": [{"parent": index - 1, "uci": "e2e4"} for index in range(900)]}, {}, 422),
+        ("review", {"pgn": SCHOLARS, "nodes": 10**6}, {}, 422),
         ("analyse", {"infinite": True}, {}, 422),
         ("analyse", {"action": "clear_cache"}, {}, 422),
         ("nothing", {}, {}, 404),
@@ -218,6 +236,42 @@ def test_page_of_another_origin_gets_nothing(server: Web) -> None:
             assert answer.status in (403, 421), (path, headers)
             assert answer.headers["Access-Control-Allow-Origin"] is None
         assert server.post("position", {}, **headers).status in (403, 421)
+
+
+def test_page_of_an_accepted_origin_is_answered_with_cors() -> None:
+    with web("--origin", "https://chess.example") as server:
+        asked = {"Origin": "https://chess.example", "Access_Control_Request_Method": "POST"}
+        preflight = server.ask("OPTIONS", "/api/v1/position", **asked)
+        assert preflight.status == 204
+        assert "content-type" in preflight.headers["Access-Control-Allow-Headers"]
+        answer = server.post("position", {}, Origin="https://chess.example")
+        assert answer.status == 200
+        assert answer.headers["Access-Control-Allow-Origin"] == "https://chess.example"
+        foreign = server.ask("OPTIONS", "/api/v1/position", Origin="https://evil.example")
+        assert foreign.status == 403
+        assert foreign.headers["Access-Control-Allow-Origin"] is None
+
+
+def test_certificate_serves_tls(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs openssl")
+    files = [tmp_path / "chain.pem", tmp_path / "key.pem"]
+    made = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    command = [openssl, *made.split(), "-out", str(files[0]), "-keyout", str(files[1])]
+    subprocess.run(command, check=True, capture_output=True)
+    flags = [*COMMAND, "--listen", "127.0.0.1:0", "--backend", "random"]
+    flags += ["--certificate", str(files[0]), "--key", str(files[1])]
+    with subprocess.Popen(flags, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = re.search(r"https://127.0.0.1:(\d+)/", process.stdout.readline())
+        assert address is not None
+        trusting = ssl.create_default_context(cafile=str(files[0]))
+        connection = HTTPSConnection("127.0.0.1", int(address[1]), timeout=WAIT_S, context=trusting)
+        connection.request("GET", "/live")
+        assert connection.getresponse().read() == b"live\n"
+        connection.close()
+        process.kill()
 
 
 def test_description_is_valid_openapi(server: Web) -> None:

@@ -207,6 +207,17 @@ def test_every_operation_can_be_tried_on_its_page(page: Page, server: Web) -> No
     page.wait(lambda: str(page.value("document.querySelector('section pre').innerText")).startswith("200"))
 
 
+def test_page_takes_its_token_from_the_link(tmp_path: Path) -> None:
+    file, token = tmp_path / "tokens", "a-token-of-24-characters"
+    file.touch(0o600)
+    file.write_text(f"ann {token}\n")
+    with web("--token-file", str(file)) as server, browsing(tmp_path) as page:
+        page.open(f"{server.url}#token={token}", width=1200)
+        page.wait(lambda: page.value("document.querySelectorAll('#pvs li').length") == 3)
+        assert token not in str(page.value("location.href"))
+        assert page.problems == []
+
+
 HOSTILE = """<!DOCTYPE html><title>hostile</title><script type="module">
 const target = "TARGET", got = [];
 const attempt = async (name, work) => {

@@ -13,7 +13,6 @@ import pytest
 
 from engine.workers.child import WorkerProcess, inheritance, worker_command
 from engine.workers.executor import WorkerContext, WorkerLostError
-from engine.workers.worker_role import GameWorker
 from tests.engine.workers.scripted_job import ScriptedJob
 
 
@@ -27,7 +26,7 @@ def test_a_worker_whose_supervisor_is_gone_ends(tmp_path: Path, has_its_job: boo
             **inheritance(theirs),
         )
     if has_its_job:
-        ours.send((GameWorker, ScriptedJob(str(tmp_path)), WorkerContext()))
+        ours.send((ScriptedJob(str(tmp_path)), WorkerContext()))
         ours.send((1, "open", ()))
         assert ours.recv() == (1, True, 8)
     ours.close()
@@ -38,7 +37,7 @@ def test_worker_answers_are_intact_when_libraries_print(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def run() -> list[tuple[int, int]]:
-        worker = await WorkerProcess.start(GameWorker, ScriptedJob(str(tmp_path)), WorkerContext())
+        worker = await WorkerProcess.start(ScriptedJob(str(tmp_path)), WorkerContext())
         try:
             assert await worker.call("open") == 8  # Prints.
             games: list[tuple[int, int]] = await worker.call("play", [5, 6])
@@ -55,9 +54,7 @@ def test_worker_answers_are_intact_when_libraries_print(
 
 def test_calls_to_a_worker_that_is_killed_fail_with_the_reason(tmp_path: Path) -> None:
     async def run() -> None:
-        worker = await WorkerProcess.start(
-            GameWorker, ScriptedJob(str(tmp_path), waits=True), WorkerContext()
-        )
+        worker = await WorkerProcess.start(ScriptedJob(str(tmp_path), waits=True), WorkerContext())
         await worker.call("open")
         game = asyncio.ensure_future(worker.call("play", [0]))
         await worker.call("report")  # The game is under way.
@@ -77,7 +74,7 @@ def test_a_large_job_reaches_its_worker(tmp_path: Path) -> None:
 
     async def run() -> None:
         job = ScriptedJob(str(tmp_path), refuses_to_play="x" * 10_000_000)
-        worker = await WorkerProcess.start(GameWorker, job, WorkerContext())
+        worker = await WorkerProcess.start(job, WorkerContext())
         await worker.call("open")
         with pytest.raises(WorkerLostError, match=r"^x{10000000}$"):
             await worker.call("play", [0])

@@ -123,7 +123,7 @@ def test_status_shows_a_running_evaluator(tmp_path: Path, capsys: pytest.Capture
         assert cli.main(["status", "--address", harness.address]) == 0
         out = capsys.readouterr().out
         assert f"{harness.address}: ready" in out
-        assert "network echo" in out
+        assert ["echo", "default"] in [line.split()[:2] for line in out.splitlines()]
         assert cli.main(["status", "--address", harness.address, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["metrics"]["positions"] == 3
 
@@ -140,7 +140,7 @@ def test_status_names_the_remedy_when_no_default_address_answers(
         "protocol.connections.addresses.default_addresses", lambda: ["ipc:///tmp/no-such-evaluator"]
     )
     assert cli.main(["status"]) == 1
-    assert "`python -m evaluator serve` starts one" in capsys.readouterr().err
+    assert "`wavefront-evaluator serve` starts one" in capsys.readouterr().err
 
 
 def test_without_a_gpu_verify_says_what_else_can_be_compared(

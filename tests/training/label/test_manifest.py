@@ -18,7 +18,7 @@ from tests.training.run.runs import run_training
 from training.config import DataSettings, TargetSettings
 from training.data.reading import shards_of, table_of
 from training.data.replay import games_at
-from training.label.manifest import Made, digest_of, read_manifest
+from training.label.manifest import MadeGames, digest_of, read_manifest
 
 pytestmark = pytest.mark.integration
 
@@ -43,7 +43,7 @@ def make(manifest: Path, output: Path, engine: str, *flags: object, status: int 
     return done.stderr
 
 
-def made(manifest: Path) -> Made:
+def made(manifest: Path) -> MadeGames:
     found = read_manifest(manifest).made
     assert found is not None
     return found

@@ -20,7 +20,7 @@ from evaluator.network.writer import write_network
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, read_until, run_training, start_training, write_run
 from training.config import DataSettings, TargetSettings, TrainConfig, train_config
-from training.data.following import Follower, Found
+from training.data.following import Follower, NewShards
 from training.data.reading import ShardFile, ShardReader, shard_files, table_of
 from training.data.table import PositionTable
 
@@ -155,7 +155,7 @@ def follower_of(folder: Path, **data: Any) -> Follower:
     return Follower(settings, reader, shard_files(settings))
 
 
-def next_found(follower: Follower) -> Found:
+def next_found(follower: Follower) -> NewShards:
     while not follower.ready():
         pass
     return follower.take()

@@ -1,40 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role of a worker: playing games, or another task for its supervisor."""
+"""The games of a worker."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from engine.workers.executor import GameExecutor, GameJob, WorkerContext, WorkerReport
-
-Say = Callable[[Any], None]
-"""Send a message without an answer to the other end. The message must support pickle."""
-
-
-class WorkerRole(Protocol):
-    """A worker's interface for its supervisor. Only the worker's event loop may use it, and call `say`."""
-
-    async def open(self) -> int:
-        """Prepare, and return the best number of concurrent tasks."""
-        ...
-
-    async def report(self) -> WorkerReport:
-        """Statistics so far, and the messages since the last report."""
-        ...
-
-    async def close(self) -> WorkerReport:
-        """Stop the current tasks and everything started for them, and return the last report."""
-        ...
-
-    def hear(self, message: Any) -> None:
-        """Handle a message from the supervisor."""
-        ...
-
-
-MakeRole = Callable[[Any, WorkerContext, Say], WorkerRole]
-"""Create a job's role in the worker's process. It must support pickle: a class or function of a module."""
 
 
 class GameWorker:
@@ -43,7 +16,7 @@ class GameWorker:
     Only the event loop may use it. Errors: those of executors and players.
     """
 
-    def __init__(self, job: GameJob[Any], context: WorkerContext, _say: Say = lambda message: None) -> None:
+    def __init__(self, job: GameJob[Any], context: WorkerContext) -> None:
         self.job = job
         self.context = context
         self._messages: list[str] = []
@@ -79,6 +52,3 @@ class GameWorker:
         assert self._executor is not None
         await self._executor.close()
         return last
-
-    def hear(self, message: Any) -> None:
-        """Ignore the message: game workers get none."""

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Verdicts and marks of `wavefront review` against Stockfish, on games that nothing was chosen on.
+
+python -m benchmarks.strength.review_marks --depth normal
+python -m benchmarks.strength.review_marks --make games.pgn
+python -m benchmarks.strength.review_marks --judge games.pgn --cores 8 > judged.jsonl
+
+The first command reviews the quoted half of the judged games (GAMES, checked by DIGEST) and prints the
+figures with Wilson intervals of 95 %. Flags after `--` go to `wavefront review`, such as `--backend gpu`. A
+stopped run resumes in the folder of --output. The judge is Debian's Stockfish 15.1: 1,000,000 nodes before
+and after each move, table cleared, and its own win, draw and loss.
+
+Games of people: 57 of lichess (CC0; ratings 900 to 2000, not lost on time, from 3 minutes on), 9 of Mackenzie
+(1862 to 1887) and 9 tournament games. 65 games are made by the MANIFEST, whose moves depend on Stockfish's
+clock as random seed, so they are kept here. The judge reached 140 of 223 games, most decided ones first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import lzma
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import chess
+import chess.engine
+import chess.pgn
+
+from benchmarks.common.figures import wilson
+from benchmarks.common.installation import RUN_ENGINE
+from engine.review.judging import SERIOUS, decisive
+
+GAMES = Path(__file__).with_suffix(".jsonl.xz")
+DIGEST = "5f49352f108cfddfef2dbbdeea8b41cb8432fd8d9a26bb43d2f0d40e13c20c9d"
+
+NODES = 1_000_000
+REAL, BLUNDER = 0.05, 0.2
+"""Loss by the judge from which a mark is right, and from which a move has to be marked."""
+
+NEAR = 2
+"""Plies between two verdicts on the move that lost, at most: one move."""
+
+MANIFEST = (
+    *(
+        f"--player=name=stockfish-{elo},program=stockfish,UCI_LimitStrength=true,UCI_Elo={elo},nodes=30000"
+        for elo in (1350, 1600, 1900, 2200, 2600)
+    ),
+    *(
+        f"--player=name=maia-{rating},weights=maia-{rating}.pb.gz,nodes=1"
+        for rating in (1100, 1300, 1500, 1700, 1900, 2200)
+    ),
+    *["--games", "2", "--no-pairs", "--seed", "59", "--resign", "score=900,moves=4", "--max-moves", "110"],
+)
+"""Arguments of `wavefront match`, in the folder of the Maia networks."""
+
+
+class Judged(NamedTuple):
+    """A game and White's expected score by the judge, at the start and after each move."""
+
+    name: str
+    result: str
+    moves: list[str]
+    expected: list[float]
+
+    @property
+    def half(self) -> int:
+        """0: thresholds are chosen on it. 1: figures are quoted on it."""
+        return zlib.crc32(self.name.encode()) % 2
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Judged:
+        expected = []
+        board = chess.Board()
+        moves = data["moves"].split()
+        for ply, judged in enumerate(data["judged"].split()):
+            if judged == "-":
+                value = 0.0 if board.is_checkmate() else 0.5
+            else:
+                win, loss = map(int, judged.split(","))
+                value = (1000 + win - loss) / 2000
+            expected.append(value if board.turn else 1 - value)
+            if ply < len(moves):
+                board.push_uci(moves[ply])
+        return cls(data["id"], data["result"], moves, expected)
+
+    def pgn(self) -> str:
+        game = chess.pgn.Game({"White": self.name, "Result": self.result})
+        game.add_line(map(chess.Move.from_uci, self.moves))
+        return f"{game}\n\n"
+
+
+class Figures(NamedTuple):
+    """Counts of a reviewed game. named: the review names a losing move. right: within NEAR of the judge's."""
+
+    decided: int = 0
+    named: int = 0
+    right: int = 0
+    marks: int = 0
+    real: int = 0
+    blunders: int = 0
+    found: int = 0
+
+
+def judged_games() -> list[Judged]:
+    text = lzma.decompress(GAMES.read_bytes())
+    if hashlib.sha256(text).hexdigest() != DIGEST:
+        raise SystemExit(f"{GAMES} is not the file of the figures: its digest differs")
+    return [Judged.of(json.loads(line)) for line in text.splitlines()]
+
+
+def compared(game: Judged, review: dict[str, Any]) -> Figures:
+    """Compare a review with the judge."""
+    lost = decisive(game.expected, game.result, white_begins=True)
+    named = review["decisive"]
+    decided = int(lost is not None)
+    counts = Figures(
+        decided,
+        int(decided and named is not None),
+        int(lost is not None and named is not None and abs(named - lost) <= NEAR),
+    )
+    for ply, move in enumerate(review["moves"]):
+        loss = (game.expected[ply] - game.expected[ply + 1]) * (1 if move["white"] else -1)
+        mark = move["mark"] in SERIOUS
+        blunder = loss >= BLUNDER
+        values = mark, mark and loss >= REAL, blunder, blunder and mark
+        counts = Figures(*counts[:3], *(a + b for a, b in zip(counts[3:], values, strict=True)))
+    return counts
+
+
+def shown(name: str, successes: int, trials: int) -> str:
+    low, high = wilson(successes, trials)
+    return f"{name}: {successes} of {trials}, {successes / max(1, trials):.1%} ({low:.1%} to {high:.1%})"
+
+
+def report(games: Sequence[tuple[Judged, dict[str, Any]]]) -> str:
+    total = Figures(*map(sum, zip(*(compared(*each) for each in games), strict=True)))
+    return "\n".join(
+        (
+            f"{len(games)} games, {total.decided} decided",
+            shown("lost with, of verdicts", total.right, total.named),
+            shown("lost with, of decided games", total.right, total.decided),
+            shown("marks ? and ?? that lose 5 %", total.real, total.marks),
+            shown("blunders of 20 % that are marked", total.found, total.blunders),
+        )
+    )
+
+
+def reviewed(games: Sequence[Judged], folder: Path, arguments: Sequence[str]) -> list[dict[str, Any]]:
+    """Review games by the command, in their order."""
+    file = folder / "judged.pgn"
+    file.write_text("".join(game.pgn() for game in games), "utf-8")
+    command = [*RUN_ENGINE, "review", str(file), "--output", str(folder / "review")]
+    subprocess.run([*command, *arguments], check=True)
+    lines = (folder / "review" / "review.jsonl").read_text("utf-8").splitlines()
+    reviews = [entry["review"] for entry in map(json.loads, lines) if "review" in entry]
+    return sorted(reviews, key=lambda review: review["number"])
+
+
+def judge(path: Path, program: str, cores: int) -> None:
+    """Print the games of a PGN file with the judge's values, a line of JSON each."""
+    games = []
+    with path.open(encoding="utf-8") as stream:
+        while (game := chess.pgn.read_game(stream)) is not None:
+            games.append(game)
+
+    def lines(share: Sequence[chess.pgn.Game]) -> None:
+        with chess.engine.SimpleEngine.popen_uci(program) as engine:
+            engine.configure({"UCI_ShowWDL": True, "Hash": 64})
+            for game in share:
+                boards = [game.board(), *(node.board() for node in game.mainline())]
+                values = [value_of(engine, board) for board in boards]
+                name = f"{game.headers['White']} {game.headers['Black']} {game.headers['Round']}"
+                moves = " ".join(move.uci() for move in game.mainline_moves())
+                data = {
+                    "id": name,
+                    "result": game.headers["Result"],
+                    "moves": moves,
+                    "judged": " ".join(values),
+                }
+                print(json.dumps(data), flush=True)
+
+    with ThreadPoolExecutor(cores) as pool:
+        for done in [pool.submit(lines, games[core::cores]) for core in range(cores)]:
+            done.result()
+
+
+def value_of(engine: chess.engine.SimpleEngine, board: chess.Board) -> str:
+    """Return win and loss of the side to move in thousandths, or `-` if the game is over."""
+    if board.is_game_over():
+        return "-"
+    # Each position is a game of its own: Stockfish clears its table.
+    info = engine.analyse(board, chess.engine.Limit(nodes=NODES), game=object())
+    wdl = info["wdl"].relative
+    return f"{wdl.wins},{wdl.losses}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--depth", default="normal", help="of the review (default: %(default)s)")
+    parser.add_argument("--half", type=int, choices=(0, 1), default=1, help="0: the half to choose on")
+    parser.add_argument("--games", type=int, metavar="N", help="only the first N games of the half")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="keeps the review, to resume it")
+    parser.add_argument("--make", metavar="FILE.pgn", help="make games by the manifest and end")
+    parser.add_argument("--judge", type=Path, metavar="FILE.pgn", help="judge games and end")
+    parser.add_argument("--stockfish", default="/usr/games/stockfish", metavar="PROGRAM")
+    parser.add_argument("--cores", type=int, default=1, help="of the judge (default: %(default)s)")
+    parser.add_argument("review", nargs="*", metavar="FLAG", help="flags of wavefront review, after --")
+    arguments = parser.parse_args()
+    if arguments.make:
+        output = arguments.make.removesuffix(".pgn")
+        command = [*RUN_ENGINE, "match", *MANIFEST, "--output", output]
+        return subprocess.run(command, check=False).returncode
+    if arguments.judge:
+        judge(arguments.judge, arguments.stockfish, arguments.cores)
+        return 0
+    games = [game for game in judged_games() if game.half == arguments.half][: arguments.games]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.output or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        reviews = reviewed(games, folder, ["--depth", arguments.depth, *arguments.review])
+        print(report(list(zip(games, reviews, strict=True))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

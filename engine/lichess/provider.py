@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the jobs of lichess's analysis board: one thread polls, and one answers each running job.
+
+A session keeps its player, whose tree goes on from one position of a game to the next. A new job of a session
+ends its running one.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from engine._core import Game
+from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.lichess.broker import ERRORS, Job, answer, poll
+from engine.options import Options
+from engine.pool.pool import PoolPlayer, SearchPool
+from engine.pool.search import Observer
+from engine.search.driver import Search
+from engine.search.limits import Limits
+from engine.search.memory import LEAST_MB, tree_megabytes
+from engine.search.report import Report
+from engine.uci.text import best_move_line, info_lines
+
+FIRST_S, EVERY_S = 0.02, 0.25
+"""Time from the start of a search to its first report, and between later ones."""
+
+KEEPALIVE_S = 5.0
+"""Longest time without output: the last lines are sent again."""
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
+"""Pause after a failed poll; each further failure doubles it."""
+
+ENDLESS_MS = 24 * 3600 * 1000
+"""A movetime that means infinite."""
+
+END_S = 5.0
+"""Time for running jobs to send their best move when the provider ends."""
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """A tab of an analysis board. player: its tree, which one job at a time searches. stop: ends that one.
+    waiting: jobs, the running one included."""
+
+    player: PoolPlayer
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    stop: threading.Event = field(default_factory=threading.Event)
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class Counts:
+    """Jobs by their end. left: the requester left, or asked for another one. failed: an answer did not
+    arrive."""
+
+    running: int = 0
+    answered: int = 0
+    left: int = 0
+    failed: int = 0
+
+    def __str__(self) -> str:
+        text = f"{self.running} running, {self.answered:,} answered, {self.left:,} left"
+        return f"{text}, {self.failed:,} failed" if self.failed else text
+
+
+class Provider:
+    """Answers jobs until `close`. Methods are thread-safe."""
+
+    def __init__(
+        self,
+        pool: SearchPool,
+        options: Options,
+        networks: dict[str, str],
+        *,
+        url: str,
+        secret: str,
+        most_jobs: int,
+        log: Callable[[str], None],
+        changed: Callable[[Counts], None],
+    ) -> None:
+        """networks: values of WeightsFile by the providerData of the registered engines. url: of the broker.
+        most_jobs: concurrent ones. changed: called with the counts after each change."""
+        self._pool = pool
+        share = max(LEAST_MB, tree_megabytes(options) // most_jobs)
+        self._options = options.changed(
+            chess960=True, smart_pruning_factor=0.0, tree_memory=share, hash=max(1, options.hash // most_jobs)
+        )
+        self._networks = networks
+        self._url, self._secret = url, secret
+        self._most = most_jobs
+        self._log, self._changed = log, changed
+        self._lock = threading.Lock()
+        self._counts = Counts()
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._places = threading.Semaphore(most_jobs)
+        # More jobs than searches, because a job may replace a running one.
+        self._room = threading.Semaphore(4 * most_jobs)
+        self._ended = threading.Event()
+        self._threads: set[threading.Thread] = set()
+
+    def run(self) -> None:
+        """Poll for jobs until `close`, with growing pauses after failures."""
+        pause = FIRST_PAUSE_S
+        while not self._ended.is_set():
+            self._room.acquire()
+            try:
+                job = poll(self._url, self._secret)
+                pause = FIRST_PAUSE_S
+            except ERRORS as error:
+                self._room.release()
+                self._log(f"no job can be fetched: {error}; next attempt in {pause:g} s")
+                self._ended.wait(pause)
+                pause = min(LONGEST_PAUSE_S, 2 * pause)
+                continue
+            if job is None or self._ended.is_set():
+                self._room.release()
+                continue
+            thread = threading.Thread(target=self._serve, args=(job,), name="lichess-job", daemon=True)
+            with self._lock:
+                self._threads.add(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Let the running searches send their best moves, and fetch no further jobs."""
+        self._ended.set()
+        with self._lock:
+            threads = list(self._threads)
+            for session in self._sessions.values():
+                session.stop.set()
+        end = perf_counter() + END_S
+        for thread in threads:
+            thread.join(max(0.0, end - perf_counter()))
+
+    # -- threads of jobs ---------------------------------------------------------------------------------
+
+    def _serve(self, job: Job) -> None:
+        self._count(running=1)
+        try:
+            self._answer(job)
+        except ERRORS as error:
+            self._count(failed=1)
+            self._log(f"job {job.identity}: {error}")
+        finally:
+            self._count(running=-1)
+            with self._lock:
+                self._threads.discard(threading.current_thread())
+            self._room.release()
+
+    def _answer(self, job: Job) -> None:
+        """Search and answer a job. Raises ERRORS."""
+        weights = self._networks.get(job.network)
+        if weights is None:
+            raise ValueError(
+                f"the engine {job.engine} has a network that is not offered: {job.network[:60]!a}"
+            )
+        game = Game(None if job.fen == "startpos" else job.fen, True)
+        for move in job.moves:
+            game.push_uci(move)
+        session = self._session(job)
+        try:
+            with session.turn, self._places:  # The job that it replaces has ended.
+                stop = session.stop = threading.Event()
+                with self._lock:
+                    newer = session.waiting > 1 or self._ended.is_set()
+                if newer:
+                    stop.set()
+                session.player.options = self._options.changed(weights=weights, multipv=job.multipv)
+                complete = answer(self._url, job.identity, self._lines(job, game, session.player, stop))
+        finally:
+            with self._lock:
+                session.waiting -= 1
+        if complete and not stop.is_set():
+            self._count(answered=1)
+        else:
+            self._count(left=1)
+
+    def _session(self, job: Job) -> Session:
+        """Return the session of a job, whose running job ends. Old sessions make room."""
+        key = job.engine, job.session
+        with self._lock:
+            session = self._sessions.pop(key, None) or Session(self._pool.player(self._options))
+            self._sessions[key] = session
+            session.waiting += 1
+            session.stop.set()
+            for old in [each for each, kept in self._sessions.items() if not kept.waiting]:
+                if len(self._sessions) > 2 * self._most:
+                    self._sessions.pop(old).player.close()
+            return session
+
+    def _lines(self, job: Job, game: Game, player: PoolPlayer, stop: threading.Event) -> Iterator[str]:
+        """Yield the output of a search as it comes. Leaving the loop ends the search."""
+        output: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
+        wanted = min(job.multipv, len(game.legal_moves()))
+
+        def look(search: Search, _: object) -> float:
+            report = search.report()
+            complete = sum(bool(line.visits or line.prior) for line in report.lines) >= wanted
+            if complete:
+                output.put(report)
+            return perf_counter() + (EVERY_S if complete else FIRST_S)
+
+        kind, value = job.limit
+        # A limit in time is kept here: an infinite search keeps its tree also when the game steps back.
+        limits = Limits(nodes=value) if kind == "nodes" else Limits(depth=value) if kind == "depth" else None
+        end = perf_counter() + value / 1000 if kind == "movetime" and value < ENDLESS_MS else None
+        future = player.search(game, limits or Limits(infinite=True), observer=Observer(FIRST_S, look))
+        future.add_done_callback(lambda _: output.put(None))
+        shown, sent = "", perf_counter()
+        try:
+            while True:
+                now = perf_counter()
+                if stop.is_set() or (end is not None and now >= end):
+                    player.stop()
+                try:
+                    report = output.get(timeout=0.05 if end is None else max(0.001, min(0.05, end - now)))
+                except queue.Empty:
+                    if shown and now - sent > KEEPALIVE_S:
+                        yield shown
+                        sent = now
+                    continue
+                if report is None:
+                    break
+                shown, sent = info_lines(report, player.options), perf_counter()
+                yield shown
+            last = _result(future)
+            if last.lines:
+                yield info_lines(last, player.options)
+            yield best_move_line(last)
+        finally:
+            player.stop()
+            if not future.done():
+                future.exception(timeout=60)
+
+    def _count(self, *, running: int = 0, answered: int = 0, left: int = 0, failed: int = 0) -> None:
+        with self._lock:
+            counts = self._counts
+            self._counts = Counts(
+                counts.running + running,
+                counts.answered + answered,
+                counts.left + left,
+                counts.failed + failed,
+            )
+            counts = self._counts
+        self._changed(counts)
+
+
+def _result(future: Future[Report]) -> Report:
+    """Return a search's report. Raises ValueError, also without an evaluator."""
+    try:
+        return future.result()
+    except (NoEvaluatorError, PipelineError) as error:
+        raise ValueError(str(error)) from None
