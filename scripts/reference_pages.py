@@ -20,6 +20,8 @@ from unittest import mock
 
 from engine.options import OPTIONS
 from engine.web.openapi import document
+from evaluator.metrics import Metrics, State
+from evaluator.service.http.prometheus import registry
 from protocol.fields import Field
 from protocol.messages import REPLIES, REQUESTS, NetworkInfo, first_frame
 from protocol.settings.spec import Setting, shown_number
@@ -147,7 +149,8 @@ def arguments(parser: argparse.ArgumentParser) -> str:
             takes = action.nargs != 0 and not isinstance(action, argparse.BooleanOptionalAction)
             names = ", ".join(action.option_strings)
             shown = f"{names} {value}" if names and takes else names or value
-            yield f"`{shown}`", formatter._expand_help(action) if action.help else ""
+            meaning = formatter._expand_help(action) if action.help else ""
+            yield f"`{shown}`", meaning.replace("[", "\\[")
 
     made = list(rows())
     return table(("argument", "meaning"), made) if made else ""
@@ -194,11 +197,25 @@ def options(advanced: bool) -> str:
     return table(("option", "in files", "default", "meaning"), map(row, chosen))
 
 
+def metrics() -> str:
+    """Return the table of the metrics for Prometheus."""
+    sensors = {"device": {"watts": 1.0, "celsius": 1.0}}
+    state = State(True, 0, 0, {}, {}, {}, {}, device_sensors=sensors)
+
+    def row(family: Any) -> tuple[str, ...]:
+        labels = ", ".join(family._labelnames)
+        name = family.name + "_total" * (family.type == "counter") + f"{{{labels}}}" * bool(labels)
+        return f"`{name}`", family.type, family.documentation.removesuffix(".")
+
+    return table(("metric", "type", "meaning"), map(row, registry(Metrics(), lambda: state).collect()))
+
+
 GENERATED: dict[str, Callable[..., str]] = {
     r"fields of (\w+)": message,
     r"HTTP operations": operations,
     r"command lines of ([\w-]+)": command_lines,
     r"configs/([\w-]+\.toml)": configuration,
+    r"metrics": metrics,
     r"first options": lambda: options(advanced=False),
     r"further options": lambda: options(advanced=True),
 }

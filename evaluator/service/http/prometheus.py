@@ -37,7 +37,7 @@ class _ServiceCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current value of each metric."""
-        yield _gauge("build_info", "What runs.", {(__version__,): 1}, ("version",))
+        yield _gauge("build_info", "Version of the evaluator.", {(__version__,): 1}, ("version",))
         state = self._state()
         yield from self._service(state)
         yield from _devices(state)
@@ -46,50 +46,52 @@ class _ServiceCollector:
         yield from self._faults(state)
 
     def _service(self, state: State) -> Iterator[Metric]:
-        yield _gauge("ready", "1 when evaluations are taken, else 0.", {(): state.ready})
+        yield _gauge(
+            "ready", "1 if the service accepts evaluations and can compute them, else 0.", {(): state.ready}
+        )
         yield _gauge(
             "state",
-            "1 for the state that the service is in.",
+            "1 for the current state, 0 for the others.",
             {(name,): name == state.state for name in STATES},
             ("state",),
         )
-        yield _gauge(
-            "state_since_seconds", "When the present state began, as a Unix time.", {(): state.since}
-        )
+        yield _gauge("state_since_seconds", "Start of the current state, as a Unix time.", {(): state.since})
         yield _gauge("uptime_seconds", "Time since the start.", {(): self._metrics.uptime_seconds})
-        yield _gauge("clients", "Clients that are connected.", {(): state.clients})
-        yield _gauge("connections", "Connections, of clients and of others.", {(): state.connections})
+        yield _gauge("clients", "Connected clients that have sent a message.", {(): state.clients})
+        yield _gauge(
+            "connections", "Open connections, including those without a message.", {(): state.connections}
+        )
         yield _gauge(
             "max_connections",
-            "Clients that may be connected, at ipc addresses and again at the others.",
+            "Maximum clients at ipc addresses, and again at tcp addresses.",
             {(): state.max_connections},
         )
         yield _gauge(
             "target_seconds",
-            "Latency to keep for requests.",
+            "Latency target of the class.",
             {(name,): target / 1000 for name, target in state.target_ms.items()},
             ("class",),
         )
         yield _gauge(
             "buffered_bytes",
-            "Bytes of requests that are not whole yet, and of answers that clients have not read.",
+            "Bytes of incomplete requests and unread answers.",
             {(): state.buffered_bytes},
         )
         yield _counter(
             "closed_connections",
-            "Connections that the service has closed or refused.",
+            "Connections that the service closed or refused.",
             _keyed(state.closed_connections),
             ("reason",),
         )
         for name, text, what in (
-            ("key_requests", "Requests answered with a result, by the client's key.", "requests"),
+            ("key_requests", "Requests answered with a result, by the name of the client's key.", "requests"),
             ("key_positions", "Positions of these.", "positions"),
             ("key_refused", "Requests beyond a limit of the key.", "refused"),
         ):
             yield _counter(name, text, {(key,): each[what] for key, each in state.keys.items()}, ("key",))
         yield _gauge(
             "queued_positions",
-            "Positions waiting to be launched.",
+            "Positions waiting for a device.",
             {
                 (network, name): count
                 for network, each in state.queued.items()
@@ -99,9 +101,9 @@ class _ServiceCollector:
         )
         curves, labels = state.curves, ("network", "device")
         for name, text, what in (
-            ("measured_batch_positions", "The largest batch whose time was measured.", "measured"),
-            ("largest_batch_positions", "The largest batch that the device takes.", "largest"),
-            ("knee_known", "1 once no batch size is left to measure, else 0.", "known"),
+            ("measured_batch_positions", "Largest measured batch size.", "measured"),
+            ("largest_batch_positions", "Largest batch size of the device.", "largest"),
+            ("knee_known", "1 once all batch sizes are measured, else 0.", "known"),
         ):
             values: dict[Labels, float] = {
                 (network, device): told[what]
@@ -111,22 +113,30 @@ class _ServiceCollector:
             yield _gauge(name, text, values, labels)
         yield _gauge(
             "positions_per_second",
-            f"Positions evaluated, mean of the last {RATE_WINDOW_S:g} seconds.",
+            f"Evaluated positions, mean of the last {RATE_WINDOW_S:g} seconds.",
             {(): self._metrics.positions_per_second},
         )
 
     def _batches(self) -> Iterator[Metric]:
         batches, labels = self._metrics.batches, ("network", "device")
         yield _counter(
-            "positions", "Positions evaluated.", {k: v.positions for k, v in batches.items()}, labels
+            "positions",
+            "Evaluated positions, including those of a standby.",
+            {k: v.positions for k, v in batches.items()},
+            labels,
         )
-        yield _counter("batches", "Batches evaluated.", {k: v.batches for k, v in batches.items()}, labels)
+        yield _counter(
+            "batches",
+            "Evaluated batches, including those of a standby.",
+            {k: v.batches for k, v in batches.items()},
+            labels,
+        )
         yield _histogram(
             "batch_size", "Positions in each batch.", {k: v.sizes for k, v in batches.items()}, labels
         )
         yield _histogram(
             "batch_seconds",
-            "Time in which each batch was evaluated: two at a time count twice.",
+            "Time of each batch; concurrent batches count separately.",
             {k: v.seconds for k, v in batches.items()},
             labels,
         )
@@ -147,13 +157,13 @@ class _ServiceCollector:
         )
         yield _histogram(
             "queue_seconds",
-            "Time from the receipt of each answered request to its launch.",
+            "Time from receipt of each answered request to its launch.",
             {k: v.queue_seconds.coarser(TIME_EDGES) for k, v in requests.items()},
             labels,
         )
         yield _histogram(
             "request_seconds",
-            "Time from the receipt of each request to its result.",
+            "Time from receipt of each request to its result.",
             {k: v.seconds.coarser(TIME_EDGES) for k, v in requests.items()},
             labels,
         )
@@ -162,16 +172,16 @@ class _ServiceCollector:
         metrics = self._metrics
         # Start at 0: Prometheus sees no increase in a series that begins with 1.
         none = dict.fromkeys(state.in_use, 0)
-        yield _counter("errors", "Error messages sent.", _keyed(metrics.errors), ("code",))
+        yield _counter("errors", "Errors sent.", _keyed(metrics.errors), ("code",))
         yield _counter(
             "device_failures",
-            "Batches that a device failed on.",
+            "Batches on which the device failed.",
             _keyed(none | dict(metrics.device_failures)),
             ("device",),
         )
         yield _counter(
             "device_hangs",
-            "Batches that a device did not come back from in time.",
+            "Batches that the device did not finish in time.",
             _keyed(none | dict(metrics.device_hangs)),
             ("device",),
         )
@@ -179,12 +189,16 @@ class _ServiceCollector:
             ("bad_messages", "Messages that broke the protocol.", metrics.bad_messages),
             (
                 "dropped_replies",
-                "Answers whose client was gone or did not read them.",
+                "Answers discarded because the client had gone or did not read.",
                 metrics.dropped_replies,
             ),
-            ("fallback_batches", "Batches run by a standby in place of devices.", metrics.fallback_batches),
+            (
+                "fallback_batches",
+                "Batches that a standby computed instead of a device.",
+                metrics.fallback_batches,
+            ),
             ("not_finite", "Batches with NaN or infinity in a device's output.", metrics.not_finite),
-            ("cancelled", "Requests cancelled.", metrics.cancelled),
+            ("cancelled", "Requests cancelled before an answer.", metrics.cancelled),
         ):
             yield _counter(name, text, {(): counter.value})
 
@@ -192,32 +206,36 @@ class _ServiceCollector:
 def _devices(state: State) -> Iterator[Metric]:
     yield _gauge(
         "device_in_use",
-        "1 for a device that is given work, 0 for one that is left out.",
+        "0 for a device that is excluded because it failed or hangs, else 1.",
         _keyed(state.in_use),
         ("device",),
     )
-    yield _gauge("running_batches", "Batches on each device.", _keyed(state.running), ("device",))
+    yield _gauge("running_batches", "Running batches of the device.", _keyed(state.running), ("device",))
     yield _counter(
         "device_busy_seconds",
-        "Time with a batch in flight on each device: several at a time count once.",
+        "Time with at least one batch on the device.",
         _keyed(state.busy_seconds),
         ("device",),
     )
     yield _gauge(
         "device_tuning",
-        "1 while kernels are measured on a device, else 0.",
+        "1 while the evaluator measures kernels on the device, else 0.",
         {(device,): device in state.tuning for device in state.in_use},
         ("device",),
     )
     yield _gauge(
         "device_memory_bytes",
-        "Memory of each device that says so: in use, by whomever, and in all.",
+        "Memory of the device, used by all programs and total; absent if unknown.",
         {(device, what): size for device, each in state.device_memory.items() for what, size in each.items()},
         ("device", "what"),
     )
     for name, text, known in (
-        ("device_power_watts", "Power that each device draws, of those whose driver says it.", "watts"),
-        ("device_temperature_celsius", "Temperature of each device's chip, likewise.", "celsius"),
+        ("device_power_watts", "Power of the device, at most 15 seconds old; absent if unknown.", "watts"),
+        (
+            "device_temperature_celsius",
+            "Temperature of the chip, at most 15 seconds old; absent if unknown.",
+            "celsius",
+        ),
     ):
         values = {device: each[known] for device, each in state.device_sensors.items() if known in each}
         if values:

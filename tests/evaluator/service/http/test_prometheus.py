@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import urllib.error
 import urllib.request
@@ -19,7 +18,6 @@ from evaluator.service.http.prometheus import registry
 from evaluator.service.http.routes import serve_health
 from tests.evaluator.service.harness import WAIT_S, numbered_batch, running
 from tests.evaluator.states import STATE
-from tests.paths import REPOSITORY
 
 BATCHES = (("device", "0:gpu"), ("network", "t82"))
 ANALYSIS = (("class", "analysis"), ("network", "t82"))
@@ -83,28 +81,6 @@ def test_power_and_temperature_are_absent_where_no_driver_tells() -> None:
         text = exposed(Metrics(), replace(STATE, device_sensors=sensors))
         told = {name for name in ("power_watts", "temperature_celsius") if name in text}
         assert told == names, text
-
-
-def test_every_metric_is_documented_with_its_type() -> None:
-    rows = re.findall(
-        r"^\| `(\w+)(?:\{(.*)\})?` \| (\w+) \|",
-        (REPOSITORY / "docs/reference/metrics.md").read_text(),
-        re.MULTILINE,
-    )
-    metrics = Metrics()
-    metrics.error("overloaded")
-    metrics.device_failed("0:gpu")
-    metrics.device_hung("0:gpu")
-    metrics.batch("t82", "0:gpu", 4, 0.25)
-    metrics.answered("t82", 1, 4, 0.015, 0.3)
-    families = {
-        family.name + "_total" * (family.type == "counter"): (
-            family.type,
-            {label for sample in family.samples for label in sample.labels} - {"le"},
-        )
-        for family in registry(metrics, lambda: STATE).collect()
-    }
-    assert {name: (kind, set(filter(None, labels.split(", ")))) for name, labels, kind in rows} == families
 
 
 def test_a_request_a_position_and_a_batch_are_counted_once(tmp_path: Path) -> None:
