@@ -46,9 +46,7 @@ class _ServiceCollector:
         yield from self._faults(state)
 
     def _service(self, state: State) -> Iterator[Metric]:
-        yield _gauge(
-            "ready", "1 if the service accepts evaluations and can compute them, else 0.", {(): state.ready}
-        )
+        yield _gauge("ready", "1 if evaluations are accepted and computed, else 0.", {(): state.ready})
         yield _gauge(
             "state",
             "1 for the current state, 0 for the others.",
@@ -58,9 +56,7 @@ class _ServiceCollector:
         yield _gauge("state_since_seconds", "Start of the current state, as a Unix time.", {(): state.since})
         yield _gauge("uptime_seconds", "Time since the start.", {(): self._metrics.uptime_seconds})
         yield _gauge("clients", "Connected clients that have sent a message.", {(): state.clients})
-        yield _gauge(
-            "connections", "Open connections, including those without a message.", {(): state.connections}
-        )
+        yield _gauge("connections", "Open connections, also without a message.", {(): state.connections})
         yield _gauge(
             "max_connections",
             "Maximum clients at ipc addresses, and again at tcp addresses.",
@@ -73,9 +69,7 @@ class _ServiceCollector:
             ("class",),
         )
         yield _gauge(
-            "buffered_bytes",
-            "Bytes of incomplete requests and unread answers.",
-            {(): state.buffered_bytes},
+            "buffered_bytes", "Bytes of incomplete requests and unread answers.", {(): state.buffered_bytes}
         )
         yield _counter(
             "closed_connections",
@@ -121,13 +115,13 @@ class _ServiceCollector:
         batches, labels = self._metrics.batches, ("network", "device")
         yield _counter(
             "positions",
-            "Evaluated positions, including those of a standby.",
+            "Evaluated positions, also by a standby.",
             {k: v.positions for k, v in batches.items()},
             labels,
         )
         yield _counter(
             "batches",
-            "Evaluated batches, including those of a standby.",
+            "Evaluated batches, also by a standby.",
             {k: v.batches for k, v in batches.items()},
             labels,
         )
@@ -187,16 +181,8 @@ class _ServiceCollector:
         )
         for name, text, counter in (
             ("bad_messages", "Messages that broke the protocol.", metrics.bad_messages),
-            (
-                "dropped_replies",
-                "Answers discarded because the client had gone or did not read.",
-                metrics.dropped_replies,
-            ),
-            (
-                "fallback_batches",
-                "Batches that a standby computed instead of a device.",
-                metrics.fallback_batches,
-            ),
+            ("dropped_replies", "Answers to clients that had gone or did not read.", metrics.dropped_replies),
+            ("fallback_batches", "Batches computed by a standby.", metrics.fallback_batches),
             ("not_finite", "Batches with NaN or infinity in a device's output.", metrics.not_finite),
             ("cancelled", "Requests cancelled before an answer.", metrics.cancelled),
         ):
@@ -230,12 +216,8 @@ def _devices(state: State) -> Iterator[Metric]:
         ("device", "what"),
     )
     for name, text, known in (
-        ("device_power_watts", "Power of the device, at most 15 seconds old; absent if unknown.", "watts"),
-        (
-            "device_temperature_celsius",
-            "Temperature of the chip, at most 15 seconds old; absent if unknown.",
-            "celsius",
-        ),
+        ("device_power_watts", "Power of the device; absent if unknown.", "watts"),
+        ("device_temperature_celsius", "Temperature of the chip; absent if unknown.", "celsius"),
     ):
         values = {device: each[known] for device, each in state.device_sensors.items() if known in each}
         if values:
