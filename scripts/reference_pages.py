@@ -94,7 +94,7 @@ def operation(path: str, method: str, described: dict[str, Any]) -> str:
         rows = (
             (
                 f"`{name}`{' (required)' if name in required else ''}",
-                field.get("type", "list of FENs or positions" if name == "positions" else ""),
+                field.get("type", ""),
                 field.get("description", ""),
             )
             for name, field in body["properties"].items()

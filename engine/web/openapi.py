@@ -188,7 +188,8 @@ def _schemas() -> dict[str, Schema]:
 def _operations() -> dict[str, dict[str, _Operation]]:
     position = _group(PositionFields)
     query = {**schema()["$defs"]["query"], "required": []}
-    fens: Schema = {"anyOf": [TEXT, position]}
+    positions = _list({"anyOf": [TEXT, position]})
+    positions["description"] = "FENs, or objects with `fen`, `moves` and `chess960`"
     line = {"line": _list(_ref("made_move"))}
     shown = _schemas()["position"]["properties"]
     listed = _list(_object({"number": COUNT, "players": TEXT}))
@@ -197,7 +198,9 @@ def _operations() -> dict[str, dict[str, _Operation]]:
         if each["properties"]["action"]["const"] == "query_networks"
     )  # fmt: skip
     known = {name: each for name, each in networks["properties"].items() if name not in ("id", "action")}
-    writing = {"nodes": _list(_ref("node")), "headers": {"type": "object", "additionalProperties": TEXT}}
+    nodes = {"description": "moves, as `pgn/read` returns them", **_list(_ref("node"))}
+    headers = {"description": "tags of the PGN", "type": "object", "additionalProperties": TEXT}
+    writing = {"nodes": nodes, "headers": headers}
     start = {name: each for name, each in position["properties"].items() if name != "moves"}
     many = _object({"queries": {"type": "array", "items": query, "minItems": 1}})
     answers = _object({"answers": _list(_ref("answer"))})
@@ -214,8 +217,9 @@ def _operations() -> dict[str, dict[str, _Operation]]:
         },
         "/api/v1/evaluate": {
             "post": _Operation(
-                "Evaluate positions by the network, without a search.",
-                _group(EvaluateFields, ("positions",), positions=_list(fens)),
+                "Evaluate positions by the network, without a search. `positions` of the answer have `q`, "
+                "`wdl`, `moves_left`, `policy` and, if wanted, `logits`, in the same order.",
+                _group(EvaluateFields, ("positions",), positions=positions),
                 {200: _object({"positions": _list(_ref("output"))})},
                 (429, 502, 503),
             )

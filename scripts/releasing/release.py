@@ -34,6 +34,9 @@ OTHER_PYTHONS = ("3.11",)
 GLIBC = (2, 28)
 MOST_BYTES = {".whl": 60 << 20, ".zst": 180 << 20}
 PROGRAMS = ("wavefront", "wavefront-evaluator", "wavefront-training")
+PAGES = ("LICENSE", "*.md", "docs", "deploy", "configs", "engine/analysis/schema.json")
+"""Git's patterns of the archive's pages, and of the files that these link."""
+
 EXTRAS = ("backports.zstd>=1,<2", "cuda-bindings>=13,<14", "nvidia-ml-py>=12,<14", "rapidgzip>=0.14,<1")
 """Packages of the archive besides the wheel's. NVRTC comes from the system's CUDA."""
 
@@ -267,8 +270,9 @@ def make_archive(python: Path, wheel: Path, version: str, output: Path) -> Path:
             script.unlink()
     for program in PROGRAMS:  # scripts/wavefront.sh finds its Python through the link.
         (folder / program).symlink_to(f"python/bin/{program}")
-    for document in ("LICENSE", "README.md", "CHANGELOG.md"):
-        shutil.copy2(ROOT / document, folder)
+    for page in filter(None, run("git", "ls-files", "-z", *PAGES).split("\0")):
+        (folder / page).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / page, folder / page)
     # Compiled here: the folder may be read-only where it is used.
     compiled = [inside, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     run(*compiled, folder / "python" / "lib" / f"python{PYTHON}")
