@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Signals of programs that tests start, and files that a selection by marks leaves out as a whole."""
+"""Signals and ends of programs that tests start, and files that a selection by marks leaves out."""
 
 from __future__ import annotations
 
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ import pytest
 # A shell starts background jobs with the interrupt ignored, and programs inherit that: those that tests start
 # are to be interrupted.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the program that the tests of a module share: other modules count the children of this process."""
+    sharing = sys.modules.get("tests.engine.uci.uci_process")
+    if sharing is not None and (nextitem is None or nextitem.path != item.path):
+        sharing.end_shared()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

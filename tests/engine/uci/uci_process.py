@@ -4,7 +4,6 @@ grammar."""
 
 from __future__ import annotations
 
-import atexit
 import os
 import queue
 import re
@@ -176,15 +175,14 @@ _kept: dict[UciProcess, dict[str, str]] = {}
 
 @contextmanager
 def shared_engine(*options: str) -> Iterator[UciProcess]:
-    """A process with the random backend that many tests share, with options changed for this one. It must not
-    be ended. It has no tree at the beginning."""
+    """A process with the random backend that tests of a module share, with options changed for this one. It
+    must not be ended. It has no tree at the beginning."""
     if not _kept:
         made = UciProcess()
         lines = made.ask("uci", "uciok")
         pattern = r"option name (.+) type (?!button)\w+ default (.+?)(?: min .+| var .+)?"
         found = [match for line in lines if (match := re.fullmatch(pattern, line))]
         _kept[made] = {match[1]: match[2] for match in found} | {"Backend": "random"}
-        atexit.register(_end_shared)
     (engine,) = _kept
     engine.heard.clear()
     try:
@@ -200,11 +198,12 @@ def shared_engine(*options: str) -> Iterator[UciProcess]:
             engine.send(line)
         engine.new_game()
     except BaseException:
-        _end_shared()
+        end_shared()
         raise
 
 
-def _end_shared() -> None:
+def end_shared() -> None:
+    """End the process of `shared_engine`, if there is one."""
     while _kept:
         engine, _ = _kept.popitem()
         engine.__exit__(None, None, None)
