@@ -66,8 +66,8 @@ class TargetSettings:
     )
     prior_nodes: int = setting(
         0,
-        "use the stored searches of at least so many nodes (`annotate --nodes`), by any network, which no "
-        "refresh replaces; 0: the prior network's own policy",
+        "use the stored searches of at least this number of nodes (`annotate --nodes`), by any network, "
+        "which no refresh replaces; 0: the prior network's own policy",
         high=UNREACHED,
     )
     prior_exponent: float = setting(0.85, "exponent of the prior's policy", high=2)
@@ -275,7 +275,7 @@ class LoopSettings:
     )
     generations: int = setting(0, "number of generations; 0: no limit", high=UNREACHED)
     losses: int = setting(
-        2, "the loop ends after so many generations in a row that are not promoted; 0: never", high=UNREACHED
+        2, "end after this number of generations in a row that are not promoted; 0: never", high=UNREACHED
     )
     backend: str = setting(
         "", "backend of all searches, such as gpu:device=all for several GPUs; empty: the fastest device"

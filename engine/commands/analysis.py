@@ -7,10 +7,12 @@ import argparse
 import json
 import sys
 import threading
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from engine.analysis.scheduler import Scheduler
     from engine.analysis.settings import AnalysisSettings
     from engine.evaluation.errors import NoEvaluatorError
     from engine.options import Options
@@ -127,13 +129,11 @@ def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) ->
         client.finished.wait()
     finally:
         scheduler.close()
-    return _status(failures)
+    return _status(failures, _log)
 
 
 def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisSettings) -> int:
     """Serve WebSocket clients until SIGTERM or Ctrl-C."""
-    import asyncio
-
     from engine.analysis.listening import AnalysisServer
     from engine.analysis.scheduler import Scheduler
     from protocol.http.access import check_address, read_address
@@ -158,19 +158,33 @@ def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisS
 
         await server.run(address, listening)
 
+    return serve_until_stopped(serve, arguments.listen, scheduler, failures, _log)
+
+
+def serve_until_stopped(
+    serve: Callable[[], Coroutine[Any, Any, None]],
+    where: str,
+    scheduler: Scheduler,
+    failures: list[NoEvaluatorError],
+    log: Callable[[str], None],
+) -> int:
+    """Run a server, then close the scheduler. Returns the exit status. where: its address. failures: those
+    that stopped it."""
+    import asyncio
+
     try:
         asyncio.run(serve())
     except OSError as error:
-        _log(f"cannot listen at {arguments.listen}: {error.strerror or error}")
+        log(f"cannot listen at {where}: {error.strerror or error}")
         return 1
     finally:
         scheduler.close()
-    return _status(failures)
+    return _status(failures, log)
 
 
-def _status(failures: list[NoEvaluatorError]) -> int:
+def _status(failures: list[NoEvaluatorError], log: Callable[[str], None]) -> int:
     for error in failures:
-        _log(str(error))
+        log(str(error))
     return 1 if failures else 0
 
 

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from engine.analysis.scheduler import Scheduler
     from engine.analysis.settings import AnalysisSettings
-    from engine.commands.analysis import default_options, read_check
+    from engine.commands.analysis import default_options, read_check, serve_until_stopped
     from engine.option_flags import options_of_arguments
     from engine.web.limits import ApiSettings
     from protocol.http.access import check_address, read_address
@@ -75,9 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     check = reread()
     unencrypted = arguments.unencrypted or bool(certificate)
     check_address(address, has_token=bool(check.tokens), unencrypted=unencrypted)
-    scheduler = Scheduler(
-        options, settings, log=_log
-    )  # Before the imports below: the evaluator takes longest.
+    # Before the imports below: the evaluator takes longest.
+    scheduler = Scheduler(options, settings, log=_log)
     failures: list[NoEvaluatorError] = []
     server: AnalysisServer | None = None
 
@@ -118,16 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             await asyncio.to_thread(service.close)
 
-    try:
-        asyncio.run(serve())
-    except OSError as error:
-        _log(f"cannot listen at {arguments.listen}: {error.strerror or error}")
-        return 1
-    finally:
-        scheduler.close()
-    for failure in failures:
-        _log(str(failure))
-    return 1 if failures else 0
+    return serve_until_stopped(serve, arguments.listen, scheduler, failures, _log)
 
 
 def _open(url: str) -> None:

@@ -29,7 +29,7 @@ ERRORS = (OSError, HTTPException, ValueError)
 
 
 class RefusedError(Exception):
-    """Lichess refuses a request for good. The message gives the reason."""
+    """Lichess refuses a request permanently. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)

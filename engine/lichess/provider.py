@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the jobs of lichess's analysis board: one thread polls, and one answers each running job.
 
-A session keeps its player, whose tree goes on from one position of a game to the next. A new job of a session
+A session keeps its player, and so its tree from one position of a game to the next. A new job of a session
 ends its running one.
 """
 
@@ -180,7 +180,7 @@ class Provider:
             self._count(left=1)
 
     def _session(self, job: Job) -> Session:
-        """Return the session of a job, whose running job ends. Old sessions make room."""
+        """Return the session of a job, whose running job ends. The oldest end if there are many."""
         key = job.engine, job.session
         with self._lock:
             session = self._sessions.pop(key, None) or Session(self._pool.player(self._options))

@@ -222,12 +222,12 @@ def _seconds(read: Callable[[], float | None]) -> float | None:
 
 def notes_of(game: chess.pgn.Game) -> list[Note]:
     """Return the author's comments, glyphs and variations, of these at most MOST_LINES."""
-    notes, board, room = [], game.board(), MOST_LINES
+    notes, board, left = [], game.board(), MOST_LINES
     node: chess.pgn.GameNode | None = game
     ply = 0
     while node is not None:
-        lines = [line for other in node.variations[1:] for line in _lines(other, board.copy(), [])][:room]
-        room -= len(lines)
+        lines = [line for other in node.variations[1:] for line in _lines(other, board.copy(), [])][:left]
+        left -= len(lines)
         text, glyphs = _COMMAND.sub("", node.comment).strip(), sorted(node.nags)
         if text or glyphs or lines:
             notes.append(Note(ply, text, glyphs, lines))

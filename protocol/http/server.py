@@ -70,7 +70,7 @@ class HttpLimits:
 
 
 class Connections:
-    """The open connections: idle ones make room for new ones, busy ones stay."""
+    """The open connections: idle ones are closed for new ones, busy ones are not."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -84,7 +84,7 @@ class Connections:
         return len(self._idle)
 
     def admit(self, connection: BoundedHttp, host: str) -> bool:
-        """Add a connection, if need be in place of an idle one. Return False if there is no room."""
+        """Add a connection, if need be in place of an idle one. Return False if all are busy."""
         source = source_of(host)
         local = is_loopback(source)
         most = self.most + (RESERVED if local else 0)
@@ -147,7 +147,29 @@ class _Timer:
             self._handle = None
 
 
-class BoundedHttp(H11Protocol):
+class _BoundedAnswers(asyncio.Protocol):
+    """A connection that ends if its client does not read an answer for ANSWER_S."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._unread = _Timer(self.loop, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unread.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread.start(ANSWER_S)
+
+    def resume_writing(self) -> None:
+        self._unread.cancel()
+        super().resume_writing()
+
+
+class BoundedHttp(_BoundedAnswers, H11Protocol):
     """One connection, until it becomes a WebSocket."""
 
     server_state: _State
@@ -159,7 +181,6 @@ class BoundedHttp(H11Protocol):
         self._refused = False
         self._answered = 0
         self._arriving = _Timer(self.loop, lambda: self._refuse(408))
-        self._unread = _Timer(self.loop, transport.abort)
         self._arriving.start(REQUEST_S)
         if not self._bounds.admit(self, self.client[0] if self.client else ""):
             transport.write(REFUSAL)
@@ -167,7 +188,6 @@ class BoundedHttp(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._arriving.cancel()
-        self._unread.cancel()
         self._bounds.ended(self, self.transport)
         super().connection_lost(exc)
 
@@ -202,16 +222,8 @@ class BoundedHttp(H11Protocol):
         if self.conn.their_state is h11.IDLE:
             self._bounds.is_idle(self)
 
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._unread.start(ANSWER_S)
-
-    def resume_writing(self) -> None:
-        self._unread.cancel()
-        super().resume_writing()
-
     def displace(self) -> None:
-        """Close an idle connection to make room. One that has had answers must not read this as another."""
+        """Close an idle connection for a new one. One that has had answers must not read this as another."""
         if not self._answered:
             self.transport.write(REFUSAL)
         self.transport.close()
@@ -231,7 +243,7 @@ class BoundedHttp(H11Protocol):
         self.loop.call_later(LINGER_S, self.transport.abort)
 
 
-class BoundedWebSocket(WSProtocol):
+class BoundedWebSocket(_BoundedAnswers, WSProtocol):
     """One WebSocket connection."""
 
     server_state: _State
@@ -242,12 +254,7 @@ class BoundedWebSocket(WSProtocol):
         self._fragments = self._pings = 0
         self._pings_since = self.loop.time()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._unread = _Timer(self.loop, transport.abort)
-
     def connection_lost(self, exc: Exception | None) -> None:
-        self._unread.cancel()
         self._bounds.ended(None, self.transport)
         super().connection_lost(exc)
 
@@ -270,14 +277,6 @@ class BoundedWebSocket(WSProtocol):
     def handle_pong(self, event: events.Pong) -> None:
         if self._count_ping():
             super().handle_pong(event)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._unread.start(ANSWER_S)
-
-    def resume_writing(self) -> None:
-        self._unread.cancel()
-        super().resume_writing()
 
     def _count_ping(self) -> bool:
         now = self.loop.time()

@@ -257,7 +257,7 @@ def make_archive(python: Path, wheel: Path, version: str, output: Path) -> Path:
     uv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", inside, "-c", lock, "-b", lock]
     # python-chess is published as source only.
     run(*uv, "--only-binary=:all:", "--no-binary=chess", wheel, *EXTRAS)
-    # Beside the archive, since it names the files inside.
+    # Next to the archive, since it names the files inside.
     run(
         Path(sys.executable).parent / "cyclonedx-py",
         "environment",

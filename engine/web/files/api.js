@@ -70,7 +70,7 @@ export class Analysis {
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(message));
   }
 
-  // The tree goes on from one position to the next, so a search begins when the last one has ended.
+  // The tree is kept from one position to the next, so a search begins when the last one has ended.
   #next() {
     if (!this.#wanted || this.#socket.readyState !== WebSocket.OPEN) return;
     this.#running = String(++this.#number);
