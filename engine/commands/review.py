@@ -30,6 +30,10 @@ HELP = "review games: annotated PGN, report pages, JSON"
 NODES = {"quick": 100, "normal": 400, "deep": 2500}
 """Nodes of each position by --depth."""
 
+NETWORK = "wavefront-gpu"
+"""Network of every depth but `quick`, on every device: with it a twelfth of the marks is wrong instead of a
+ninth (benchmarks/RESULTS.md)."""
+
 MOST_NODES = 100_000_000
 
 LINES = 20
@@ -57,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(NODES),
         default="normal",
         help="nodes for each position: quick 100, normal 400, deep 2,500; 3 to 30 times as many where the "
-        "game turns (default: %(default)s)",
+        "game turns (default: %(default)s); without --weights, normal and deep use wavefront-gpu",
     )
     parser.add_argument("--nodes", type=int, metavar="N", help="another number of nodes for each position")
     parser.add_argument(
@@ -96,6 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise OptionError(f"--nodes: {nodes} is not in 1 to {MOST_NODES:,}")
     check_sources(arguments.output, [path for path in arguments.file if path != STANDARD_INPUT])
     options = options_of_arguments(arguments, Options(transposition_visits=0))
+    if arguments.depth != "quick" and not options.weights and not options.evaluator:
+        options = options.changed(weights=NETWORK)
     try:
         people = Imitators.of(arguments.people)
     except ValueError as error:

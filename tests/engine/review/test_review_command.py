@@ -131,6 +131,23 @@ def test_a_review_with_another_network_backend_or_tables_keeps_the_old_one(folde
     assert {path: path.read_bytes() for path in (folder / "review").iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    ("arguments", "weights"),
+    [
+        ((), "wavefront-gpu"),
+        (("--depth", "deep"), "wavefront-gpu"),
+        (("--depth", "quick"), ""),
+        (("--weights", "wavefront-cpu"), "wavefront-cpu"),
+    ],
+)
+def test_careful_reviews_use_the_larger_network_when_none_is_named(
+    folder: Path, arguments: tuple[str, ...], weights: str
+) -> None:
+    review(folder, *arguments)
+    head = json.loads((folder / "review" / "review.jsonl").read_text("utf-8").splitlines()[0])
+    assert head["identity"].get("weights", "") == weights
+
+
 def test_a_second_file_is_refused_with_its_reason_and_more_games_are_added(folder: Path) -> None:
     review(folder)
     (folder / "other.pgn").write_text('[White "X"]\n\n1. d4 *\n', "utf-8")
