@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from engine.pool.pool import SearchPool
     from protocol.messages import Curve
 
-POSITIONS_PER_PROCESS = 60_000
-"""Positions per second that one of many processes supplies to an evaluator. Measured with 64 games at 4,000
-nodes per move, the included network and an H200, which computes 725,000: 652,000 in 12 processes, 632,000 in
-8, 111,000 in one."""
+POSITIONS_PER_PROCESS = 40_000
+"""Positions per second that one of many processes supplies to an evaluator, with a quarter in reserve. A core
+supplies 52,000 with searches of 100 nodes. Measured with 64 games at 4,000 nodes per move, the included
+network and an H200, which computes 725,000: 652,000 in 12 processes, 632,000 in 8, 111,000 in one."""
 
 
 async def local_executor(

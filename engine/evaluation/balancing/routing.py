@@ -23,6 +23,10 @@ WORTH_SENDING = 128
 one fast evaluator have few positions each. If they sent these at once, the evaluator's one I/O thread would
 become the bottleneck."""
 
+WORTH_SHARE = 8
+"""Searches that are answered together ask together again, so requests keep the size they once had. Hence a
+request also has at least this part of all positions: thousands travel in a few requests of hundreds."""
+
 LEAST_SHARED = 16
 """Minimum positions of a request after they are divided among several evaluators."""
 
@@ -75,4 +79,5 @@ def had_better_wait(waiting: int, in_flight: int, full: int) -> bool:
     """
     if in_flight >= ENOUGH_REQUESTS * full:
         return True
-    return in_flight > 0 and waiting < min(full, WORTH_SENDING, (waiting + in_flight) // 2)
+    total = waiting + in_flight
+    return in_flight > 0 and waiting < min(full, max(WORTH_SENDING, total // WORTH_SHARE), total // 2)

@@ -75,13 +75,13 @@ class Kills(Recorder):
     [
         ([CPU], 64, 64, 1),
         ([], 64, 64, 1),
-        ([((1, 0.2), (1024, 20.0))], 256, 64, 1),  # a large network on a fast device
-        ([H200], 64, 64, 11),
+        ([((1, 0.2), (1024, 20.0))], 256, 64, 2),  # a large network on a fast device
+        ([H200], 64, 64, 16),
         ([H200], 64, 8, 6),
         ([H200], 6, 64, 3),
         ([H200], 1, 64, 1),
         ([H200], 64, 1, 1),
-        ([H200, H200], 64, 64, 22),
+        ([H200, H200], 64, 64, 32),
     ],
 )
 def test_processes_follow_from_the_evaluators_curves(

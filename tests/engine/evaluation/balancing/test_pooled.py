@@ -67,6 +67,7 @@ def test_positions_of_many_searches_travel_together(pool: SearchPool, requests: 
         (70, 60, 1056, False),  # half of all there are: two requests take turns
         (40, 60, 1056, True),
         (130, 900, 1056, False),  # worth a request of its own
+        (130, 3000, 1056, True),  # not beside thousands
         (10, 30, 16, True),
         (16, 30, 16, False),  # full
     ],
