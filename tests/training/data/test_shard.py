@@ -22,9 +22,7 @@ from engine.selfplay.shard import (
     read_shard,
     write_shard,
 )
-from engine.selfplay.shard_coding import Columns
 from engine.selfplay.shard_games import shard_of
-from tests.engine.selfplay.games import played_game
 from tests.training.labels import labelled_shard
 from training.data.chunks import games_of
 from training.data.records import parse_records
@@ -134,29 +132,6 @@ def test_columns_that_do_not_fit_are_not_written(
     shorter = dict(shard.columns) | {column: shard.columns[column][..., :-1]}
     with pytest.raises(ShardError, match=message):
         write_shard(tmp_path / "a.shard", replace(shard, columns=shorter))
-
-
-@pytest.mark.parametrize(
-    "name", ["root", "best_child", "played_child", "own", "result", "plies_left", "prior_wdl"]
-)
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -9.0])
-def test_numbers_that_are_not_finite_or_out_of_range_are_refused(
-    tmp_path: Path, name: str, value: float
-) -> None:
-    games = games_of(parse_records(played_game(seed=1, input_format=1).tobytes()))
-    whole = shard_of(games, "a test")
-    rows = whole.positions
-    prior: Columns = {"prior": np.zeros(1, np.uint8), "prior_wdl": np.full((3, rows), 0.25, np.float16)}
-    whole = replace(whole, columns={**whole.columns, **prior}, annotated_by="a network")
-    whole.check()
-    values = whole.columns[name].copy()
-    values[..., 5] = value
-    spoilt = replace(whole, columns={**whole.columns, name: values})
-    if np.isnan(value) and name in ("root", "best_child", "played_child", "own", "plies_left"):
-        spoilt.check()  # NaN stands for what a source does not know.
-        return
-    with pytest.raises(ShardError, match=f"the column {name} has"):
-        write_shard(tmp_path / "a.shard", spoilt)
 
 
 @pytest.mark.integration
