@@ -220,7 +220,7 @@ def read_shard(path: Path) -> Shard:
         raise ShardError(f"{len(data):,} bytes, where the header tells of {start:,}")
     missing = sorted(KINDS[header["kind"]].keys() - columns.keys())
     if missing:
-        raise ShardError(f"the column {missing[0]} is missing")
+        raise ShardError(f"the column {missing[0]} is missing: import the games again if 0.2.0 made it")
     try:
         columns = coding.restored(columns)
     except ValueError as error:
