@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 ENOUGH_REQUESTS = 3
 """Full requests in flight, two computing and one queued, beyond which positions wait until they fill another
-one. A full request has the recommended batch, or a quarter of all positions if that is more."""
+one. A full request has the recommended batch, or a quarter of all positions if that is more, up to
+LARGE_REQUEST."""
 
 WORTH_SENDING = 128
 """Positions from which on a request is worth its cost while another one is in flight. Several processes on
@@ -25,7 +26,11 @@ become the bottleneck."""
 
 WORTH_SHARE = 8
 """Searches that are answered together ask together again, so requests keep the size they once had. Hence a
-request also has at least this part of all positions: thousands travel in a few requests of hundreds."""
+request also has at least this part of all positions."""
+
+LARGE_REQUEST = 512
+"""Positions beyond which requests are not larger unless the recommended batch is. The evaluator merges them.
+A process needs some 8 ms for the answer of 512 positions, while others must keep the evaluator busy."""
 
 LEAST_SHARED = 16
 """Minimum positions of a request after they are divided among several evaluators."""
@@ -69,7 +74,7 @@ def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first:
 def _full(offer: Offer[R], total: int) -> int:
     """Return the size of a full request if there are `total` positions."""
     quarter = total // (ENOUGH_REQUESTS + 1)
-    return max(1, min(max(offer.network.recommended_batch, quarter), offer.max_batch))
+    return max(1, min(max(offer.network.recommended_batch, min(quarter, LARGE_REQUEST)), offer.max_batch))
 
 
 def had_better_wait(waiting: int, in_flight: int, full: int) -> bool:
@@ -80,4 +85,5 @@ def had_better_wait(waiting: int, in_flight: int, full: int) -> bool:
     if in_flight >= ENOUGH_REQUESTS * full:
         return True
     total = waiting + in_flight
-    return in_flight > 0 and waiting < min(full, max(WORTH_SENDING, total // WORTH_SHARE), total // 2)
+    worth = max(WORTH_SENDING, min(total // WORTH_SHARE, LARGE_REQUEST))
+    return in_flight > 0 and waiting < min(full, worth, total // 2)
