@@ -194,9 +194,10 @@ void bind_batch(nb::module_& m) {
             return view(indices.data(), {indices.size()}, self);
           },
           "uint16 policy indices of the legal moves.");
-  m.def("pack", &pack, "batches"_a,
-        "Return copies of positions, move_offsets and moves of batches joined in order, as bytes: faster than "
-        "arrays for small batches.");
+  m.def(
+      "pack", &pack, "batches"_a,
+      "Return copies of positions, move_offsets and moves of batches joined in order, as bytes: faster than "
+      "arrays for small batches.");
 }
 
 void bind_reports(nb::module_& m) {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 from engine.games.journal import JournalError
 from engine.selfplay.archive import Folder
