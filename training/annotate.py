@@ -159,21 +159,18 @@ class _Annotation(Campaign[SearchedGame, SearchedGame]):
         self._found[path].append(game)
         if not self._missing[path]:
             self._finishing.append(self._finisher.submit(self._finish, path, self._found.pop(path)))
+        while self._finishing and self._finishing[0].done():
+            self._finishing.pop(0).result()
         return game
 
     def count(self, entry: SearchedGame) -> None:
         self._step(len(entry.rows))
 
-    def over(self) -> bool:
-        """Return False. Raises TrainingError if a shard could not be written."""
-        while self._finishing and self._finishing[0].done():
-            self._finishing.pop(0).result()
-        return False
-
     def close(self) -> None:
         """Wait for the shards that are being written. Raises TrainingError if one could not be."""
         self._finisher.shutdown()
-        self.over()
+        for shard in self._finishing:
+            shard.result()
 
     def _finish(self, path: str, games: Sequence[SearchedGame]) -> None:
         failures = [game.failure for game in games if game.failure]

@@ -19,10 +19,11 @@ GAMES_PER_SHARD = 500
 
 
 class Packer:
-    """Packs games in a thread of its own, so that others can be written meanwhile. Used by one thread."""
+    """Packs games in a thread of its own, so that others can be written meanwhile. Used by one thread.
+    Methods raise JournalError for a shard that cannot be read or written."""
 
     def __init__(self, folder: Folder, played: Collection[int]) -> None:
-        """played: numbers of the games in the journal. Raises JournalError if a shard is unreadable."""
+        """played: numbers of the games in the journal."""
         self._folder = folder
         self._games = [number for number in sorted(played) if folder.chunk(number).exists()]
         if self._games:
@@ -31,29 +32,25 @@ class Packer:
         self._making: Future[None] | None = None
 
     def add(self, number: int) -> None:
-        """Add a game whose file is written. Raises JournalError if an earlier shard could not be."""
+        """Add a game whose file is written."""
         self._games.append(number)
         if len(self._games) >= GAMES_PER_SHARD:
             self._begin()
 
     def close(self) -> None:
-        """Pack the remaining games. Raises JournalError."""
-        try:
-            if self._games:
-                self._begin()
-            self._wait()
-        finally:
-            self._maker.shutdown()
+        """Pack the remaining games."""
+        with self._maker:
+            self._begin()
+            self._begin()  # waits for the last one
 
     def _begin(self) -> None:
-        self._wait()
+        """Start to pack the games, if there are any, once the previous ones are packed."""
         games, self._games = self._games, []
-        self._making = self._maker.submit(self._pack, games)
-
-    def _wait(self) -> None:
         making, self._making = self._making, None
         if making is not None:
             making.result()
+        if games:
+            self._making = self._maker.submit(self._pack, games)
 
     def _pack(self, games: Collection[int]) -> None:
         files = [self._folder.chunk(number) for number in games]

@@ -130,10 +130,10 @@ class Shard:
             for name, dtype in ANNOTATION_COLUMNS.items():
                 if name not in self.columns or self.columns[name].dtype != np.dtype(dtype):
                     raise ShardError(f"the column {name} is missing, or of another type")
-            self._pairs({"prior_wdl": count + self.branches})
+            self._lengths({"prior_wdl": count + self.branches}, 2)
         if self.kind == "search":
             self._lengths({"number": self.games, "best": count, "lost": count, "plies_left": count})
-            self._pairs(dict.fromkeys(("wdl", "best_wdl", "result"), count))
+            self._lengths(dict.fromkeys(("wdl", "best_wdl", "result"), count), 2)
             return
         self._lengths(dict.fromkeys(("best", "best_cp", "lines", "lines_cp"), count))
         branch_names = [name for name in LABEL_COLUMNS if name.startswith("branch_")]
@@ -151,17 +151,12 @@ class Shard:
             raise ShardError("a game's prefix is longer than the game")
         self._lengths({"moves": int(self.columns["plies"].sum(dtype=np.int64))})
 
-    def _pairs(self, lengths: Mapping[str, int]) -> None:
+    def _lengths(self, lengths: Mapping[str, int], rows: int = 0) -> None:
+        """rows: number of rows of the columns; 0: any."""
         for name, length in lengths.items():
-            if self.columns[name].shape != (2, length):
-                raise ShardError(f"the column {name} is {self.columns[name].shape}, not {(2, length)}")
-
-    def _lengths(self, lengths: Mapping[str, int]) -> None:
-        for name, length in lengths.items():
-            if self.columns[name].shape[-1] != length:
-                raise ShardError(
-                    f"the column {name} has {self.columns[name].shape[-1]} entries, not {length}"
-                )
+            shape = self.columns[name].shape
+            if shape[-1] != length or (rows and shape != (rows, length)):
+                raise ShardError(f"the column {name} has {shape} entries, not {length}")
 
 
 def write_shard(path: Path, shard: Shard) -> None:
@@ -223,7 +218,7 @@ def read_shard(path: Path) -> Shard:
         raise ShardError(f"the column {missing[0]} is missing: import the games again if 0.2.0 made it")
     try:
         columns = coding.restored(columns)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ShardError(f"columns do not fit each other: {error}") from None
     shard = Shard(header["kind"], columns, str(header.get("source", "")), str(header.get("annotated_by", "")))
     shard.check()

@@ -9,6 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import NoEvaluatorError
+from engine.search.batching import FAST_DEVICE
 from engine.workers.executor import Game, GameExecutor, GameJob, Log, WorkerContext
 from engine.workers.processes import ProcessExecutor
 from protocol.host.processors import usable_processors
@@ -16,11 +17,6 @@ from protocol.host.processors import usable_processors
 if TYPE_CHECKING:
     from engine.pool.pool import SearchPool
     from protocol.messages import Curve
-
-POSITIONS_PER_PROCESS = 40_000
-"""Positions per second that one of many processes supplies to an evaluator, with a quarter in reserve. A core
-supplies 52,000 with searches of 100 nodes. Measured with 64 games at 4,000 nodes per move, the included
-network and an H200, which computes 725,000: 652,000 in 12 processes, 632,000 in 8, 111,000 in one."""
 
 MOST_GROWTH = 0.25
 """Assumed time of a further position, at least, as a share of the measured one: two sizes may be close."""
@@ -85,4 +81,4 @@ def workers_for(rates: Iterable[float], games: int, cores: int) -> int:
 
     A quarter of the cores remains for the evaluators. A process gets at least two games.
     """
-    return max(1, min(ceil(sum(rates) / POSITIONS_PER_PROCESS), cores * 3 // 4, games // 2))
+    return max(1, min(ceil(sum(rates) / FAST_DEVICE), cores * 3 // 4, games // 2))
