@@ -84,7 +84,8 @@ class SearchJob:
 
     def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> SearchExecutor:
         job = replace(self, options=context.options(self.options))
-        return SearchExecutor(job, pool or context.search_pool(log), ceil(SEARCHES_AT_ONCE / context.processes))
+        at_once = ceil(SEARCHES_AT_ONCE / context.processes)
+        return SearchExecutor(job, pool or context.search_pool(log), at_once)
 
 
 class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):

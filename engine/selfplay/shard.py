@@ -156,7 +156,8 @@ class Shard:
         for name, length in lengths.items():
             shape = self.columns[name].shape
             if shape[-1] != length or (rows and shape != (rows, length)):
-                raise ShardError(f"the column {name} has {shape} entries, not {length}")
+                entries = " x ".join(map(str, shape))
+                raise ShardError(f"the column {name} has {entries} entries, not {length}")
 
 
 def write_shard(path: Path, shard: Shard) -> None:

@@ -41,8 +41,9 @@ def wdl_bytes(wdl: NDArray[np.float32]) -> NDArray[np.uint8]:
 def wdl_of(pair: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return WDL [n, 3] of `wdl_bytes`, at most 0.002 from the original."""
     win, loss = pair.astype(np.float32) / 255
-    wdl = np.stack([win, np.maximum(0, 1 - win - loss), loss], axis=1)
-    return (wdl / wdl.sum(axis=1, keepdims=True)).astype(np.float32)
+    wdl: NDArray[np.float32] = np.stack([win, np.maximum(0, 1 - win - loss), loss], axis=1)
+    wdl /= wdl.sum(axis=1, keepdims=True)
+    return wdl
 
 
 def predicted(columns: Columns) -> dict[str, NDArray[Any]]:
