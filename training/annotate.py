@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,10 @@ def annotate_by_searches(
 
 
 class _Annotation(Campaign[SearchedGame, SearchedGame]):
-    """Collects searched games, and writes a shard when all of its games are there."""
+    """Collects searched games, and writes a shard when all of its games are there.
+
+    A thread of its own writes shards: a large one takes seconds, in which the next games must start.
+    """
 
     def __init__(
         self,
@@ -132,6 +135,8 @@ class _Annotation(Campaign[SearchedGame, SearchedGame]):
         self._nodes, self._done, self._note, self._step = nodes, done, note, step
         self._missing: dict[str, int] = {}
         self._found: dict[str, list[SearchedGame]] = {}
+        self._finisher = ThreadPoolExecutor(1, "shard-writer")
+        self._finishing: list[Future[None]] = []
         positions = 0
         games = []
         for path in paths:
@@ -153,11 +158,19 @@ class _Annotation(Campaign[SearchedGame, SearchedGame]):
         self._missing[path] -= 1
         self._found[path].append(game)
         if not self._missing[path]:
-            self._finish(path, self._found.pop(path))
+            self._finishing.append(self._finisher.submit(self._finish, path, self._found.pop(path)))
+        while self._finishing and self._finishing[0].done():
+            self._finishing.pop(0).result()
         return game
 
     def count(self, entry: SearchedGame) -> None:
         self._step(len(entry.rows))
+
+    def close(self) -> None:
+        """Wait for the shards that are being written. Raises TrainingError if one could not be."""
+        self._finisher.shutdown()
+        for shard in self._finishing:
+            shard.result()
 
     def _finish(self, path: str, games: Sequence[SearchedGame]) -> None:
         failures = [game.failure for game in games if game.failure]

@@ -39,11 +39,10 @@ def steps(settings: LoopSettings) -> tuple[str, ...]:
     """Return the steps of a generation, in order."""
     wanted = {
         "selfplay": settings.games > 0,
-        "import": settings.games > 0,
         "annotate": bool(settings.data) and settings.annotate_nodes > 0,
         "clock": bool(settings.gate_clock),
     }
-    every = ("selfplay", "import", "annotate", "train", "export", *GATES, "promote")
+    every = ("selfplay", "annotate", "train", "export", *GATES, "promote")
     return tuple(step for step in every if wanted.get(step, True))
 
 
@@ -147,16 +146,14 @@ class Loop:
     def _commands(self, step: str) -> Iterator[tuple[str, list[str]]]:
         """Yield programs and arguments of a step's commands."""
         settings, place = self._settings, self._place
-        selfplay, own, run = place / "selfplay", self.folder / "data", place / "run"
+        own, run = self.folder / "data", place / "run"
         device = {"backend": settings.backend} if settings.backend else {}
         match step:
             case "selfplay":
                 files = [settings.selfplay] if settings.selfplay else []
                 numbers = {"games": settings.games, "nodes": settings.nodes, "seed": self._generation}
-                where = {"weights": self.best, "output": selfplay}
+                where = {"weights": self.best, "output": own / f"{self._generation:06d}", "format": "shards"}
                 yield "engine", ["selfplay", *files, *_flags(numbers | where | device)]
-            case "import":
-                yield "training", ["import", str(selfplay / "training"), "--output", str(own)]
             case "annotate":
                 shards = self._shards_to_annotate()
                 if shards:

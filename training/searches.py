@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Searches of all positions of labelled games, for annotations: a GameJob whose game is a game of a shard.
 
-All positions of a game are searched concurrently, each by a tree of its own.
+Each position is searched by a tree of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,9 @@ from training.data.replay import ShardGames
 UNVISITED = 0.1
 """Visits added to every move, so that no move's share is zero."""
 
-LEAST_GAMES = 32
-"""Minimum number of concurrent games, whose positions are all searched at once."""
+SEARCHES_AT_ONCE = 512
+"""Concurrent searches of a process: each has some five positions in flight, and a tree of 0.45 MB. Games that
+wait take over search by search, so that their ends leave no gap."""
 
 SEARCHES = Options(
     hash=2,
@@ -78,14 +80,11 @@ class SearchJob:
         return (self.options,)
 
     def games_at_once(self, pool: SearchPool | None) -> int:
-        assert pool is not None
-        # The searches of a game end at about the same time, so several games run in each process.
-        wanted = 4 * pool.recommended_games(self.options) * len(self.games) // max(1, self.positions)
-        return max(LEAST_GAMES, wanted)
+        return len(self.games)
 
     def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> SearchExecutor:
         job = replace(self, options=context.options(self.options))
-        return SearchExecutor(job, pool or context.search_pool(log))
+        return SearchExecutor(job, pool or context.search_pool(log), context.processes)
 
 
 class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
@@ -94,13 +93,17 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
     pool: SearchPool
     failures = (NoEvaluatorError, NetworkChangedError)
 
-    def __init__(self, job: SearchJob, pool: SearchPool) -> None:
+    def __init__(self, job: SearchJob, pool: SearchPool, processes: int) -> None:
         super().__init__(job, pool)
+        self._processes = processes
+        self._turns = asyncio.Semaphore(SEARCHES_AT_ONCE)
         self._idle: list[PoolPlayer] = []
 
     async def start(self) -> int:
         """Wait for the evaluator."""
-        return await asyncio.to_thread(self.job.games_at_once, self.pool)
+        await asyncio.to_thread(self.pool.connections, self.job.options)
+        searches = 2 * SEARCHES_AT_ONCE * self._processes
+        return ceil(searches * len(self.job.games) / max(1, self.job.positions))
 
     async def play_game(self, number: int) -> SearchedGame:
         path, game = self.job.games[number]
@@ -129,11 +132,12 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
         def look(tree: Tree) -> None:  # In the pool's thread.
             visits.update({child.move: child.visits for child in tree.children()})
 
-        player = self._idle.pop() if self._idle else self.pool.player(self.job.options)
-        player.new_game()
-        search: Any = player.search(position, Limits(nodes=self.job.nodes), inspect=look)
-        report: Report = await asyncio.wrap_future(search)
-        self._idle.append(player)
+        async with self._turns:
+            player = self._idle.pop() if self._idle else self.pool.player(self.job.options)
+            player.new_game()
+            search: Any = player.search(position, Limits(nodes=self.job.nodes), inspect=look)
+            report: Report = await asyncio.wrap_future(search)
+            self._idle.append(player)
         assert report.best_move is not None
         # A search that has proved its move ends early: the other visits would have gone to it.
         left = max(0.0, self.job.nodes - 1 - sum(visits.values()))

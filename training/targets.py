@@ -72,13 +72,6 @@ def result_wdl(results: NDArray[np.uint8], black: NDArray[np.bool_]) -> Floats:
     return wdl
 
 
-def q_d_wdl(q: Floats, d: Floats) -> Floats:
-    """Return WDL [n, 3] of q = W - L and d."""
-    d = np.clip(d, 0, 1)
-    q = np.clip(q, d - 1, 1 - d)
-    return np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], axis=1).astype(np.float32)
-
-
 def mean_of_next(wdl: Floats, game: NDArray[np.int64], decay: float, *, own: bool) -> Floats:
     """Return the mean WDL [n, 3] of each position and the next NEXT_PLIES of its game, with weights decay^k.
 
@@ -111,27 +104,24 @@ def rescored(wdl: Floats, results: NDArray[np.int8]) -> Floats:
 
 
 def deblundered(
-    q: Floats, d: Floats, best: Floats, played: Floats, game: NDArray[np.int64], settings: TargetSettings
-) -> tuple[Floats, Floats]:
-    """Return results q, d [n] for the side to move, corrected for later blunders.
+    wdl: Floats, best: Floats, lost: Floats, game: NDArray[np.int64], settings: TargetSettings
+) -> Floats:
+    """Return results WDL [n, 3] for the side to move, corrected for later blunders.
 
     As in lc0's rescorer (deblunder-q-blunder-threshold, -width), going backwards through a game: a move that
     is worse than the best by more than the threshold replaces the result by the best move's value. The
-    replacement is complete beyond threshold + width and partial below. best, played: q, d, m [3, n] of these
-    moves.
+    replacement is complete beyond threshold + width and partial below. best: [n, 3] of the best moves.
+    lost: [n] q of the best move less q of the played one.
     """
     if not settings.deblunder_threshold:
-        return q, d
-    q, d = q.copy(), d.copy()
-    excess = np.nan_to_num(best[0] - played[0] - settings.deblunder_threshold)
-    shares = np.clip(excess / max(settings.deblunder_width, 1e-6), 0, 1)
-    best = np.nan_to_num(best)  # Unknown values have share 0, but 0 * NaN is NaN.
-    for i in range(len(q) - 1, -1, -1):
-        if i + 1 < len(q) and game[i + 1] == game[i]:
-            q[i], d[i] = -q[i + 1], d[i + 1]
-        q[i] += shares[i] * (best[0, i] - q[i])
-        d[i] += shares[i] * (best[1, i] - d[i])
-    return q, d
+        return wdl
+    wdl = wdl.copy()
+    shares = np.clip((lost - settings.deblunder_threshold) / max(settings.deblunder_width, 1e-6), 0, 1)
+    for i in range(len(wdl) - 1, -1, -1):
+        if i + 1 < len(wdl) and game[i + 1] == game[i]:
+            wdl[i] = wdl[i + 1, ::-1]
+        wdl[i] += shares[i] * (best[i] - wdl[i])
+    return wdl
 
 
 def _w_and_l(win: NDArray[np.float64], loss: NDArray[np.float64]) -> Floats:

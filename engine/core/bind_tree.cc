@@ -43,9 +43,33 @@ auto view(const T* data, std::initializer_list<size_t> shape, nb::handle owner) 
   return nb::ndarray<nb::numpy, const T>(data, shape, owner);
 }
 
+// Copies the parts into new bytes, one after another.
 template <typename T>
-nb::bytes bytes_of(std::span<const T> values) {
-  return nb::bytes(values.data(), values.size_bytes());
+nb::bytes joined(const std::vector<std::span<const T>>& parts) {
+  size_t size = 0;
+  for (const auto& part : parts) size += part.size_bytes();
+  auto bytes = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  if (!bytes.is_valid()) throw nb::python_error();
+  char* end = PyBytes_AS_STRING(bytes.ptr());
+  for (const auto& part : parts) {
+    std::memcpy(end, part.data(), part.size_bytes());
+    end += part.size_bytes();
+  }
+  return bytes;
+}
+
+nb::tuple pack(const std::vector<const Batch*>& batches) {
+  std::vector<std::span<const EncodedPosition>> positions;
+  std::vector<std::span<const uint16_t>> moves;
+  std::vector<uint32_t> offsets{0};
+  for (const Batch* batch : batches) {
+    positions.push_back(batch->positions());
+    moves.push_back(batch->policy_indices());
+    const uint32_t before = offsets.back();
+    for (uint32_t offset : batch->move_offsets().subspan(1)) offsets.push_back(before + offset);
+  }
+  return nb::make_tuple(joined(positions), nb::bytes(offsets.data(), offsets.size() * sizeof(uint32_t)),
+                        joined(moves));
 }
 
 template <typename T>
@@ -169,14 +193,11 @@ void bind_batch(nb::module_& m) {
             auto indices = nb::cast<const Batch&>(self).policy_indices();
             return view(indices.data(), {indices.size()}, self);
           },
-          "uint16 policy indices of the legal moves.")
-      .def(
-          "packed",
-          [](const Batch& batch) {
-            return nb::make_tuple(bytes_of(batch.positions()), bytes_of(batch.move_offsets()),
-                                  bytes_of(batch.policy_indices()));
-          },
-          "Return copies of positions, move_offsets and moves, faster than arrays for small batches.");
+          "uint16 policy indices of the legal moves.");
+  m.def(
+      "pack", &pack, "batches"_a,
+      "Return copies of positions, move_offsets and moves of batches joined in order, as bytes: faster than "
+      "arrays for small batches.");
 }
 
 void bind_reports(nb::module_& m) {

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from engine._core import Batch, Game, encode
+from engine._core import Batch, Game, encode, pack
 from protocol.batch import POSITION_DTYPE, PositionBatch
 
 COPIED_POSITIONS = 64
@@ -42,7 +42,19 @@ def position_batch(batch: Batch | PositionBatch) -> PositionBatch:
         return batch
     if batch.size > COPIED_POSITIONS:
         return PositionBatch(np.frombuffer(batch.positions, POSITION_DTYPE), batch.move_offsets, batch.moves)
-    positions, move_offsets, moves = batch.packed()
+    return _packed([batch])
+
+
+def joined_batches(batches: Sequence[Batch | PositionBatch]) -> PositionBatch:
+    """Return at least one batch as one for the wire, in order. See `position_batch`."""
+    collected = [batch for batch in batches if isinstance(batch, Batch)]
+    if len(batches) == 1 or len(collected) < len(batches):
+        return PositionBatch.concatenate([position_batch(batch) for batch in batches])
+    return _packed(collected)
+
+
+def _packed(batches: Sequence[Batch]) -> PositionBatch:
+    positions, move_offsets, moves = pack(batches)
     return PositionBatch(
         np.frombuffer(positions, POSITION_DTYPE),
         np.frombuffer(move_offsets, np.uint32),

@@ -80,8 +80,8 @@ MAX_FILLED = 128
 of them the search needs later."""
 
 FAST_DEVICE = 40_000
-"""Positions per second that a process supplies if its many searches hardly look ahead. On a slower device,
-look-ahead positions would displace positions that searches need now."""
+"""Positions per second that a process supplies if its many searches hardly look ahead: with 100 nodes each
+52,000 a core. On a slower device, look-ahead positions would displace positions that searches need now."""
 
 TURNS, TURNS_ON_FAST = 2, 8
 """Batches of the recommended size that all searches together keep in flight: one computing and one queued.

@@ -47,6 +47,9 @@ class LimitWatch:
         self._margin = pruning_margin(task.options, task.limits)
         self._gain = _Gain(task.options.minimum_kld_gain_per_node, task.options.kld_gain_average_interval)
         self._unbounded = task.limits.unbounded
+        limits, options = task.limits, task.options
+        self._compares_moves = bool(options.smart_pruning_factor or options.minimum_kld_gain_per_node > 0)
+        self._compares_moves |= limits.clock is not None or limits.movetime_ms is not None
         self._only_move = len(task.root_moves) == 1
         self._first: float | None = None  # Deadline of the first evaluation.
         self._in_time = True  # An evaluation arrived before the hard limit.
@@ -178,6 +181,8 @@ class LimitWatch:
         limits = self._task.limits
         if info.proof is not None:
             return True
+        if not self._compares_moves:
+            return False
         children = self._tree.children()
         if limits.clock is not None and _moves_that_may_hold(children) == 1:
             return True

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of self-play's games: training data, PGN, and the journal that defines which games count.
 
-OUTPUT/training/game_000000.gz   one file per game, in lc0's format; game_000000.shard as a shard
+OUTPUT/training/game_000000.gz   one file per game, in lc0's format; or
+OUTPUT/training/games_000000.shard  shards of many games, and game_000000.game of one until it is packed
 OUTPUT/games.pgn                 the same games for people
 OUTPUT/journal.jsonl             one line per game: a game counts once its line is written
 OUTPUT/summary.json              totals
@@ -23,8 +24,8 @@ from engine.selfplay.game import PlayedGame, Side
 from engine.selfplay.shard import SUFFIX, write_shard
 from engine.selfplay.shard_games import columns_of, shard_of
 
-SUFFIXES: dict[TrainingFormat, str] = {"lc0": ".gz", "shards": SUFFIX}
-"""Suffixes of training files."""
+SUFFIXES: dict[TrainingFormat, str] = {"lc0": ".gz", "shards": ".game"}
+"""Suffixes of the files of single games."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,13 @@ class Folder:
 
     def training_files(self) -> Iterator[Path]:
         """Return the training files of all games, in both formats."""
-        return chain.from_iterable(self.training.glob(f"game_*{suffix}") for suffix in SUFFIXES.values())
+        suffixes = (*SUFFIXES.values(), SUFFIX)
+        return chain.from_iterable(self.training.glob(f"game*_*{suffix}") for suffix in suffixes)
 
 
 def write_training(path: Path, game: PlayedGame) -> None:
     """Write a game's training file. Raises OSError."""
-    if path.suffix != SUFFIX:
+    if path.suffix != SUFFIXES["shards"]:
         write_chunk(path, game.training)
         return
     record = game.record
@@ -98,5 +100,5 @@ def write_training(path: Path, game: PlayedGame) -> None:
     for move in (*record.opening_moves, *(each.uci for each in record.moves)):
         played.push_uci(move)
     start = Game(record.start_fen, True)
-    columns = columns_of(start, played.moves(), len(record.opening_moves), game.training)
+    columns = columns_of(start, played.moves(), len(record.opening_moves), game.training, record.number)
     write_shard(path, shard_of([columns], "a game of self-play"))

@@ -21,6 +21,7 @@ from engine.selfplay.archive import Folder, GameEntry, write_training
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import PlayedGame
 from engine.selfplay.job import SelfPlayJob
+from engine.selfplay.packing import Packer
 from engine.selfplay.statistics import Totals
 from engine.workers.executor import Log
 from protocol.host.files import UNFINISHED
@@ -45,6 +46,7 @@ class SelfPlayCampaign(GameCampaign[PlayedGame, GameEntry, GameEntry]):
         self.config = config
         self.totals = Totals()
         self._resumed_positions = 0
+        self._packer: Packer | None = None
 
     @property
     def positions(self) -> int:
@@ -86,6 +88,8 @@ class SelfPlayCampaign(GameCampaign[PlayedGame, GameEntry, GameEntry]):
         numbers = super().open(restart=restart, overwrite=overwrite, log=log)
         try:
             self._clear(everything=restart or not known)
+            if self.config.format == "shards":
+                self._packer = Packer(self.folder, numbers)
         except JournalError:
             self.close()
             raise
@@ -109,7 +113,16 @@ class SelfPlayCampaign(GameCampaign[PlayedGame, GameEntry, GameEntry]):
             raise JournalError(f"cannot write in {self.folder.training}: {error.strerror}") from None
         entry = GameEntry.of(game)
         self.keep(text, {name: getattr(entry, name) for name in GameEntry.__slots__})
+        if self._packer is not None:
+            self._packer.add(record.number)
         return entry
+
+    def close(self) -> None:
+        try:
+            if self._packer is not None:
+                self._packer.close()
+        finally:
+            super().close()
 
     def count(self, entry: GameEntry) -> None:
         self.totals.add(entry)

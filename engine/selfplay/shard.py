@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shards: files of training positions, stored as games instead of planes: 8 to 20 bytes per position.
+"""Shards: files of training positions, stored as games instead of planes: 8 to 30 bytes per position.
 
 A shard holds whole games as columns of numbers. Moves are codes from | to << 6 | promotion << 12 (none,
 knight, bishop, rook, queen), castling as the king's two-square move (king takes rook in Chess960). Scores are
@@ -60,34 +60,21 @@ LABEL_COLUMNS = {
     "branch_lines_cp": "<i2",
 }
 SEARCH_COLUMNS = {
-    "visits": "<u4",  # [N] of the root
-    "root": "<f4",  # [3, N] q, d, m of the root; m in plies, all for the side to move
-    "best_child": "<f4",  # [3, N]
-    "played_child": "<f4",  # [3, N], NaN where unknown
-    "own": "<f4",  # [3, N] of the network itself, NaN where unknown
-    "result": "<f4",  # [2, N] q and d of the game's result in the source
-    "plies_left": "<f4",  # [N] NaN where unknown
-    "proven": "u1",  # [N] 1 if the best move is proven
+    "number": "<u4",  # [G] of the game in its self-play
     "best": "<u2",  # [N]
-    "visited": "u1",  # [N] moves with a share of the visits
-    "visited_move": "<u2",  # [M] sum of visited
-    "visited_share": "<u2",  # [M] share of the visits, in 65535ths
+    "policy": "u1",  # [sum of legal moves] shares of the visits, see `share_bytes`
+    "wdl": "u1",  # [2, N] of the search, see `wdl_bytes`; for the side to move
+    "best_wdl": "u1",  # [2, N] of the best move if the played one lost something, else same as wdl
+    "lost": "u1",  # [N] expected score that the played move lost, in 255ths
+    "result": "u1",  # [2, N] of the game's result in the source, for White
+    "plies_left": "<u2",  # [N] UNKNOWN_PLIES where unknown
 }
 ANNOTATION_COLUMNS = {
     # A network's output for each row: samples along the games first, then branches.
-    "prior": "u1",  # [sum of legal moves] -log of its policy, in sixteenths of a nat, in the core's order
-    "prior_wdl": "<f2",  # [3, rows]
+    "prior": "u1",  # [sum of legal moves] its policy, see `share_bytes`
+    "prior_wdl": "u1",  # [2, rows] see `wdl_bytes`
 }
-LIMITS = {
-    **dict.fromkeys(("root", "best_child", "played_child", "own"), ((-1.01, 1.01), (-0.01, 1.01), (-1, 1e6))),
-    "result": ((-1.01, 1.01), (-0.01, 1.01)),
-    "plies_left": ((-1, 1e6),),
-    "prior_wdl": ((-0.01, 1.01),) * 3,
-}
-"""Range of each row of the float columns."""
-
-MAY_BE_NAN = ("root", "best_child", "played_child", "own", "plies_left")
-"""Columns in which NaN means unknown."""
+UNKNOWN_PLIES = 0xFFFF
 
 KINDS: dict[Kind, dict[str, str]] = {
     "labels": GAME_COLUMNS | LABEL_COLUMNS,
@@ -143,15 +130,10 @@ class Shard:
             for name, dtype in ANNOTATION_COLUMNS.items():
                 if name not in self.columns or self.columns[name].dtype != np.dtype(dtype):
                     raise ShardError(f"the column {name} is missing, or of another type")
-            self._lengths({"prior_wdl": count + self.branches})
+            self._lengths({"prior_wdl": count + self.branches}, 2)
         if self.kind == "search":
-            self._lengths({"best": count, "visits": count, "visited": count, "plies_left": count})
-            self._lengths(dict.fromkeys(("root", "best_child", "played_child", "own", "result"), count))
-            self._lengths({"proven": count})
-            visited = int(self.columns["visited"].sum(dtype=np.int64))
-            self._lengths({"visited_move": visited, "visited_share": visited})
-        self._values()
-        if self.kind == "search":
+            self._lengths({"number": self.games, "best": count, "lost": count, "plies_left": count})
+            self._lengths(dict.fromkeys(("wdl", "best_wdl", "result"), count), 2)
             return
         self._lengths(dict.fromkeys(("best", "best_cp", "lines", "lines_cp"), count))
         branch_names = [name for name in LABEL_COLUMNS if name.startswith("branch_")]
@@ -169,28 +151,13 @@ class Shard:
             raise ShardError("a game's prefix is longer than the game")
         self._lengths({"moves": int(self.columns["plies"].sum(dtype=np.int64))})
 
-    def _values(self) -> None:
-        """Raise ShardError for a number that is not finite or not in its range."""
-        for name, limits in LIMITS.items():
-            if name not in (KINDS[self.kind] | (ANNOTATION_COLUMNS if self.annotated_by else {})):
-                continue
-            rows = self.columns[name].reshape(len(limits), -1)
-            for (low, high), row in zip(limits, rows, strict=True):
-                right = (row >= low) & (row <= high)
-                if name in MAY_BE_NAN:
-                    right |= np.isnan(row)
-                if not right.all():
-                    place = int(np.argmin(right))
-                    raise ShardError(
-                        f"the column {name} has {row[place]} at position {place}, not {low:g} to {high:g}"
-                    )
-
-    def _lengths(self, lengths: Mapping[str, int]) -> None:
+    def _lengths(self, lengths: Mapping[str, int], rows: int = 0) -> None:
+        """rows: number of rows of the columns; 0: any."""
         for name, length in lengths.items():
-            if self.columns[name].shape[-1] != length:
-                raise ShardError(
-                    f"the column {name} has {self.columns[name].shape[-1]} entries, not {length}"
-                )
+            shape = self.columns[name].shape
+            if shape[-1] != length or (rows and shape != (rows, length)):
+                entries = " x ".join(map(str, shape))
+                raise ShardError(f"the column {name} has {entries} entries, not {length}")
 
 
 def write_shard(path: Path, shard: Shard) -> None:
@@ -249,10 +216,10 @@ def read_shard(path: Path) -> Shard:
         raise ShardError(f"{len(data):,} bytes, where the header tells of {start:,}")
     missing = sorted(KINDS[header["kind"]].keys() - columns.keys())
     if missing:
-        raise ShardError(f"the column {missing[0]} is missing")
+        raise ShardError(f"the column {missing[0]} is missing: import the games again if 0.2.0 made it")
     try:
         columns = coding.restored(columns)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ShardError(f"columns do not fit each other: {error}") from None
     shard = Shard(header["kind"], columns, str(header.get("source", "")), str(header.get("annotated_by", "")))
     shard.check()

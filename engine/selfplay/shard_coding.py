@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compression of a shard's columns: each is predicted from earlier ones, and packed by xz.
 
-Labels: a best move is predicted from the move played, the first line from the best move, and scores of lines
-from each other. Correct predictions become 0. Moves are packed in the order of positions, other numbers by
+A best move is predicted from the move played, the first line from the best move, scores of lines from
+each other, a best move's WDL from the search's, and the plies left from those of the position before.
+Correct predictions become 0. Moves are packed in the order of positions, other numbers by
 bytes: first the low bytes of all, then the next.
 """
 
@@ -15,16 +16,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+NAT_STEPS = 16
+"""Steps per nat of a stored policy, one byte per move: at most 3 % error of a move's share."""
+
+NO_SHARE = 255
+"""A stored share of 0, or of less than 10^-7."""
+
 Columns = Mapping[str, NDArray[Any]]
 
 PRESET = 6
-MOVES = ("moves", "best", "lines", "branch_move", "branch_best", "branch_lines", "visited_move")
+MOVES = ("moves", "best", "lines", "branch_move", "branch_best", "branch_lines")
+
+
+def share_bytes(nats: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Return shares of moves as bytes. nats: -log of the shares, infinite for 0."""
+    return np.minimum(np.rint(NAT_STEPS * nats), NO_SHARE).astype(np.uint8)
+
+
+def wdl_bytes(wdl: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Return W and L of WDL [n, 3] in 255ths, [2, n]."""
+    return np.ascontiguousarray(np.rint(255 * wdl[:, ::2].clip(0, 1)).astype(np.uint8).T)
+
+
+def wdl_of(pair: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return WDL [n, 3] of `wdl_bytes`, at most 0.002 from the original."""
+    win, loss = pair.astype(np.float32) / 255
+    wdl: NDArray[np.float32] = np.stack([win, np.maximum(0, 1 - win - loss), loss], axis=1)
+    wdl /= wdl.sum(axis=1, keepdims=True)
+    return wdl
 
 
 def predicted(columns: Columns) -> dict[str, NDArray[Any]]:
     """Return columns without their predictions; `restored` is the inverse."""
     coded = dict(columns)
     coded["best"] = columns["best"] ^ moves_of_samples(columns)
+    if "wdl" in columns:
+        coded["best_wdl"] = columns["best_wdl"] - columns["wdl"]  # Lossless arithmetic modulo 256.
+        coded["plies_left"] = np.diff(columns["plies_left"], prepend=np.uint16(0)) + np.uint16(1)
     for prefix in ("", "branch_") if "lines" in columns else ():
         lines = columns[f"{prefix}lines"].copy()
         lines[:1] ^= columns[f"{prefix}best"]
@@ -41,6 +69,9 @@ def restored(coded: Columns) -> dict[str, NDArray[Any]]:
     """Return the original columns: the inverse of `predicted`."""
     columns = dict(coded)
     columns["best"] = coded["best"] ^ moves_of_samples(coded)
+    if "wdl" in coded:
+        columns["best_wdl"] = coded["best_wdl"] + coded["wdl"]
+        columns["plies_left"] = np.cumsum(coded["plies_left"] - np.uint16(1), dtype=np.uint16)
     for prefix in ("", "branch_") if "lines" in coded else ():
         lines = np.array(coded[f"{prefix}lines"].T, order="C")  # a copy even of one line, or one position
         lines[:1] ^= columns[f"{prefix}best"]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,28 +11,32 @@ from numpy.typing import NDArray
 from engine._core import Game, encode_line
 from engine.selfplay.chunk import TrainingDataError
 from engine.selfplay.decode import black_to_move, fen_of
-from engine.selfplay.shard import SEARCH_COLUMNS, Shard
-from engine.selfplay.training_record import Info
+from engine.selfplay.shard import KINDS, UNKNOWN_PLIES, Shard
+from engine.selfplay.shard_coding import Columns, share_bytes, wdl_bytes
 
 PROMOTIONS = " nbrq"
+RESULTS = {(255, 0): 1, (0, 255): 0, (0, 0): 2}
+"""Results of games by `wdl_bytes`. A rescorer's fractions are undecided."""
+
 NO_BRANCH = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 
-def columns_of(start: Game, moves: list[str], prefix: int, records: NDArray[np.void]) -> dict[str, Any]:
-    """Return one game's part of every column of a shard of kind "search".
+def columns_of(
+    start: Game, moves: list[str], prefix: int, records: NDArray[np.void], number: int = 0
+) -> Columns:
+    """Return the columns of a shard of kind "search" with one game.
 
     start: before the first move, castling as king takes rook. moves: UCI. prefix: number of moves before the
-    first record. records: RECORD_DTYPE [len(moves) - prefix]. Raises TrainingDataError for a policy that is
-    not over the legal moves or does not add up to 1.
+    first record. records: RECORD_DTYPE [len(moves) - prefix]. number: see SEARCH_COLUMNS. Raises
+    TrainingDataError for a policy that is not over the legal moves or does not add up to 1.
     """
     codes = _codes(start, moves)
-    count = len(records)
     input_format = int(records[0]["input_format"])
     nothing = np.zeros((len(codes), 0), np.uint16)
     _, _, _, offsets, policy, legal_codes, _ = encode_line(
         start, codes, *NO_BRANCH, nothing, input_format, "fen_only"
     )
-    visited, visited_moves, shares, best = [], [], [], []
+    policies, best = [], []
     for i, record in enumerate(records):
         here = slice(offsets[prefix + i], offsets[prefix + i + 1])
         probabilities = record["probabilities"]
@@ -41,43 +45,47 @@ def columns_of(start: Game, moves: list[str], prefix: int, records: NDArray[np.v
             raise TrainingDataError(
                 f"record {i + 1}: its policy is not of the legal moves of {fen_of(record)}"
             )
-        share = probabilities[legal].astype(np.float64)
-        if not abs(share.sum() - 1) < 1e-2:
-            raise TrainingDataError(f"record {i + 1}: its policy adds up to {share.sum():.3f}")
-        with_visits = np.flatnonzero(share > 0)
-        visited.append(len(with_visits))
-        visited_moves.append(legal_codes[here][with_visits])
-        shares.append(np.rint(np.minimum(1, share[with_visits]) * 65535).astype(np.uint16))
-        best.append(
-            legal_codes[here][int(np.flatnonzero(legal == record["best_idx"])[0])]
-            if int(record["best_idx"]) in legal
-            else legal_codes[here][int(share.argmax())]
-        )
-    white = not black_to_move(records[0])
-    result = float(records[0]["result_q"]) * (1 if white else -1)
-    values = {
-        "root": ("root_q", "root_d", "root_m"),
-        "best_child": ("best_q", "best_d", "best_m"),
-        "played_child": ("played_q", "played_d", "played_m"),
-        "own": ("orig_q", "orig_d", "orig_m"),
-        "result": ("result_q", "result_d"),
-    }
+        share = probabilities[legal]
+        total = float(share.sum(dtype=np.float64))
+        if not abs(total - 1) < 1e-2:
+            raise TrainingDataError(f"record {i + 1}: its policy adds up to {total:.3f}")
+        policies.append(share)
+        place = np.flatnonzero(legal == record["best_idx"])
+        best.append(legal_codes[here][place[0] if len(place) else int(share.argmax())])
+    with np.errstate(divide="ignore"):
+        nats = np.maximum(0, -np.log(np.concatenate(policies)))
+    black = (np.arange(len(records)) + black_to_move(records[0])) % 2 == 1
+    ended = wdl_bytes(_wdl(records, "result"))
+    result = np.where(black, ended[::-1], ended)
+    # Older versions of records know no values: the result replaces them.
+    searched = np.where(np.isnan(records["root_q"]), ended, wdl_bytes(_wdl(records, "root")))
+    lost = np.nan_to_num(records["best_q"] - records["played_q"]).clip(0, 2)
+    lost = np.rint(255 / 2 * lost).astype(np.uint8)
+    plies_left = np.nan_to_num(records["plies_left"], nan=UNKNOWN_PLIES).clip(0, UNKNOWN_PLIES)
     return {
-        "fen": start.fen(),
-        "plies": len(codes),
-        "prefix": prefix,
-        "results": {1.0: 1, -1.0: 0, 0.0: 2}.get(result, 3),
+        "fens": np.frombuffer(start.fen().encode(), np.uint8),
+        "plies": np.array([len(codes)], np.uint16),
+        "prefix": np.array([prefix], np.uint16),
+        "results": np.array([RESULTS.get(tuple(result[:, 0].tolist()), 3)], np.uint8),
+        # Castling as king takes rook, which is equivalent in standard games.
+        "chess960": np.ones(1, np.uint8),
         "moves": codes,
-        "visits": records["visits"],
-        **{name: np.stack([records[part] for part in parts]) for name, parts in values.items()},
-        "plies_left": records["plies_left"],
-        "proven": (records["invariance_info"] & Info.BEST_IS_PROVEN != 0).astype(np.uint8),
+        "number": np.array([number], np.uint32),
         "best": np.array(best, np.uint16),
-        "visited": np.array(visited, np.uint8),
-        "visited_move": np.concatenate(visited_moves),
-        "visited_share": np.concatenate(shares),
-        "count": count,
+        "policy": share_bytes(nats),
+        "wdl": searched,
+        "best_wdl": np.where(lost > 0, wdl_bytes(_wdl(records, "best")), searched),
+        "lost": lost,
+        "result": result,
+        "plies_left": np.rint(plies_left).astype(np.uint16),
     }
+
+
+def _wdl(records: NDArray[np.void], name: str) -> NDArray[np.float32]:
+    """Return WDL [n, 3] of the records' q = W - L and d; a draw where they are unknown."""
+    q, d = np.nan_to_num(records[f"{name}_q"]), np.nan_to_num(records[f"{name}_d"], nan=1.0).clip(0, 1)
+    q = np.clip(q, d - 1, 1 - d)
+    return np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], axis=1)
 
 
 def _codes(start: Game, moves: list[str]) -> NDArray[np.uint16]:
@@ -96,18 +104,12 @@ def _codes(start: Game, moves: list[str]) -> NDArray[np.uint16]:
     )
 
 
-def shard_of(games: list[dict[str, Any]], source: str) -> Shard:
-    """Return a shard of games from `columns_of`. source: see `Shard`."""
-    columns: dict[str, NDArray[Any]] = {
-        "fens": np.frombuffer("\n".join(game["fen"] for game in games).encode(), np.uint8),
-        "plies": np.array([game["plies"] for game in games], np.uint16),
-        "prefix": np.array([game["prefix"] for game in games], np.uint16),
-        "results": np.array([game["results"] for game in games], np.uint8),
-        # Castling as king takes rook, which is equivalent in standard games.
-        "chess960": np.ones(len(games), np.uint8),
-        "moves": np.concatenate([game["moves"] for game in games]),
+def shard_of(games: Sequence[Columns], source: str) -> Shard:
+    """Return a shard of games from `columns_of`, or from shards. source: see `Shard`."""
+    columns = {
+        name: np.ascontiguousarray(np.concatenate([game[name] for game in games], axis=-1))
+        for name in KINDS["search"]
+        if name != "fens"
     }
-    for name, dtype in SEARCH_COLUMNS.items():
-        joined = np.concatenate([game[name] for game in games], axis=-1)
-        columns[name] = np.ascontiguousarray(joined.astype(dtype))
-    return Shard("search", columns, source)
+    fens = b"\n".join(bytes(game["fens"]) for game in games)
+    return Shard("search", {"fens": np.frombuffer(fens, np.uint8), **columns}, source)

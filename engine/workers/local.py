@@ -9,6 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import NoEvaluatorError
+from engine.search.batching import FAST_DEVICE
 from engine.workers.executor import Game, GameExecutor, GameJob, Log, WorkerContext
 from engine.workers.processes import ProcessExecutor
 from protocol.host.processors import usable_processors
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
     from engine.pool.pool import SearchPool
     from protocol.messages import Curve
 
-POSITIONS_PER_PROCESS = 60_000
-"""Positions per second that one of many processes supplies to an evaluator. Measured with 64 games at 4,000
-nodes per move, the included network and an H200, which computes 725,000: 652,000 in 12 processes, 632,000 in
-8, 111,000 in one."""
+MOST_GROWTH = 0.25
+"""Assumed time of a further position, at least, as a share of the measured one: two sizes may be close."""
 
 
 async def local_executor(
@@ -59,15 +58,27 @@ def _process_count(job: GameJob[Game], workers: int, pool: SearchPool | None) ->
         clients = dict.fromkeys(client for options in job.engines for client in pool.connections(options))
     except NoEvaluatorError:
         return 1  # The executor in this process reports it when it is opened.
-    return workers_for([client.curve for client in clients], games, usable_processors())
+    rates = [expected_rate(client.curve, client.max_batch) for client in clients]
+    return workers_for(rates, games, usable_processors())
 
 
-def workers_for(curves: Iterable[Curve], games: int, cores: int) -> int:
-    """Return how many processes keep evaluators with these curves busy with N concurrent games.
+def expected_rate(curve: Curve, largest: int) -> float:
+    """Return the positions per second that a device reaches when its curve is measured up to its largest
+    batch: a service measures the larger ones while it runs. The last two sizes say how time grows."""
+    from protocol.messages import best_rate
+
+    rate = best_rate(curve)
+    if len(curve) < 2 or curve[-1][0] >= largest:
+        return rate
+    (size, ms), (last, last_ms) = curve[-2:]
+    slope = max((last_ms - ms) / (last - size), MOST_GROWTH * last_ms / last)
+    return max(rate, 1000 * largest / (last_ms + slope * (largest - last)))
+
+
+def workers_for(rates: Iterable[float], games: int, cores: int) -> int:
+    """Return how many processes keep evaluators busy with N concurrent games. rates: their positions per
+    second.
 
     A quarter of the cores remains for the evaluators. A process gets at least two games.
     """
-    from protocol.messages import best_rate
-
-    rate = sum(map(best_rate, curves))
-    return max(1, min(ceil(rate / POSITIONS_PER_PROCESS), cores * 3 // 4, games // 2))
+    return max(1, min(ceil(sum(rates) / FAST_DEVICE), cores * 3 // 4, games // 2))

@@ -13,6 +13,7 @@ import pytest
 
 from engine.options import Options
 from engine.selfplay.shard import Shard, ShardError, read_shard, write_shard
+from engine.selfplay.shard_coding import NAT_STEPS, wdl_of
 from evaluator.backends.batches import expand_planes
 from evaluator.backends.reference import forward
 from evaluator.network import load_network
@@ -23,7 +24,7 @@ from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, run_training
 from training.commands import annotate as annotate_command
 from training.config import DataSettings, TargetSettings, train_config
-from training.data.annotations import NAT_STEPS, prior_identity
+from training.data.annotations import prior_identity
 from training.data.packed import unpack_positions
 from training.data.reading import encoded_positions, table_of
 from training.errors import TrainingError
@@ -64,7 +65,7 @@ def test_annotations_are_what_the_network_says(network: Path, folder: Path) -> N
     assert shard.annotated_by == spec.content_hash
     packed, start, moves = encoded_positions(shard, int(spec.input_format))
     said = forward(spec, expand_planes(unpack_positions(packed)).astype(np.float32))
-    assert np.allclose(shard.columns["prior_wdl"].T, said.value, atol=2e-3)
+    assert np.allclose(wdl_of(shard.columns["prior_wdl"]), said.value, atol=1 / 255)
     for row in range(len(packed)):
         mine = slice(start[row], start[row + 1])
         logits = said.policy[row, moves[mine]].astype(np.float64)
@@ -163,7 +164,7 @@ def test_a_table_takes_annotations_of_its_prior_only(folder: Path) -> None:
     mine = table_of(shard, DataSettings(), settings, input_format=1, prior=shard.annotated_by)
     assert mine.annotated.all()
     assert np.array_equal(mine.prior, shard.columns["prior"])
-    assert np.allclose(mine.wdl, shard.columns["prior_wdl"].T)
+    assert np.allclose(mine.wdl, wdl_of(shard.columns["prior_wdl"]))
     other = table_of(shard, DataSettings(), settings, input_format=1, prior="0" * 64)
     assert not other.annotated.any()
     assert not np.allclose(other.wdl, mine.wdl)

@@ -70,7 +70,6 @@ def test_a_loop_continues_where_it_was_killed(tmp_path: Path) -> None:
     entries = entries_of(tmp_path)
     assert [entry["step"] for entry in entries] == [
         "selfplay",
-        "import",
         "train",
         "export",
         "gate",

@@ -60,23 +60,14 @@ def test_means_over_next_plies_change_sides_and_end_with_the_game() -> None:
 
 def test_a_blunder_ends_what_the_result_says() -> None:
     # White wins in the end, but at ply 1 Black had a winning move and did not play it.
-    q, d = np.array([1, -1, 1, -1], np.float32), np.zeros(4, np.float32)
-    best = np.array([[0.0, 0.8, 0.9, -0.9], [0.5, 0.1, 0.0, 0.0], [0, 0, 0, 0]], np.float32)
-    played = best.copy()
-    played[0, 1] = -0.7
+    won, lost = (1, 0, 0), (0, 0, 1)
+    wdl = np.array([won, lost, won, lost], np.float32)
+    best = np.array([won, (0.85, 0.1, 0.05), won, lost], np.float32)
+    game, loss = np.zeros(4, np.int64), np.array([0, 1.5, 0, 0], np.float32)
     settings = TargetSettings(deblunder_threshold=0.1, deblunder_width=0.05)
-    z, drawn = targets.deblundered(q, d, best, played, np.zeros(4, np.int64), settings)
-    assert z.tolist() == pytest.approx([-0.8, 0.8, 1, -1])
-    assert drawn.tolist() == pytest.approx([0.1, 0.1, 0, 0])
-    assert targets.deblundered(q, d, best, played, np.zeros(4, np.int64), SETTINGS)[0] is q
-
-
-def test_moves_of_unknown_value_leave_the_result_as_it_is() -> None:
-    q, d = np.array([1, -1], np.float32), np.zeros(2, np.float32)
-    unknown = np.full((3, 2), np.nan, np.float32)
-    settings = TargetSettings(deblunder_threshold=0.1)
-    z, drawn = targets.deblundered(q, d, unknown, unknown, np.zeros(2, np.int64), settings)
-    assert (z.tolist(), drawn.tolist()) == ([1, -1], [0, 0])
+    found = targets.deblundered(wdl, best, loss, game, settings)
+    assert found.ravel().tolist() == pytest.approx([0.05, 0.1, 0.85, 0.85, 0.1, 0.05, *won, *lost])
+    assert targets.deblundered(wdl, best, loss, game, SETTINGS) is wdl
 
 
 def test_the_deeper_searchs_move_leads_the_lines() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protocol.host.processes import INTERRUPTED, child_command
-from protocol.host.processors import usable_processors
+from protocol.host.processors import share_of_processors
 from training.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -113,19 +113,16 @@ def _on_each(
     devices: Sequence[str], paths: Sequence[Path], options: Options, nodes: int, workers: int
 ) -> int:
     """Run one command for each device, with its share of the shards and of the processors."""
-    workers = workers or max(1, usable_processors() // len(devices))
-    running = [
-        subprocess.Popen(
-            child_command(
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for number, device in enumerate(devices[: len(paths)]):
+            command = child_command(
                 *("training.step", "training", "annotate", *map(str, paths[number :: len(devices)])),
                 *("--backend", device, "--weights", options.weights, "--nodes", str(nodes)),
                 *("--workers", str(workers), "--threads", str(options.threads)),
-            ),
-            stdin=subprocess.PIPE,
-        )
-        for number, device in enumerate(devices[: len(paths)])
-    ]
-    try:
+            )
+            with share_of_processors(number, len(devices)):
+                running.append(subprocess.Popen(command, stdin=subprocess.PIPE))
         return max(process.wait() for process in running)
     finally:
         for process in running:

@@ -59,4 +59,4 @@ def _print(data: dict[str, Any]) -> None:
     if data["annotated"]:
         print(f"annotated with a network's policy and W D L: {data['annotated']:,}")
     if data["searched"]:
-        print(f"searched: {data['mean_visits']:,.0f} visits, {data['visited_moves']:.1f} moves with visits")
+        print(f"searched: {data['visited_moves']:.1f} moves with visits")

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.selfplay.shard import Shard, ShardError
+from engine.selfplay.shard_coding import share_bytes, wdl_bytes
 from evaluator.network import network_file
 from training.errors import TrainingError
-
-NAT_STEPS = 16
-"""Steps per nat of a stored policy, one byte per move: at most 3 % error of a move's share."""
 
 
 def identity(network: str, nodes: int = 0) -> str:
@@ -64,7 +62,7 @@ def annotated(
     nats = np.repeat(np.log(total), counts) - shifted
     columns = {
         **shard.columns,
-        "prior": np.minimum(np.rint(NAT_STEPS * nats), 255).astype(np.uint8),
-        "prior_wdl": np.ascontiguousarray(wdl.T.astype(np.float16)),
+        "prior": share_bytes(nats),
+        "prior_wdl": wdl_bytes(wdl),
     }
     return replace(shard, columns=columns, annotated_by=network)

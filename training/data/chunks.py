@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from engine._core import Game, policy_move
 from engine.selfplay.chunk import MAX_RECORDS, TrainingDataError
 from engine.selfplay.decode import black_to_move, boards_of, fen_of, placement_of, transform_of
 from engine.selfplay.shard import Shard
+from engine.selfplay.shard_coding import Columns
 from engine.selfplay.shard_games import columns_of, shard_of
 from training.data.records import NO_MOVE, RECORDS, parse_records
 from training.data.sources import KnownSources, Source, digest_of
@@ -47,7 +48,7 @@ class ChunkGames:
 
     def __init__(self, known: KnownSources, broken: Broken) -> None:
         self._known, self._broken = known, broken
-        self._games: list[dict[str, Any]] = []
+        self._games: list[Columns] = []
         self._sources: list[Source] = []
 
     @property
@@ -59,7 +60,7 @@ class ChunkGames:
 
         A truncated archive is ignored, because it may still be being copied.
         """
-        games: list[dict[str, Any]] = []
+        games: list[Columns] = []
         sources: list[Source] = []
         broken = False
         try:
@@ -131,12 +132,12 @@ def _unpacked(data: bytes) -> bytes:
 # --- records to games ---------------------------------------------------------------------------------------
 
 
-def games_of(records: NDArray[np.void]) -> list[dict[str, Any]]:
+def games_of(records: NDArray[np.void]) -> list[Columns]:
     """Return the games in a chunk's records: start, moves, how many of them are only history, and columns.
 
     Raises TrainingDataError for impossible positions and policies.
     """
-    games: list[dict[str, Any]] = []
+    games: list[Columns] = []
     first = 0
     while first < len(records):
         game, prefix = _beginning(records[first])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, Tablebases, encode_line
-from engine.selfplay.shard import SUFFIX, Shard, ShardError, read_header, read_shard
+from engine.selfplay.shard import SUFFIX, UNKNOWN_PLIES, Shard, ShardError, read_header, read_shard
+from engine.selfplay.shard_coding import NAT_STEPS, NO_SHARE, wdl_of
 from protocol.batch import POSITION_DTYPE
 from protocol.host.printing import reason
 from training import targets
@@ -187,20 +188,14 @@ def table_of(
     if shard.kind == "labels":
         made = _of_labels(shard, rows, branch, target)
     else:
-        made = _of_search(shard, rows, columns["move_start"], target)
-        columns["shares"] = made.pop("shares")
+        made = _of_search(shard, rows, target)
+        columns["shares"] = _shares(_for_moves(shard, "policy", columns), columns["move_start"])
     annotated = usable(shard.annotated_by, prior, target.prior_nodes)
     columns["prior"] = np.zeros(len(columns["moves"]), np.uint8)
     if annotated:
-        if len(shard.columns["prior"]) != len(columns["moves"]):
-            raise ShardError("the column prior does not fit the positions' legal moves")
-        columns["prior"] = shard.columns["prior"].copy()
-        own = shard.columns["prior_wdl"].T.astype(np.float32)
+        columns["prior"] = _for_moves(shard, "prior", columns).copy()
+        own = wdl_of(shard.columns["prior_wdl"])
         made["wdl"] = targets.mixed(made["wdl"], own, target.prior_value_share)
-    for name in ("wdl", "next_wdl"):
-        unusable = ~np.isfinite(made[name]).all(axis=1)
-        if unusable.any():
-            raise ShardError(f"the target {name} of position {int(unusable.argmax())} is not finite")
     if tables is not None:
         made["wdl"] = targets.rescored(made["wdl"], results(shard, columns["boards"], tables))
     held_out = _held_out(shard, data.holdout)[rows.game]
@@ -241,7 +236,7 @@ def _held_out(shard: Shard, share: float) -> NDArray[np.bool_]:
 
 
 def asked_moves(shard: Shard) -> NDArray[np.uint16]:
-    """Return the codes [rows, k] of moves to locate, 0 for none: the best, then lines or visited ones."""
+    """Return the codes [rows, k] of moves to locate, 0 for none: the best, then lines."""
     columns = shard.columns
     if shard.kind == "labels":
         along = np.concatenate([columns["best"][:, None], columns["lines"].T], axis=1)
@@ -249,18 +244,23 @@ def asked_moves(shard: Shard) -> NDArray[np.uint16]:
         if along.shape[1] > LISTED:
             raise ShardError(f"{along.shape[1] - 1} lines; at most {LISTED - 1} are understood")
         return np.concatenate([along, beside])
-    visited = columns["visited"].astype(np.int64)
-    wide = np.zeros((len(visited), 1 + int(visited.max(initial=0))), np.uint16)
-    wide[:, 0] = columns["best"]
-    row, place = _ragged(visited)
-    wide[row, 1 + place] = columns["visited_move"]
-    return wide
+    return columns["best"][:, None]
 
 
-def _ragged(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return row and index in the row of every entry of a ragged array."""
-    row = np.repeat(np.arange(len(counts)), counts)
-    return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+def _for_moves(shard: Shard, name: str, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    """Return a column with a byte for each legal move of the rows. Raises ShardError for another length."""
+    found: NDArray[np.uint8] = shard.columns[name]
+    if len(found) != len(columns["moves"]):
+        raise ShardError(f"the column {name} does not fit the positions' legal moves")
+    return found
+
+
+def _shares(policy: NDArray[np.uint8], start: NDArray[np.int64]) -> NDArray[np.float16]:
+    """Return the shares of `share_bytes`. Those of row i, policy[start[i] : start[i + 1]], add up to 1."""
+    shares = np.where(policy == NO_SHARE, 0, np.exp(-policy / np.float32(NAT_STEPS)))
+    row = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    totals = np.bincount(row, shares, len(start) - 1)
+    return (shares / np.maximum(totals, 1e-9)[row]).astype(np.float16)
 
 
 def played_through(
@@ -374,30 +374,22 @@ def _plies_left(shard: Shard, branch: NDArray[np.bool_], game: NDArray[np.int64]
     return left
 
 
-def _of_search(
-    shard: Shard, rows: Rows, move_start: NDArray[np.int64], target: TargetSettings
-) -> dict[str, NDArray[Any]]:
+def _of_search(shard: Shard, rows: Rows, target: TargetSettings) -> dict[str, NDArray[Any]]:
     columns = shard.columns
-    root, result = columns["root"], columns["result"]
-    q, d = targets.deblundered(
-        result[0], result[1], columns["best_child"], columns["played_child"], rows.game, target
-    )
-    ended = targets.q_d_wdl(q, d)
-    searched = targets.q_d_wdl(root[0], root[1])
-    wdl = targets.mixed(ended, searched, target.q_ratio)
-    searched = np.where(np.isnan(searched), ended, searched)  # older record versions have no values
-    later = targets.mean_of_next(searched, rows.game, target.short_term_decay, own=False)
-    shares = np.zeros(int(move_start[-1]), np.float16)
-    row, place = _ragged(columns["visited"].astype(np.int64))
-    shares[move_start[row] + rows.places[row, 1 + place]] = columns["visited_share"] / np.float32(65535)
+    result = wdl_of(columns["result"])
+    result = np.where((rows.ply % 2 == 1)[:, None], result[:, ::-1], result)
+    best, lost = wdl_of(columns["best_wdl"]), columns["lost"] * np.float32(2 / 255)
+    ended = targets.deblundered(result, best, lost, rows.game, target)
+    searched = wdl_of(columns["wdl"])
+    plies_left = columns["plies_left"].astype(np.float32)
+    plies_left[columns["plies_left"] == UNKNOWN_PLIES] = np.nan
     count = len(rows.game)
     return {
-        "shares": shares,
         "listed": np.full((count, LISTED), NO_PLACE, np.uint8),
         "listed_score": np.zeros((count, LISTED), np.float32),
         "best": rows.places[:, 0],
-        "wdl": wdl,
-        "next_wdl": later,
-        "plies_left": columns["plies_left"].astype(np.float32),
+        "wdl": targets.mixed(ended, searched, target.q_ratio),
+        "next_wdl": targets.mean_of_next(searched, rows.game, target.short_term_decay, own=False),
+        "plies_left": plies_left,
         "score": np.zeros(count, np.float32),
     }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.selfplay.shard import Shard
-from engine.selfplay.shard_coding import moves_of_samples
+from engine.selfplay.shard_coding import NO_SHARE, moves_of_samples
 from training.targets import MATE_CP
 
 RESULTS = ("black_won", "white_won", "draw", "unknown")
@@ -35,8 +35,7 @@ class Statistics:
             counts[name] += int((columns["results"] == number).sum())
         if shard.kind == "search":
             counts["searched"] += shard.positions
-            counts["visits"] += int(columns["visits"].sum(dtype=np.int64))
-            counts["visited"] += int(columns["visited"].sum(dtype=np.int64))
+            counts["visited"] += int((columns["policy"] != NO_SHARE).sum())
             return
         counts["labelled"] += shard.positions
         counts["best_played"] += int((columns["best"] == moves_of_samples(columns)).sum())
@@ -58,6 +57,5 @@ class Statistics:
             "best_is_first_line": counts["first_line"] / labelled,
             "beyond_600": counts["beyond_600"] / labelled,
             "mates": counts["mates"] / labelled,
-            "mean_visits": counts["visits"] / searched,
             "visited_moves": counts["visited"] / searched,
         }

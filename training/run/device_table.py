@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from engine.selfplay.shard_coding import NAT_STEPS
 from training import targets
 from training.config import DataSettings, TargetSettings
-from training.data.annotations import NAT_STEPS
 from training.data.table import NO_PLACE, PositionTable
 from training.model.losses import Batch, over_moves
 from training.model.network import AttentionNetwork, policy_source

@@ -27,7 +27,7 @@ from engine.evaluation.balancing.routing import Offer, best_offer, had_better_wa
 from engine.evaluation.balancing.upstream import Agreement, Upstream
 from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
-from engine.evaluation.encoding import position_batch
+from engine.evaluation.encoding import joined_batches, position_batch
 from engine.evaluation.errors import (
     EvaluatorRefusalError,
     NetworkChangedError,
@@ -230,6 +230,7 @@ class _Part(Generic[S]):
     pipeline: Sender[S]
     batch: Batch | PositionBatch
     size: int
+    moves: int
 
     @property
     def wanted(self) -> bool:
@@ -393,7 +394,8 @@ class PooledEvaluator(Generic[S]):
 
     def add(self, pipeline: Sender[S], batch: Batch | PositionBatch) -> None:
         """Queue a batch for the next `flush`. The caller must not change it until it is answered."""
-        self._unsent.setdefault(pipeline.network, []).append(_Part(pipeline, batch, len(batch)))
+        moves = batch.move_count if isinstance(batch, Batch) else len(batch.moves)
+        self._unsent.setdefault(pipeline.network, []).append(_Part(pipeline, batch, len(batch), moves))
         self.added += len(batch)
 
     def send(self, pipeline: PooledPipeline[S], batch: Batch) -> bool:
@@ -543,17 +545,16 @@ def _joined(key: NetworkKey, parts: Sequence[_Part[S]], most: int) -> tuple[_Joi
     while end < len(parts) and size + parts[end].size <= most:
         size, end = size + parts[end].size, end + 1
     joined = parts[:end]
-    batches = [position_batch(part.batch) for part in joined]
-    shapes = [(part.size, len(batch.moves)) for part, batch in zip(joined, batches, strict=True)]
+    shapes = [(part.size, part.moves) for part in joined]
     targets = [part.pipeline.target_ms for part in joined if part.pipeline.target_ms is not None]
     request = _JointRequest(key, joined, shapes, size, min(targets, default=None))
-    return request, PositionBatch.concatenate(batches)
+    return request, joined_batches([part.batch for part in joined])
 
 
 def _request_of(pipeline: PooledPipeline[S], batch: Batch) -> _JointRequest[S]:
     """Return the request with one batch of a search."""
-    part = _Part(pipeline, batch, batch.size)
-    shapes = [(batch.size, batch.move_count)]
+    part = _Part(pipeline, batch, batch.size, batch.move_count)
+    shapes = [(part.size, part.moves)]
     return _JointRequest(pipeline.network, [part], shapes, batch.size, pipeline.target_ms)
 
 

@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 ENOUGH_REQUESTS = 3
 """Full requests in flight, two computing and one queued, beyond which positions wait until they fill another
-one. A full request has the recommended batch, or a quarter of all positions if that is more."""
+one. A full request has the recommended batch, or a quarter of all positions if that is more, up to
+LARGE_REQUEST."""
 
 WORTH_SENDING = 128
 """Positions from which on a request is worth its cost while another one is in flight. Several processes on
 one fast evaluator have few positions each. If they sent these at once, the evaluator's one I/O thread would
 become the bottleneck."""
+
+LARGE_REQUEST = 512
+"""Positions beyond which requests are not larger unless the recommended batch is. The evaluator merges them.
+A process needs some 8 ms for the answer of 512 positions, while others must keep the evaluator busy."""
 
 LEAST_SHARED = 16
 """Minimum positions of a request after they are divided among several evaluators."""
@@ -64,8 +69,11 @@ def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first:
 
 def _full(offer: Offer[R], total: int) -> int:
     """Return the size of a full request if there are `total` positions."""
-    quarter = total // (ENOUGH_REQUESTS + 1)
-    return max(1, min(max(offer.network.recommended_batch, quarter), offer.max_batch))
+    return max(1, min(max(offer.network.recommended_batch, _part(total)), offer.max_batch))
+
+
+def _part(total: int) -> int:
+    return min(total // (ENOUGH_REQUESTS + 1), LARGE_REQUEST)
 
 
 def had_better_wait(waiting: int, in_flight: int, full: int) -> bool:
@@ -75,4 +83,6 @@ def had_better_wait(waiting: int, in_flight: int, full: int) -> bool:
     """
     if in_flight >= ENOUGH_REQUESTS * full:
         return True
-    return in_flight > 0 and waiting < min(full, WORTH_SENDING, (waiting + in_flight) // 2)
+    total = waiting + in_flight
+    # Searches that are answered together ask together again, so requests would keep the size they once had.
+    return in_flight > 0 and waiting < min(full, max(WORTH_SENDING, _part(total)), total // 2)

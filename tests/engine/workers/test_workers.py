@@ -19,7 +19,7 @@ from engine.match.results.sprt import Sprt
 from engine.selfplay.archive import Folder
 from engine.selfplay.campaign import SelfPlayCampaign
 from engine.workers.executor import ExecutorError
-from engine.workers.local import workers_for
+from engine.workers.local import expected_rate, workers_for
 from protocol.client import EvaluatorClient
 from protocol.messages import Curve
 from tests.engine.games.recorder import Recorder
@@ -75,19 +75,34 @@ class Kills(Recorder):
     [
         ([CPU], 64, 64, 1),
         ([], 64, 64, 1),
-        ([((1, 0.2), (1024, 20.0))], 256, 64, 1),  # a large network on a fast device
-        ([H200], 64, 64, 11),
+        ([((1, 0.2), (1024, 20.0))], 256, 64, 2),  # a large network on a fast device
+        ([H200], 64, 64, 16),
         ([H200], 64, 8, 6),
         ([H200], 6, 64, 3),
         ([H200], 1, 64, 1),
         ([H200], 64, 1, 1),
-        ([H200, H200], 64, 64, 22),
+        ([H200, H200], 64, 64, 32),
     ],
 )
 def test_processes_follow_from_the_evaluators_curves(
     curves: list[Curve], games: int, cores: int, expected: int
 ) -> None:
-    assert workers_for(curves, games, cores) == expected
+    assert workers_for([expected_rate(curve, curve[-1][0]) for curve in curves], games, cores) == expected
+
+
+@pytest.mark.parametrize(
+    ("curve", "expected"),
+    [
+        (((1, 0.3), (64, 0.42), (96, 0.5)), 350_000),  # a GPU in its first second: 192,000 so far
+        (((1, 0.3), (512, 1.58), (1024, 2.91)), 352_000),
+        (((8, 10.0), (16, 20.0)), 800),  # a processor
+        (((8, 10.0), (16, 9.0)), 6600),
+        (((1, 1.0),), 1000),
+        ((), 0),
+    ],
+)
+def test_rate_of_a_device_is_foreseen_when_its_curve_is_short(curve: Curve, expected: float) -> None:
+    assert expected_rate(curve, 1024) == pytest.approx(expected, rel=0.05)
 
 
 def test_a_match_in_processes_has_each_game_once_and_sums_up_their_statistics(tmp_path: Path) -> None:

@@ -69,11 +69,14 @@ def test_a_game_of_self_play_comes_back(tmp_path: Path, input_format: int, openi
     assert np.array_equal(positions["planes"][first:, :104][:, known], planes[first:, known])
     for i, record in enumerate(records):
         here = slice(table.move_start[i], table.move_start[i + 1])
-        assert np.abs(table.shares[here] - record["probabilities"][table.moves[here]]).max() < 5e-4
+        shares = record["probabilities"][table.moves[here]]
+        assert np.abs(table.shares[here] / np.maximum(shares, 1e-9) - 1)[shares > 0].max() < 0.07
+        assert not table.shares[here][shares == 0].any()
         assert table.moves[here][table.best[i]] == record["best_idx"]
     q = table.wdl[:, 0] - table.wdl[:, 2]
-    assert np.abs(q - records["root_q"]).max() < 1e-5
-    assert np.array_equal(table.plies_left, records["plies_left"])
+    assert np.abs(q - records["root_q"]).max() < 2 / 255
+    assert np.abs(table.wdl[:, 1] - records["root_d"]).max() < 2 / 255
+    assert np.abs(table.plies_left - records["plies_left"]).max() <= 0.5
     assert table.searched.all()
 
 
@@ -95,7 +98,7 @@ def test_positions_that_a_rescorer_took_out_begin_another_game() -> None:
     records = played_game(seed=2, input_format=1)
     kept = np.delete(records, [10, 11, 20])
     games = games_of(parse_records(kept.tobytes()))
-    assert [game["count"] for game in games] == [10, 8, len(records) - 21]
+    assert [len(game["best"]) for game in games] == [10, 8, len(records) - 21]
     assert all(game["prefix"] for game in games[1:])
 
 

@@ -3,19 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from engine._core import Game, encode
-from engine.selfplay.chunk import write_chunk
-from engine.selfplay.shard import ShardError, read_shard, write_shard
-from tests.engine.selfplay.games import played_game
+from engine.selfplay.shard import ShardError, write_shard
 from tests.training.labels import labelled_shard
 from training.config import DataSettings, TargetSettings
-from training.data.importing import import_sources
 from training.data.packed import unpack_positions
 from training.data.reading import ShardReader, shard_files, table_of
 from training.data.table import NO_PLACE, PositionTable
@@ -85,16 +81,3 @@ def test_a_label_that_is_no_legal_move_is_named_with_its_game() -> None:
     wrong = type(shard)("labels", dict(shard.columns) | {"best": best})
     with pytest.raises(ShardError, match=r"1:.*2:.*b1c1"):
         table_of(wrong, DataSettings(), TARGETS, input_format=1)
-
-
-def test_table_names_the_position_whose_result_is_not_a_number(tmp_path: Path) -> None:
-    write_chunk(tmp_path / "game_000000.gz", played_game(seed=2, input_format=1))
-    import_sources([str(tmp_path)], str(tmp_path / "out"))
-    shard = read_shard(next((tmp_path / "out").rglob("*.shard")))
-    settings = TargetSettings(q_ratio=0.0)
-    table_of(shard, DataSettings(), settings, input_format=1)
-    result = shard.columns["result"].copy()
-    result[:, 4] = np.nan
-    broken = replace(shard, columns={**shard.columns, "result": result})
-    with pytest.raises(ShardError, match="wdl of position 4"):
-        table_of(broken, DataSettings(), settings, input_format=1)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from engine.evaluation.balancing.routing import LEAST_SHARED, Offer, best_offer
+from engine.evaluation.balancing.routing import LARGE_REQUEST, LEAST_SHARED, Offer, best_offer
 from engine.evaluation.connection.process import NetworkKey
 from protocol.messages import NetworkInfo
 
@@ -61,7 +61,7 @@ def test_the_one_that_answers_first_gets_its_share(
 def test_one_alone_gets_all_that_it_recommends() -> None:
     assert chosen([offer(Upstream(1000))], 10) == (0, 64)
     assert chosen([offer(Upstream(1000, 1000))], 600) == (0, 400)
-    assert chosen([offer(Upstream(1000, 9000))], 9000) == (0, 1024)
+    assert chosen([offer(Upstream(1000, 9000))], 9000) == (0, LARGE_REQUEST)
 
 
 def test_batch_goes_to_the_accepting_evaluator_when_indivisible() -> None:
