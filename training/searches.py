@@ -29,9 +29,9 @@ from training.data.replay import ShardGames
 UNVISITED = 0.1
 """Visits added to every move, so that no move's share is zero."""
 
-SEARCHES_AT_ONCE = 2560
-"""Concurrent searches of all processes: each has some five positions in flight, and a tree of 0.45 MB. Games
-that wait take over search by search, so that their ends leave no gap."""
+SEARCHES_AT_ONCE = 512
+"""Concurrent searches of a process: each has some five positions in flight, and a tree of 0.45 MB. Games that
+wait take over search by search, so that their ends leave no gap."""
 
 SEARCHES = Options(
     hash=2,
@@ -80,12 +80,11 @@ class SearchJob:
         return (self.options,)
 
     def games_at_once(self, pool: SearchPool | None) -> int:
-        return ceil(2 * SEARCHES_AT_ONCE * len(self.games) / max(1, self.positions))
+        return len(self.games)
 
     def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> SearchExecutor:
         job = replace(self, options=context.options(self.options))
-        at_once = ceil(SEARCHES_AT_ONCE / context.processes)
-        return SearchExecutor(job, pool or context.search_pool(log), at_once)
+        return SearchExecutor(job, pool or context.search_pool(log), context.processes)
 
 
 class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
@@ -94,16 +93,17 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
     pool: SearchPool
     failures = (NoEvaluatorError, NetworkChangedError)
 
-    def __init__(self, job: SearchJob, pool: SearchPool, at_once: int) -> None:
-        """at_once: maximum concurrent searches."""
+    def __init__(self, job: SearchJob, pool: SearchPool, processes: int) -> None:
         super().__init__(job, pool)
-        self._turns = asyncio.Semaphore(at_once)
+        self._processes = processes
+        self._turns = asyncio.Semaphore(SEARCHES_AT_ONCE)
         self._idle: list[PoolPlayer] = []
 
     async def start(self) -> int:
         """Wait for the evaluator."""
         await asyncio.to_thread(self.pool.connections, self.job.options)
-        return self.job.games_at_once(self.pool)
+        searches = 2 * SEARCHES_AT_ONCE * self._processes
+        return ceil(searches * len(self.job.games) / max(1, self.job.positions))
 
     async def play_game(self, number: int) -> SearchedGame:
         path, game = self.job.games[number]

@@ -24,10 +24,6 @@ WORTH_SENDING = 128
 one fast evaluator have few positions each. If they sent these at once, the evaluator's one I/O thread would
 become the bottleneck."""
 
-WORTH_SHARE = 8
-"""Searches that are answered together ask together again, so requests keep the size they once had. Hence a
-request also has at least this part of all positions."""
-
 LARGE_REQUEST = 512
 """Positions beyond which requests are not larger unless the recommended batch is. The evaluator merges them.
 A process needs some 8 ms for the answer of 512 positions, while others must keep the evaluator busy."""
@@ -73,8 +69,11 @@ def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first:
 
 def _full(offer: Offer[R], total: int) -> int:
     """Return the size of a full request if there are `total` positions."""
-    quarter = total // (ENOUGH_REQUESTS + 1)
-    return max(1, min(max(offer.network.recommended_batch, min(quarter, LARGE_REQUEST)), offer.max_batch))
+    return max(1, min(max(offer.network.recommended_batch, _part(total)), offer.max_batch))
+
+
+def _part(total: int) -> int:
+    return min(total // (ENOUGH_REQUESTS + 1), LARGE_REQUEST)
 
 
 def had_better_wait(waiting: int, in_flight: int, full: int) -> bool:
@@ -85,5 +84,5 @@ def had_better_wait(waiting: int, in_flight: int, full: int) -> bool:
     if in_flight >= ENOUGH_REQUESTS * full:
         return True
     total = waiting + in_flight
-    worth = max(WORTH_SENDING, min(total // WORTH_SHARE, LARGE_REQUEST))
-    return in_flight > 0 and waiting < min(full, worth, total // 2)
+    # Searches that are answered together ask together again, so requests would keep the size they once had.
+    return in_flight > 0 and waiting < min(full, max(WORTH_SENDING, _part(total)), total // 2)

@@ -66,8 +66,9 @@ def test_positions_of_many_searches_travel_together(pool: SearchPool, requests: 
         (60, 192, 64, True),  # it has plenty
         (70, 60, 1056, False),  # half of all there are: two requests take turns
         (40, 60, 1056, True),
-        (130, 900, 1056, False),  # worth a request of its own
-        (130, 3000, 1056, True),  # not beside thousands
+        (130, 380, 1056, False),  # worth a request of its own
+        (130, 900, 1056, True),  # a quarter of all there are is more
+        (520, 3000, 1056, False),  # large enough
         (10, 30, 16, True),
         (16, 30, 16, False),  # full
     ],
