@@ -68,7 +68,7 @@ def test_positions_of_many_searches_travel_together(pool: SearchPool, requests: 
         (40, 60, 1056, True),
         (130, 380, 1056, False),  # worth a request of its own
         (130, 900, 1056, True),  # a quarter of all there are is more
-        (520, 9000, 1056, False),  # large enough
+        (520, 3000, 1056, False),  # large enough
         (10, 30, 16, True),
         (16, 30, 16, False),  # full
     ],
