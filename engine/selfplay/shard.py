@@ -217,6 +217,8 @@ def read_shard(path: Path) -> Shard:
     missing = sorted(KINDS[header["kind"]].keys() - columns.keys())
     if missing:
         raise ShardError(f"the column {missing[0]} is missing: import the games again if 0.2.0 made it")
+    if not header.get("annotated_by"):
+        columns = {name: column for name, column in columns.items() if name not in ANNOTATION_COLUMNS}
     try:
         columns = coding.restored(columns)
     except (ValueError, TypeError) as error:
@@ -242,7 +244,16 @@ def _header(data: bytes) -> tuple[dict[str, Any], int]:
         raise ShardError(f"a damaged header: {error}") from None
     if not isinstance(header, dict) or header.get("schema") != 1:
         raise ShardError("a header of another version of the format")
+    if not _has_current_annotations(header.get("columns")):
+        header["annotated_by"] = ""
     return header, start + length
+
+
+def _has_current_annotations(entries: object) -> bool:
+    """Return False for annotations of 0.2.0, whose values were floats: such shards count as not annotated."""
+    listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    dtypes = {entry.get("name"): entry.get("dtype") for entry in listed}
+    return all(dtypes.get(name) == np.dtype(dtype).str for name, dtype in ANNOTATION_COLUMNS.items())
 
 
 def _column(entry: Mapping[str, Any], packed: bytes) -> NDArray[Any]:

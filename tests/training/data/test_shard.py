@@ -72,6 +72,20 @@ def test_prefixes_are_no_samples(shard: Shard, tmp_path: Path) -> None:
     assert all(np.array_equal(read.columns[name], column) for name, column in cut.items())
 
 
+def test_a_shard_counts_as_not_annotated_when_its_values_are_floats(
+    shard: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = shard.positions + shard.branches
+    columns = {"prior": np.zeros(9, np.uint8), "prior_wdl": np.zeros((3, rows), np.float16)}
+    path = tmp_path / "a.shard"
+    with monkeypatch.context() as patches:
+        patches.setattr(Shard, "check", lambda shard: None)
+        write_shard(path, replace(shard, columns={**shard.columns, **columns}, annotated_by="a network"))
+    assert read_header(path)["annotated_by"] == ""
+    read = read_shard(path)
+    assert read.annotated_by == "" and read.columns.keys() == shard.columns.keys()
+
+
 def test_an_empty_shard_is_one(tmp_path: Path) -> None:
     empty = labelled_shard(0, 0)
     write_shard(tmp_path / "a.shard", empty)
