@@ -14,7 +14,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -157,31 +157,35 @@ def latency_model(
     use_cache: bool,
     clock: Callable[[], float] = time.perf_counter,
     lease: DeviceLease = exclusive_lease,
+    equal: LatencyModel | None = None,
 ) -> tuple[LatencyModel, Callable[[], None]]:
     """Return the latency model of an opened backend, and a function that caches what it has learned.
 
     The curve comes from the cache or is measured now, and grows in use (scheduling/growth.py). A curve
     measured on a busy machine is provisional, and cached only after it was measured again. Later times are
     cached only if they are shorter: longer ones depend on what else ran. clock: seconds. lease: as in
-    time_batches.
+    time_batches. equal: new model of an equal device, whose curve is used.
     """
     path = _cache_path(backend, content_hash, threads) if use_cache else None
-    points = _read(path) if path is not None else None
+    same = None if equal is None else equal.growth
+    points = _read(path) if path is not None and same is None else None
     # A size between two buckets takes as long as the larger one, and would look like a step without gain.
     steps = backend.buckets or steps_to(backend.max_batch)
     if points is not None:
         run = backend.buckets or range(1, backend.max_batch + 1)
         points = {size: ms for size, ms in points.items() if size in run}
-    doubted = False
+    doubted: Collection[int] = ()
+    if same is not None:
+        points, doubted = same.points, same.doubted
     if not points:
         before = reading()
         points = time_batches(backend, steps, budget_s, clock=clock, lease=lease)
-        doubted = others_share(before, reading()) > MAX_OTHERS_SHARE
-        if doubted:
+        if others_share(before, reading()) > MAX_OTHERS_SHARE:
+            doubted = points
             log.info("other programs keep the machine busy: the latency curve will be measured again")
         elif path is not None:
             _write(path, points)
-    growth = Growth(steps, points, points if doubted else ())
+    growth = Growth(steps, points, doubted)
     launch_ms = LAUNCH_ON_CPU_MS if backend.side_by_side else LAUNCH_MS
     model = LatencyModel(points, max(points), backend.buckets, launch_ms, growth)
     first = dict(growth.points)

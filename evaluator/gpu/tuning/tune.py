@@ -94,7 +94,8 @@ class Tuner:
         self._libraries = libraries
         self._progress = progress
         self._path = cache.path_of(device.info, precision, libraries) if use_cache else None
-        self.known: dict[Product, list[Measured]] = {} if self._path is None else cache.read(self._path)
+        self.known: dict[Product, list[Measured]] = {}
+        self.read_cache()
         self.known |= {product: [*measured] for product, measured in (known or {}).items()}
         self._not_tried = {*given_up}
         self._trying, self._found = trying, found
@@ -128,6 +129,11 @@ class Tuner:
             needs = self._needs()
             self.measure_all(Needs({product: None, **dict.fromkeys(needs.products)}, needs.kernels))
         return self.known[product]
+
+    def read_cache(self) -> None:
+        """Add the measurements in the cache that are unknown so far."""
+        if self._path is not None:
+            self.known = cache.read(self._path) | self.known
 
     def save(self) -> None:
         """Write the measurements to the cache, merged with those of other processes."""
