@@ -22,6 +22,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.program import LibraryStep
 from evaluator.gpu.plan.tiles import Choice, Measured
 from evaluator.gpu.tuning import tune
@@ -170,6 +171,23 @@ def test_choices_of_a_library_that_later_does_not_return_are_made_again(
     with pytest.raises(LibraryGivenUp, match="hipBLASLt"):
         tuner.choose(other)
     assert [tuner.choose(product).library for product in (PRODUCT, other)] == ["hipBLAS", "hipBLAS"]
+
+
+def test_reported_choices_lack_a_library_that_later_hangs(
+    tuner: Tuner, controls: dict[str, Control], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune, "CANDIDATE_S", 0.2)
+    reported: list[tuple[Product, set[str]]] = []
+
+    def found(product: Product, measured: list[Measured]) -> None:
+        reported.append((product, {each.choice.library for each in measured}))
+        controls["hipblaslt"].fail("hang")
+
+    tuner._found = found
+    first, second = Product(8, 16, 32, Activation.NONE), Product(8, 32, 32, Activation.NONE)
+    tuner.measure_all(Needs([first, second]))
+    rest = {"hipBLAS", ""}
+    assert reported == [(first, {"hipBLASLt", *rest}), (second, rest), (first, rest)]
 
 
 def test_a_choice_of_a_library_survives_the_cache(
