@@ -78,6 +78,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_review_refuses_a_player_without_games_and_lists_the_names(folder: Path) -> None:
+    done = review(folder, "--player", "b\x1b[2J", status=2)
+    assert "--player" in done.stderr
+    assert r"'b\x1b[2J'" in done.stderr
+    assert all(repr(name) in done.stderr for name in ["A <b>", *"BCDEFGH"])
+    many = "".join(f'[White "player {index}"]\n[Black "Me"]\n\n1. e4 *\n\n' for index in range(100))
+    done = review(folder, "--player", "me", status=2, file="-", text=many)
+    assert "'Me', 'player 0'" in done.stderr
+    assert "91 more" in done.stderr
+    assert not (folder / "review").exists()
+
+
 def test_games_are_annotated_and_broken_ones_named(folder: Path) -> None:
     done = review(folder)
     assert "games.pgn:8: game 2 (C – D) skipped" in done.stderr and "Ke3" in done.stderr
