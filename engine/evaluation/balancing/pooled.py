@@ -112,7 +112,7 @@ class PooledPipeline(Generic[S]):
     def take(self) -> Batch:
         return self._free.pop() if self._free else Batch(self._capacity)
 
-    def give_back(self, batch: Batch) -> None:
+    def release(self, batch: Batch) -> None:
         self._free.append(batch)
 
     def submit(self, batch: Batch) -> None:
@@ -200,7 +200,7 @@ class PooledPipeline(Generic[S]):
             self.in_flight -= 1
             error = self._applied(batch, evaluation)
             if error is None:  # A failure of another batch stays: that one is never answered.
-                self.give_back(batch)
+                self.release(batch)
             else:
                 self.failure = error
             return True
@@ -251,7 +251,7 @@ class _JointRequest(Generic[S]):
     size: int
     target_ms: float | None
 
-    def hand_out(self, evaluation: EvaluationBatch) -> set[S]:
+    def distribute(self, evaluation: EvaluationBatch) -> set[S]:
         """Apply an answer's parts to the searches that still wait for them, and return these searches."""
         served: set[S] = set()
         for part, own in zip(self.parts, evaluation.split(self.shapes), strict=True):
@@ -371,7 +371,7 @@ class PooledEvaluator(Generic[S]):
         if any(upstream.has_moved(key) for upstream in self.upstreams):
             self._agreement.networks.pop(key, None)
             for upstream in self.upstreams:
-                upstream.look_again(key)
+                upstream.retry_network(key)
             offers = self._offered(key, look=look)
         failures = [upstream.failure for upstream in self.upstreams if upstream.failure is not None]
         if not offers and len(failures) == len(self.upstreams):
@@ -514,7 +514,7 @@ class PooledEvaluator(Generic[S]):
                 positions = len(completed.evaluation)
                 seconds = (completed.queue_ms + completed.compute_ms) / 1000
                 self._count(positions, positions / max(1, completed.batch_rode), seconds)
-                served |= request.hand_out(completed.evaluation)
+                served |= request.distribute(completed.evaluation)
             else:
                 served |= _fail(request.parts, refusal(completed.error))
 
