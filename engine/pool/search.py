@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine._core import Tree
-from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
+from engine.evaluation.balancing.pipeline import PooledPipeline
+from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.errors import (
     EvaluatorLateError,
