@@ -53,13 +53,15 @@ GAMES = """[Event "with <tags> & clocks"]
 """
 
 
+REVIEW = [sys.executable, str(REPOSITORY / "run_engine.py"), "review", "--backend", "random"]
+
+
 def review(
     tmp_path: Path, *arguments: str, status: int = 0, file: str = "games.pgn", text: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Review a file in tmp_path. text: standard input."""
-    command = [sys.executable, str(REPOSITORY / "run_engine.py"), "review", file]
     done = subprocess.run(
-        [*command, "--backend", "random", "--nodes", "20", *arguments],
+        [*REVIEW, file, "--nodes", "20", *arguments],
         input=text,
         cwd=tmp_path,
         capture_output=True,
@@ -201,16 +203,10 @@ def test_each_game_is_counted_in_a_line_when_there_is_no_terminal(folder: Path) 
 
 
 def test_the_page_of_the_first_game_is_there_when_the_second_is_not_finished(folder: Path) -> None:
-    command = [
-        sys.executable,
-        str(REPOSITORY / "run_engine.py"),
-        "review",
-        "games.pgn",
-        "--backend",
-        "random",
-    ]
     (folder / "games.pgn").write_text("1. e4 *\n\n1. d4 d5 *\n" + "1. c4 c5 2. Nf3 Nf6 *\n" * 300, "utf-8")
-    with subprocess.Popen([*command, "--nodes", "100", "--json"], cwd=folder, stdout=subprocess.PIPE) as done:
+    with subprocess.Popen(
+        [*REVIEW, "games.pgn", "--nodes", "100", "--json"], cwd=folder, stdout=subprocess.PIPE
+    ) as done:
         assert done.stdout is not None
         first = json.loads(done.stdout.readline())
         page = f"game-{first['number']}.html"
@@ -221,17 +217,13 @@ def test_the_page_of_the_first_game_is_there_when_the_second_is_not_finished(fol
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
 def test_an_interrupted_review_says_how_to_resume(folder: Path) -> None:
-    command = [
-        sys.executable,
-        str(REPOSITORY / "run_engine.py"),
-        "review",
-        "games.pgn",
-        "--backend",
-        "random",
-    ]
     (folder / "games.pgn").write_text("1. e4 *\n\n" + "1. d4 d5 2. c4 *\n" * 200, "utf-8")
     with subprocess.Popen(
-        [*command, "--nodes", "300"], cwd=folder, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        [*REVIEW, "games.pgn", "--nodes", "300"],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
     ) as process:
         assert process.stderr is not None
         assert "games done" in process.stderr.readline()
