@@ -170,7 +170,8 @@ def latency_model(
     cached only if they are shorter: longer ones depend on what else ran. clock: seconds. lease: as in
     time_batches. equal: new model of an equal device, whose curve is used.
     """
-    path = _cache_path(backend, content_hash, threads) if use_cache else None
+    caches = use_cache and not backend.provisional
+    path = _cache_path(backend, content_hash, threads) if caches else None
     same = None if equal is None else equal.growth
     points = _read(path) if path is not None and same is None else None
     # A size between two buckets takes as long as the larger one, and would look like a step without gain.

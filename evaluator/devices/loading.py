@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluator.backends import parse_backend
 from evaluator.backends.base import Backend, BackendError
-from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.devices.calibration import latency_model
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
@@ -30,6 +30,9 @@ log = logging.getLogger("evaluator.loading")
 
 STANDBYS = ("onnx", "reference")
 """Backends for a standby, in order of preference. numpy is some hundred times slower than onnxruntime."""
+
+_KIND = attrgetter("name", "device", "max_batch", "buckets")
+"""Backends with equal values compute equally fast."""
 
 WITHOUT_NETWORK = ("random", "uniform")
 """Backends that need no network file."""
@@ -245,24 +248,17 @@ class Loader:
     ) -> Runner:
         """Return a runner with a measured latency curve. others: of the network; one on an equal device gives
         its curve."""
-        calibrate = partial(self._curve, "" if network is None else network.content_hash)
-        equal = next((each.model for each in others if _equal(each.backend, backend)), None)
-        self.progress(f"latency curve of {backend.device}: from the cache, or measured now")
-        model, save = calibrate(backend, exclusive_lease, equal)
-        return new_runner(device, backend, model, self.targets, save, reopen, calibrate)
-
-    def _curve(
-        self, content_hash: str, backend: Backend, lease: DeviceLease, equal: LatencyModel | None = None
-    ) -> tuple[LatencyModel, Callable[[], None]]:
-        return latency_model(
-            backend,
-            content_hash,
-            self.threads,
+        calibrate = partial(
+            latency_model,
+            content_hash="" if network is None else network.content_hash,
+            threads=self.threads,
             budget_s=self.calibration_s,
-            use_cache=self.cache and not backend.provisional,
-            lease=lease,
-            equal=equal,
+            use_cache=self.cache,
         )
+        equal = next((each.model for each in others if _KIND(each.backend) == _KIND(backend)), None)
+        self.progress(f"latency curve of {backend.device}: from the cache, or measured now")
+        model, save = calibrate(backend, equal=equal)
+        return new_runner(device, backend, model, self.targets, save, reopen, calibrate)
 
     def _free_name(self, base: str, taken: Collection[str]) -> str:
         names = {served.info.name for served in self._served} | {*taken}
@@ -275,42 +271,31 @@ class Loader:
 def _opened(calls: Sequence[Callable[[], Backend]]) -> list[Backend]:
     """Open backends concurrently and return them in order. If one fails, close the others and raise its
     error."""
-    found: dict[int, Backend | BaseException] = {}
+    results: dict[int, Backend | BaseException] = {}
 
     def work(index: int) -> None:
         try:
-            found[index] = calls[index]()
+            results[index] = calls[index]()
         except BaseException as error:
-            found[index] = error
+            results[index] = error
 
     # Daemon threads, because a driver that hangs must not keep the process alive.
     threads = [
         threading.Thread(target=work, args=(index,), name=f"open {index}", daemon=True)
-        for index in range(1, len(calls))
+        for index in range(len(calls))
     ]
     for thread in threads:
         thread.start()
-    work(0)
     for thread in threads:
         thread.join()
-    results = [found[index] for index in range(len(calls))]
-    backends = [each for each in results if isinstance(each, Backend)]
-    for error in results:
+    in_order = [results[index] for index in range(len(calls))]
+    backends = [each for each in in_order if isinstance(each, Backend)]
+    for error in in_order:
         if isinstance(error, BaseException):
             for backend in backends:
                 backend.close()
             raise error
     return backends
-
-
-def _equal(one: Backend, other: Backend) -> bool:
-    """Return True if two backends compute equally fast: on equal devices, in the same batches."""
-    return (one.name, one.device, one.max_batch, one.buckets) == (
-        other.name,
-        other.device,
-        other.max_batch,
-        other.buckets,
-    )
 
 
 def _same(info: NetworkInfo, network: NetworkSpec) -> bool:
