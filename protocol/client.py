@@ -340,7 +340,7 @@ class EvaluatorClient:
         self._ask(Ping(self._identity()), Pong)
         return (time.perf_counter() - start) * 1000
 
-    def knock(self) -> None:
+    def send_keepalive(self) -> None:
         """Send a ping without waiting; `receive` updates `heard_at` with the answer. Raises EvaluatorLost."""
         self._knock = self._identity()
         self._send(Ping(self._knock))
@@ -523,7 +523,7 @@ class EvaluatorClient:
         elif expected is None and reply.id == 0 and isinstance(reply, Welcome):
             self._take_notice(reply)
         elif expected is None:
-            # Discard a late answer to a batch that was given up, and the answer to `knock`.
+            # Discard a late answer to a batch that was given up, and the answer to `send_keepalive`.
             if not isinstance(reply, Result | CancelledMessage) and reply.id != self._knock:
                 self._answers[reply.id] = reply
         elif isinstance(reply, Result):

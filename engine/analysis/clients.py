@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from engine.analysis.query import Query
 
-LEAST_TO_SORT_ANEW = 1000
+MOST_WITHDRAWN = 1000
 """Maximum withdrawn positions in a heap, in addition to the number of others."""
 
 
@@ -110,7 +110,7 @@ class TaskQueue:
         meant = sorted(task for tasks in named for task in tasks if is_meant(task))
         for task in meant:
             self._remove(task)
-        if len(self._heap) > 2 * self._count + LEAST_TO_SORT_ANEW:
+        if len(self._heap) > 2 * self._count + MOST_WITHDRAWN:
             self._heap = [task for tasks in self._by_id.values() for task in tasks]
             heapify(self._heap)
         return meant
@@ -144,18 +144,18 @@ class ClientTasks:
 
 
 def next_client(
-    accounts: Iterable[ClientTasks], room: bool, most: int, *, room_without_search: bool = False
+    accounts: Iterable[ClientTasks], has_slot: bool, most: int, *, evaluates: bool = False
 ) -> ClientTasks | None:
     """Return the client whose position starts next: of those with the fewest running, the one that has waited
-    longest. room: True if there is a free place. A client without running positions gets a place in any case,
-    so that it does not wait indefinitely. most: maximum running positions of one client. room_without_search:
-    True if there is a place for a position that needs no search."""
-    most = most if room else 1
+    longest. has_slot: True if another search may start. A client without running positions may start one in
+    any case, so that it does not wait indefinitely. most: maximum running positions of one client. evaluates:
+    True if a position that needs no search may start."""
+    most = most if has_slot else 1
     ready = [
         account
         for account in accounts
         if account.waiting
         and not account.client.congested
-        and (room_without_search if account.waiting.unsearched else len(account.running) < most)
+        and (evaluates if account.waiting.unsearched else len(account.running) < most)
     ]
     return min(ready, key=lambda account: (len(account.running), account.served), default=None)

@@ -92,7 +92,7 @@ def outputs(games: Sequence[Game], batch: PositionBatch, found: EvaluationBatch)
 class Evaluations:
     """Collect the positions of queries with `nodes` 0 into batches. Only the scheduler's thread may use it.
 
-    room: True if another position may be added.
+    accepts_more: True if another position may be added.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Evaluations:
         self._positions = 0  # TaskQueue and in flight.
 
     @property
-    def room(self) -> bool:
+    def accepts_more(self) -> bool:
         return self._positions < (BATCHES_IN_FLIGHT + 1) * self._size
 
     @cached_property
@@ -141,9 +141,9 @@ class Evaluations:
                 games = [task.query.game(task.turn) for task in sent]
                 future = self._pool.evaluate(games, replace(options, weights=network or options.weights))
                 self._in_flight += 1
-                future.add_done_callback(partial(self._came, sent, games))
+                future.add_done_callback(partial(self._receive, sent, games))
 
-    def _came(self, tasks: list[Task], games: list[Game], future: Evaluated) -> None:
+    def _receive(self, tasks: list[Task], games: list[Game], future: Evaluated) -> None:
         """Receive a result. Called in the pool's thread."""
         self._post(lambda: self._answer(tasks, games, future))
 

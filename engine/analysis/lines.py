@@ -72,7 +72,7 @@ def read_lines(scheduler: Scheduler, client: LineClient, source: BinaryIO, *, at
     at_once: terminate all positions at the end of input instead of finishing them.
     """
     most = scheduler.settings.max_message_bytes
-    room = threading.Semaphore(LINES_READ_AHEAD)
+    slots = threading.Semaphore(LINES_READ_AHEAD)
     while line := source.readline(most + 2):
         message = line.rstrip(b"\r\n")
         if len(message) > most:
@@ -80,6 +80,6 @@ def read_lines(scheduler: Scheduler, client: LineClient, source: BinaryIO, *, at
             while line and not line.endswith(b"\n"):
                 line = source.readline(1 << 16)
         elif message.strip():
-            room.acquire()
-            scheduler.receive(client, message, room.release)
+            slots.acquire()
+            scheduler.receive(client, message, slots.release)
     scheduler.end(client, at_once=at_once)

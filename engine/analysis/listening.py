@@ -26,7 +26,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from engine.analysis.pages import HEALTH, PATHS, ClientInfo, Figures, page
 from engine.analysis.scheduler import Scheduler
 from protocol.http.access import SUBPROTOCOL, AccessCheck, ListenAddress
-from protocol.http.gate import Gate, HttpError
+from protocol.http.middleware import HttpError, Middleware
 from protocol.http.server import HttpLimits, HttpServer
 from protocol.settings.spec import SettingsError
 
@@ -119,8 +119,8 @@ class AnalysisServer:
         certificate: Sequence[str] = (),
     ) -> None:
         """reread: returns a new check from the token file; raises SettingsError. log: receives messages for
-        the operator. routes: further ones, before the WebSocket on all other paths. The others: see Gate and
-        HttpServer. Raises OSError for a certificate that cannot be read."""
+        the operator. routes: further ones, before the WebSocket on all other paths. The others: see
+        Middleware and HttpServer. Raises OSError for a certificate that cannot be read."""
         self.check = check
         self._reread = reread
         self._scheduler = scheduler
@@ -129,7 +129,7 @@ class AnalysisServer:
         self._clients: set[SocketClient] = set()
         own: list[BaseRoute] = [Route(path, self._page) for path in PATHS]
         own += [*routes, WebSocketRoute("/{path:path}", self._converse)]
-        self._gate = Gate(
+        self._middleware = Middleware(
             Router(own, redirect_slashes=False, default=_no_page),
             lambda: self.check,
             public=PUBLIC,
@@ -138,7 +138,7 @@ class AnalysisServer:
             log=self._tell,
         )
         limits = HttpLimits(self._most_clients + CONNECTIONS, scheduler.settings.max_message_bytes)
-        self._server = HttpServer(self._gate, limits, certificate)
+        self._server = HttpServer(self._middleware, limits, certificate)
         self._stopped = asyncio.Event()
 
     async def run(self, address: ListenAddress, on_listening: Callable[[str, int], None]) -> None:
@@ -152,7 +152,7 @@ class AnalysisServer:
         try:
             on_listening(f"[{host}]" if ":" in host else host, port)
             await self._stopped.wait()
-            self._gate.draining = True
+            self._middleware.draining = True
             await asyncio.gather(*(client.close() for client in list(self._clients)))
             await self._drained()
         finally:
@@ -166,7 +166,7 @@ class AnalysisServer:
     async def _drained(self) -> None:
         """Wait until no request is in flight, for DRAIN_S at most."""
         end = self._loop.time() + DRAIN_S
-        while self._gate.in_flight and self._loop.time() < end:
+        while self._middleware.in_flight and self._loop.time() < end:
             await asyncio.sleep(DRAIN_S / 200)
 
     def reload(self) -> None:
@@ -190,8 +190,8 @@ class AnalysisServer:
             ClientInfo(client.name, client.address, client.since, *self._scheduler.load(client))
             for client in self._clients
         ]
-        idle, busy = self._server.idle_connections, self._gate.in_flight
-        return Figures(self._scheduler.state, tuple(clients), idle, busy, self._gate.refused)
+        idle, busy = self._server.idle_connections, self._middleware.in_flight
+        return Figures(self._scheduler.state, tuple(clients), idle, busy, self._middleware.refused)
 
     async def _converse(self, connection: WebSocket) -> None:
         if len(self._clients) >= self._most_clients:

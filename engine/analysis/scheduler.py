@@ -78,7 +78,7 @@ class Scheduler:
         """Connect to or start the evaluator before the first query. on_failure: called with the reason if
         that fails and there has never been one."""
         self._on_failure = on_failure
-        self._inbox.put(self._ask_for_evaluator)
+        self._inbox.put(self._connect)
 
     def receive(self, client: Client, message: str | bytes, then: Callable[[], None] | None = None) -> None:
         """Handle a query or action of a client. then: called afterwards."""
@@ -204,7 +204,7 @@ class Scheduler:
         account = self._accounts.setdefault(client, ClientTasks(client))
         account.ended = True
         self._terminate(account, None, lambda task: at_once or task.query.limits.infinite)
-        self._look_if_done(account)
+        self._close_if_done(account)
 
     def _terminate(
         self, account: ClientTasks, identity: str | None, is_meant: Callable[[Task], bool]
@@ -227,7 +227,7 @@ class Scheduler:
         task.terminated = True
         self._searcher.stop(task.number)
 
-    def _look_if_done(self, account: ClientTasks) -> None:
+    def _close_if_done(self, account: ClientTasks) -> None:
         open_still = account.waiting or account.running or not account.ended
         if not open_still and self._accounts.pop(account.client, None) is not None:
             account.client.done()
@@ -235,10 +235,10 @@ class Scheduler:
     # -- searches ----------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Start as many searches as there is room for."""
+        """Start as many searches and evaluations as the limits allow."""
         if not self._searches or self._searcher is None:
             if any(account.waiting for account in self._accounts.values()):
-                self._ask_for_evaluator()
+                self._connect()
             return
         most = self.settings.client_searches or self._searches
         while True:
@@ -246,7 +246,7 @@ class Scheduler:
                 self._accounts.values(),
                 len(self._tasks) < self._searches,
                 most,
-                room_without_search=self._evaluations.room,
+                evaluates=self._evaluations.accepts_more,
             )
             if account is None:
                 break
@@ -299,7 +299,7 @@ class Scheduler:
         account = task.account
         if account.client in self._accounts:
             account.client.send(answer)
-            self._look_if_done(account)
+            self._close_if_done(account)
 
     def _evaluated(self, tasks: Sequence[Task], made: Sequence[dict[str, Any]], lost: bool) -> None:
         """Answer positions without a search. lost: True if no evaluator is available."""
@@ -341,7 +341,7 @@ class Scheduler:
 
     # -- the evaluator -----------------------------------------------------------------------------------
 
-    def _ask_for_evaluator(self) -> None:
+    def _connect(self) -> None:
         """Connect to or start the evaluator in the background."""
         if not self._asking:
             self._asking = self._was_asked = True

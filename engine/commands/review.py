@@ -9,6 +9,8 @@ import hashlib
 import json
 import os
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from protocol.host.folders import expanded
 from protocol.host.outputs import add_overwrite_flag
 from protocol.host.processes import INTERRUPTED
+from protocol.settings.spec import shown
 
 if TYPE_CHECKING:
     from engine.options import Options
@@ -35,6 +38,9 @@ NETWORK = "wavefront-gpu"
 ninth (benchmarks/RESULTS.md)."""
 
 MOST_NODES = 100_000_000
+
+MOST_NAMES = 10
+"""Maximum names in the message about a player without games."""
 
 LINES = 20
 """Maximum lines that report the progress without a terminal."""
@@ -119,6 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
             _skip(source, _fault(source))
         _log(f"no games to review in {', '.join(map(str, arguments.file))}")
         return 1
+    if arguments.player:
+        _check_player(arguments.player, sources)
     pool = SearchPool(log=_log, priority="analysis")
     try:
         job = ReviewJob.of(sources, options, nodes, pool, people)
@@ -145,6 +153,22 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     finally:
         pool.close()
+
+
+def _check_player(player: str, sources: Sequence[SourceGame]) -> None:
+    """Raise OptionError, with the most frequent names, if a player has none of the games."""
+    from engine.games.pgn_reading import PgnGame
+    from engine.options import OptionError
+
+    games = Counter(name for source in sources for name in PgnGame(source.line, source.text).names)
+    del games["?"]
+    if player not in games:
+        names = [shown(name) for name, _ in games.most_common(MOST_NAMES)]
+        more = len(games) - len(names)
+        raise OptionError(
+            f"--player: no game of {shown(player)}; the files have {', '.join(names) or 'no names'}"
+            + f" and {more:,} more" * (more > 0)
+        )
 
 
 def _identity(options: Options, job: ReviewJob, pool: SearchPool) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Pipeline(Protocol):
         """Return an empty batch to collect into."""
         ...
 
-    def give_back(self, batch: Batch) -> None:
+    def release(self, batch: Batch) -> None:
         """Return a batch from `take` that was not submitted."""
         ...
 
@@ -58,7 +58,7 @@ class InstantPipeline:
     def take(self) -> Batch:
         return self._batch
 
-    def give_back(self, batch: Batch) -> None:
+    def release(self, batch: Batch) -> None:
         pass
 
     def submit(self, batch: Batch) -> None:

@@ -98,7 +98,7 @@ class Requests(Generic[R]):
         try:
             completed = client.receive(timeout_ms)
             if completed is None and self.sent:
-                self._link.look_after(client)
+                self._link.check_keepalive(client)
         except EvaluatorLost as error:
             self.lost(str(error))
             return None

@@ -105,11 +105,15 @@ class PgnGame(NamedTuple):
     text: str
 
     @property
-    def players(self) -> str:
-        """White and Black, also of an unreadable game."""
+    def names(self) -> tuple[str, str]:
+        """The names of White and Black, also of an unreadable game; "?" without the tag."""
         tags = {part.name: part.value for part in _parts(self.text) if part.kind == "tag"}
-        white, black = (cleaned(tags.get(name, "?"))[:40] for name in ("White", "Black"))
-        return f"{white} – {black}"
+        return tags.get("White", "?"), tags.get("Black", "?")
+
+    @property
+    def players(self) -> str:
+        """White and Black for messages."""
+        return " – ".join(cleaned(name)[:40] for name in self.names)
 
     def read(self, *, variations: bool = False) -> chess.pgn.Game:
         """Return the game's tags and main line, with comments. variations: keep them too.

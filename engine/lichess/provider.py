@@ -29,9 +29,6 @@ from engine.uci.text import best_move_line, info_lines
 FIRST_S, EVERY_S = 0.02, 0.25
 """Time from the start of a search to its first report, and between later ones."""
 
-KEEPALIVE_S = 5.0
-"""Longest time without output: the last lines are sent again."""
-
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
 """Pause after a failed poll; each further failure doubles it."""
 
@@ -193,7 +190,8 @@ class Provider:
             return session
 
     def _lines(self, job: Job, game: Game, player: PoolPlayer, stop: threading.Event) -> Iterator[str]:
-        """Yield the output of a search as it comes. Leaving the loop ends the search."""
+        """Yield the output of a search every EVERY_S seconds, whether or not the evaluator answers. Leaving
+        the loop ends the search."""
         output: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
         wanted = min(job.multipv, len(game.legal_moves()))
 
@@ -210,7 +208,6 @@ class Provider:
         end = perf_counter() + value / 1000 if kind == "movetime" and value < ENDLESS_MS else None
         future = player.search(game, limits or Limits(infinite=True), observer=Observer(FIRST_S, look))
         future.add_done_callback(lambda _: output.put(None))
-        shown, sent = "", perf_counter()
         try:
             while True:
                 now = perf_counter()
@@ -219,14 +216,10 @@ class Provider:
                 try:
                     report = output.get(timeout=0.05 if end is None else max(0.001, min(0.05, end - now)))
                 except queue.Empty:
-                    if shown and now - sent > KEEPALIVE_S:
-                        yield shown
-                        sent = now
                     continue
                 if report is None:
                     break
-                shown, sent = info_lines(report, player.options), perf_counter()
-                yield shown
+                yield info_lines(report, player.options)
             last = _result(future)
             if last.lines:
                 yield info_lines(last, player.options)

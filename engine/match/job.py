@@ -123,4 +123,4 @@ class MatchExecutor(LocalExecutor[GameRecord, MatchJob]):
             return await play_game(scheduled, opening, taken[0][1], taken[1][1], self._rules)
         finally:
             for index, player in taken:
-                players.give_back(index, player)
+                players.release(index, player)

@@ -29,7 +29,7 @@ class PooledEvaluation:
     """One batch with the current positions of some games, which the pool runs like a search. Only the pool's
     thread may use it."""
 
-    can_go_on = False
+    can_continue = False
     target_ms: float | None = None
 
     def __init__(self, evaluator: PooledEvaluator[Any], games: Sequence[Game], options: Options) -> None:
@@ -53,7 +53,7 @@ class PooledEvaluation:
         """Return False: its batch is of no tree."""
         return False
 
-    def overslept(self, _late_ms: float) -> None:
+    def record_lateness(self, _late_ms: float) -> None:
         """Do nothing: it has no clock."""
 
     def waits_for(self, batch: Batch | PositionBatch) -> bool:

@@ -82,7 +82,7 @@ class SearchLoop:
             else:
                 self._watched.add(task)
                 self._next_look = min(self._next_look, task.due_at)
-            if task.can_go_on:
+            if task.can_continue:
                 self._due.add(task)
             for evaluator in self.evaluators:
                 if evaluator.added >= WORTH_SENDING:  # It starts while the other searches continue.
@@ -110,7 +110,7 @@ class SearchLoop:
         if not answered and seconds is not None:
             late_ms = 1000 * (perf_counter() - now - seconds)
             for task in self._watched if late_ms > 0 else ():
-                task.overslept(late_ms)
+                task.record_lateness(late_ms)
         return answered
 
     def _received(self, now: float, seconds: float | None) -> set[Pooled]:

@@ -87,7 +87,7 @@ class SearchPool:
         self._lock = threading.Lock()
         self._evaluators: dict[EvaluatorSettings, PooledEvaluator[Pooled]] = {}
         self._closed = False
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
         self._thread.start()
 
@@ -178,12 +178,12 @@ class SearchPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def tell_once(self, text: str) -> None:
+    def log_once(self, text: str) -> None:
         """Log a message that every player would repeat, once."""
         with self._lock:
-            told = text in self._told
-            self._told.add(text)
-        if not told:
+            logged = text in self._logged
+            self._logged.add(text)
+        if not logged:
             self._log(text)
 
     def submit(self, running: PooledSearch) -> None:
@@ -253,7 +253,7 @@ class PoolPlayer:
     ) -> None:
         self._pool = pool
         self._evaluator = evaluator
-        self._player = Player(options, pool.tell_once, random=random)
+        self._player = Player(options, pool.log_once, random=random)
         self._running: PooledSearch | None = None
 
     @property

@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine._core import Tree
-from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
+from engine.evaluation.balancing.pipeline import PooledPipeline
+from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.errors import (
     EvaluatorLateError,
@@ -80,7 +81,7 @@ class InstantEvaluator:
 class PooledSearch:
     """The steps of one task (engine/search/player.py). Only the thread of its loop may use it.
 
-    The loop calls `advance` after an answer, at `due_at`, or if `can_go_on`. A search only calls its
+    The loop calls `advance` after an answer, at `due_at`, or if `can_continue`. A search only calls its
     evaluator. future: gets the report. due_at: when the clock, a report, `stop` or an evaluator may require
     `advance`, in perf_counter seconds; infinite if only an answer can.
     """
@@ -139,7 +140,7 @@ class PooledSearch:
         return False
 
     @property
-    def can_go_on(self) -> bool:
+    def can_continue(self) -> bool:
         """True if it waits for nothing: it looks for a mate, no collected visit needed an evaluation, or its
         batches were rejected."""
         if isinstance(self._step, Pause):
@@ -186,9 +187,9 @@ class PooledSearch:
         self._fills = end is None or end == "idle"
         return "idle" if unfilled else end
 
-    def overslept(self, late_ms: float) -> None:
+    def record_lateness(self, late_ms: float) -> None:
         """Record how late a wait returned."""
-        self._player.keeper.lateness.overslept(late_ms)
+        self._player.keeper.lateness.record_lateness(late_ms)
 
     def abandon(self) -> None:
         """Take back the batches in flight, because the search ends by an error."""
@@ -348,5 +349,5 @@ def offers_for(
         missing = str(error)
     offers = evaluator.offers(usual)
     if offers:
-        player.tell_once(f"{task.options.weights} is missing, so {offers[0].network.name} plays: {missing}")
+        player.log_once(f"{task.options.weights} is missing, so {offers[0].network.name} plays: {missing}")
     return usual, offers

@@ -118,7 +118,7 @@ class Search:
             if not batch.size:
                 self._only_decided = result.visits_done > 0 and not result.cache_hits
                 tree.cancel(batch)  # Only collisions, or no visit needed an evaluation.
-                pipeline.give_back(batch)
+                pipeline.release(batch)
                 return progressed or result.visits_done > 0
             progressed = True
             pipeline.submit(batch)

@@ -94,7 +94,7 @@ class Player:
         self._options = options
         self.tree.use_tablebases(options.syzygy_path, self._log)
 
-    def tell_once(self, text: str) -> None:
+    def log_once(self, text: str) -> None:
         """Log a problem unless it was the last one."""
         if text != self._told:
             self._told = text

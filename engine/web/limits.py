@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 from time import monotonic
 
-from protocol.http.gate import HttpError
+from protocol.http.middleware import HttpError
 from protocol.settings.spec import SettingsGroup, setting
 
 WINDOW_S = 60.0

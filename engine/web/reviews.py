@@ -20,7 +20,7 @@ from engine.review.games import GameReview, SourceGame
 from engine.review.pages import game_page, index_page
 from engine.review.searching import Reviewed, ReviewExecutor, ReviewJob, review_games
 from engine.workers.executor import ExecutorError, GameExecutor, Log, WorkerContext
-from protocol.http.gate import HttpError
+from protocol.http.middleware import HttpError
 
 MOST_JOBS = 32
 """Jobs that are kept. A new one displaces the oldest that is over."""

@@ -43,7 +43,7 @@ from engine.web.openapi import (
     document,
 )
 from engine.web.reviews import Job, Reviews
-from protocol.http.gate import HEADERS, HttpError
+from protocol.http.middleware import HEADERS, HttpError
 from protocol.settings.spec import SettingsError, SettingsGroup, shown
 
 if TYPE_CHECKING:

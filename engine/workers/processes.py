@@ -121,7 +121,7 @@ class ProcessExecutor(GameSupervisor[Game]):
     async def _knock(self, link: EvaluatorLink, client: EvaluatorClient) -> None:
         try:
             if not await asyncio.to_thread(_answers, client.address):
-                link.end_silent(client)
+                link.kill_silent(client)
         finally:
             self._next_knocks[link] = monotonic() + KNOCK_SECONDS
 

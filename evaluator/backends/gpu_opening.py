@@ -5,8 +5,10 @@ after tuning."""
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from weakref import WeakValueDictionary
 
 from evaluator.backends.base import BackendError
 from evaluator.backends.gpu_options import Formats, fp8_network, rounded
@@ -21,6 +23,7 @@ from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.crashes import OpeningAttempt, Phase
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import open_device, subject_of
+from evaluator.gpu.driver.target import Target
 from evaluator.gpu.plan.needs import MeasuringChooser, needs_of
 from evaluator.gpu.plan.persistent_form import PersistentForm
 from evaluator.gpu.plan.plan import FP8_POSITIONS, Plan
@@ -64,6 +67,45 @@ class Wanted:
     libraries: bool = True
     check: bool = True
     form: PersistentForm | None = None
+
+
+class _Reference:
+    """A network in its formats, and the reference's results, which all its devices share.
+
+    given: the network as in its file. network: with the encoders' weights rounded, if requested. in_fp8: that
+    with 8-bit products; None without. checks: expected results, by the smallest batch size.
+    """
+
+    def __init__(self, given: NetworkSpec, formats: Formats, target: Target) -> None:
+        """Raises BackendError."""
+        self.given = given
+        self.network = rounded(given, formats.weights)
+        self.in_fp8 = fp8_network(self.network, target) if formats.fp8 else None
+        probe = uneven_batch(CHECKED_MOVES, seed=7)
+        expected = Expected(probe, ReferenceBackend(self.network).evaluate)
+        self.checks = {0: Check(expected, limits(formats.stored))}
+        if self.in_fp8 is not None:
+            rounded_too = Expected(probe, ReferenceBackend(self.in_fp8).evaluate)
+            self.checks[FP8_POSITIONS] = Check(rounded_too, FP8_LIMITS, exact=expected)
+
+
+_references: WeakValueDictionary[tuple[int, Formats, Target], _Reference] = WeakValueDictionary()
+"""By the identity of the network, which each value keeps alive."""
+
+_referring = threading.Lock()
+
+_measuring: dict[str, threading.Lock] = {}
+"""Held while products are measured on a device of that name."""
+
+
+def _reference(network: NetworkSpec, formats: Formats, target: Target) -> _Reference:
+    """Return what a network's open devices share. Raises BackendError."""
+    key = id(network), formats, target
+    with _referring:
+        found = _references.get(key)
+        if found is None:
+            found = _references[key] = _Reference(network, formats, target)
+        return found
 
 
 def open_on(
@@ -129,9 +171,8 @@ class OpenNetwork:
         self.name = f"{info.name} ({info.target.name}, {formats}, {info.driver})"
         self.device, self.wanted, self.provisional = device, wanted, False
         self._given, self._libraries, self._attempt, self._lease = network, libraries, attempt, lease
-        self.network = rounded(network, formats.weights)
-        in_fp8 = fp8_network(self.network, info.target) if formats.fp8 else None
-        self._checks = self._make_checks(in_fp8)
+        self._reference = _reference(network, formats, info.target)
+        self.network = self._reference.network
         self._compiler = compiler or Compiler(device)
         if tuner is None and not wanted.deterministic:
             # A command measures in a child process, because a candidate may crash.
@@ -145,24 +186,14 @@ class OpenNetwork:
                 measures=measures,
                 known=known,
             )
-        self._plan = self._make_plan(tuner, in_fp8)
+        self._plan = self._make_plan(tuner)
         try:
             self.executor, self.self_check = self._open_measured(tuner)
         except (OpeningError, SelfCheckError) as error:
             raise BackendError(str(error)) from error
         self._plan.forget()  # the device has all weights now
 
-    def _make_checks(self, in_fp8: NetworkSpec | None) -> dict[int, Check]:
-        """Return the reference results to compare batches with, by the smallest batch size."""
-        probe = uneven_batch(CHECKED_MOVES, seed=7)
-        expected = Expected(probe, ReferenceBackend(self.network).evaluate)
-        checks = {0: Check(expected, limits(self.wanted.formats.stored))}
-        if in_fp8 is not None:
-            rounded_too = Expected(probe, ReferenceBackend(in_fp8).evaluate)
-            checks[FP8_POSITIONS] = Check(rounded_too, FP8_LIMITS, exact=expected)
-        return checks
-
-    def _make_plan(self, tuner: MeasuringChooser | None, in_fp8: NetworkSpec | None) -> Plan:
+    def _make_plan(self, tuner: MeasuringChooser | None) -> Plan:
         info, wanted, stored = self.device.info, self.wanted, self.wanted.formats.stored
         deterministic = wanted.deterministic
         model = model_chooser(info.target, stored, info.multiprocessors, deterministic=deterministic)
@@ -174,7 +205,7 @@ class OpenNetwork:
             wanted.formats.weights,
             blocks=info.multiprocessors if info.cooperative and not deterministic else 0,
             fused=not deterministic,
-            rounded=in_fp8,
+            rounded=self._reference.in_fp8,
             form=wanted.form,
             measurements=None if tuner is None else tuner.measurements,
         )
@@ -203,7 +234,7 @@ class OpenNetwork:
             planned=self._start_checks if wanted.check else lambda: None,
             lease=self._lease,
         )
-        self_check = SelfCheck(executor, self._checks, self.name)
+        self_check = SelfCheck(executor, self._reference.checks, self.name)
         try:
             if wanted.check:
                 self_check.run()
@@ -214,7 +245,7 @@ class OpenNetwork:
         return executor, self_check
 
     def _start_checks(self) -> None:
-        for check in self._checks.values():
+        for check in self._reference.checks.values():
             check.expected.start()
 
     def _open_by_guess(self, tuner: Tuner) -> tuple[Executor, SelfCheck]:
@@ -246,10 +277,16 @@ class OpenNetwork:
         def progress(text: str) -> None:
             announce(f"measuring matrix products on {info.name}, {text} done")
 
-        try:
-            tuner.known |= measure_in_child(self._job(self.wanted.buckets), exclusive_lease, progress)
-        except DeviceError as error:
-            raise OpeningError(f"{info.name}: {error}") from error
+        job = self._job(self.wanted.buckets)
+        # The first of equal devices measures for the others.
+        with _measuring.setdefault(info.name, threading.Lock()):
+            tuner.read_cache()
+            if all(product in tuner.known for product in job.needs.products):
+                return
+            try:
+                tuner.known |= measure_in_child(job, exclusive_lease, progress)
+            except DeviceError as error:
+                raise OpeningError(f"{info.name}: {error}") from error
 
     def _job(self, buckets: tuple[int, ...]) -> TuningJob:
         info = self.device.info

@@ -177,7 +177,7 @@ def _service(
         targets=latency_targets(settings),
     )
     private = embedded and not settings.address
-    # Addresses that require keys have as many connections of strangers.
+    # Addresses that require keys have as many unauthenticated connections.
     for_each = 1 if private else 2
     descriptors = _descriptors() - KEPT_DESCRIPTORS
     most_connections = descriptors // for_each

@@ -14,7 +14,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -34,10 +34,10 @@ CODE_VERSION = 4
 """Increase it if the meaning of a cached curve or the speed of the measured code changes."""
 
 DISTURBED = 0.7
-"""A throughput below this fraction of the best so far is measured once more."""
+"""A throughput below this fraction of the best so far is measured once more. Times agree within it."""
 
 PATIENCE = 4.0
-"""Wall clock limit of a measurement of processor time, as a multiple of its budget."""
+"""Limit of a measurement with waits for processors, as a multiple of its budget."""
 
 MIN_OBSERVATIONS = 200
 """Number of observed batches from which a corrected curve is cached again at the end."""
@@ -58,43 +58,40 @@ def time_batches(
     """Return the milliseconds of one batch for each size, as far as the budget allows (the first size
     always).
 
-    If batches run side by side, as many run at once as the backend supports. Each gets its share of the
-    processor time, which other programs do not lengthen. Each size runs once to warm up and then `repeats`
-    times, or fewer if the budget is short. The shortest time counts, because disturbances only lengthen it.
-    stop_when_flat: skip larger sizes once the throughput no longer grows. clock: seconds. lease: entered for
-    each batch. The wait for it is no part of the budget, or a busy device would be measured to a few
-    positions only.
+    Each size runs once to warm up and then `repeats` times, or fewer if the budget is short. The shortest
+    time counts, because disturbances only lengthen it. A size runs up to twice as often until two times
+    agree. stop_when_flat: skip larger sizes once the throughput no longer grows. clock: seconds. lease:
+    entered for each batch.
+
+    The budget counts each run as long as the shortest of its size: waits for the device or for a processor
+    are no part of it, up to PATIENCE times the budget. Otherwise a curve measured on a busy machine would end
+    at a few positions.
     """
-    side_by_side = backend.side_by_side
-    at_once = backend.max_in_flight if side_by_side else 1
-    began, began_processor = clock(), time.process_time()
+    at_once = backend.max_in_flight if backend.side_by_side else 1
+    used_ms = 0.0
     points: dict[int, float] = {}
     whole = probe_batch(min(max(sizes), backend.max_batch))
     best_rate = 0.0
     previous: float | None = None
 
-    def left_s() -> float:
-        if not side_by_side:
-            return budget_s - timer.spent_s
-        own = (time.process_time() - began_processor) / backend.threads
-        return budget_s - max(own, (clock() - began) / PATIENCE)
+    def left_ms(shortest: float, runs: int) -> float:
+        """shortest: of the current size, after so many runs."""
+        used = max(used_ms + at_once * shortest * runs, 1000 * timer.spent_s / PATIENCE)
+        return 1000 * budget_s - used
 
     with BatchTimer(backend, clock, lease) as timer:
         for size in sizes:
             if size > backend.max_batch:
                 break
-            if previous is not None and left_s() < 2 * at_once * previous / 1000 * size / max(points):
+            if previous is not None and left_ms(0, 0) < 2 * at_once * previous * size / max(points):
                 break
             batch = whole.slice(0, size)
             runs: list[float] = []
-            planned = repeats + 1
-            while len(runs) < planned:
+            while len(runs) <= repeats or (len(runs) <= 2 * repeats and _is_disturbed(runs, size, best_rate)):
                 runs.append(timer.run_ms(batch))
-                if len(runs) > 1 and left_s() < at_once * runs[-1] / 1000:
+                if len(runs) > 1 and left_ms(min(runs), len(runs)) < at_once * min(runs):
                     break
-                # A larger batch that is much slower per position was disturbed, so measure it again.
-                if len(runs) == repeats + 1 and size / min(runs[1:]) < DISTURBED * best_rate:
-                    planned = 2 * repeats + 1
+            used_ms += at_once * min(runs) * len(runs)
             runs = runs[1:] or runs
             previous = points[size] = max(1e-3, min(runs))
             best_rate = max(best_rate, size / previous)
@@ -103,11 +100,17 @@ def time_batches(
     return points
 
 
+def _is_disturbed(runs: Sequence[float], size: int, best_rate: float) -> bool:
+    """Return True if the times of a size, after the first, are much longer per position than those of the
+    best size, or do not agree."""
+    shortest, second = sorted(runs[1:])[:2]
+    return size / shortest < DISTURBED * best_rate or second * DISTURBED > shortest
+
+
 class BatchTimer:
     """Context manager that times single batches of a backend.
 
-    clock: seconds. lease: entered for each batch. spent_s: total seconds of the batches on a backend that
-    computes none side by side.
+    clock: seconds. lease: entered for each batch. spent_s: total seconds of the batches.
     """
 
     def __init__(
@@ -137,9 +140,10 @@ class BatchTimer:
                 seconds = self._clock() - begin
             self.spent_s += seconds
             return seconds * 1000
-        begin = time.process_time()
+        begin, processor = self._clock(), time.process_time()
         list(self._threads.map(backend.evaluate, [batch] * self._at_once))
-        return max(1e-3, (time.process_time() - begin) * 1000 / backend.threads / self._at_once)
+        self.spent_s += self._clock() - begin
+        return max(1e-3, (time.process_time() - processor) * 1000 / backend.threads / self._at_once)
 
     def __enter__(self) -> Self:
         return self
@@ -157,31 +161,36 @@ def latency_model(
     use_cache: bool,
     clock: Callable[[], float] = time.perf_counter,
     lease: DeviceLease = exclusive_lease,
+    equal: LatencyModel | None = None,
 ) -> tuple[LatencyModel, Callable[[], None]]:
     """Return the latency model of an opened backend, and a function that caches what it has learned.
 
     The curve comes from the cache or is measured now, and grows in use (scheduling/growth.py). A curve
     measured on a busy machine is provisional, and cached only after it was measured again. Later times are
     cached only if they are shorter: longer ones depend on what else ran. clock: seconds. lease: as in
-    time_batches.
+    time_batches. equal: new model of an equal device, whose curve is used.
     """
-    path = _cache_path(backend, content_hash, threads) if use_cache else None
-    points = _read(path) if path is not None else None
+    caches = use_cache and not backend.provisional
+    path = _cache_path(backend, content_hash, threads) if caches else None
+    same = None if equal is None else equal.growth
+    points = _read(path) if path is not None and same is None else None
     # A size between two buckets takes as long as the larger one, and would look like a step without gain.
     steps = backend.buckets or steps_to(backend.max_batch)
     if points is not None:
         run = backend.buckets or range(1, backend.max_batch + 1)
         points = {size: ms for size, ms in points.items() if size in run}
-    doubted = False
+    doubted: Collection[int] = ()
+    if same is not None:
+        points, doubted = same.points, same.doubted
     if not points:
         before = reading()
         points = time_batches(backend, steps, budget_s, clock=clock, lease=lease)
-        doubted = others_share(before, reading()) > MAX_OTHERS_SHARE
-        if doubted:
+        if others_share(before, reading()) > MAX_OTHERS_SHARE:
+            doubted = points
             log.info("other programs keep the machine busy: the latency curve will be measured again")
         elif path is not None:
             _write(path, points)
-    growth = Growth(steps, points, points if doubted else ())
+    growth = Growth(steps, points, doubted)
     launch_ms = LAUNCH_ON_CPU_MS if backend.side_by_side else LAUNCH_MS
     model = LatencyModel(points, max(points), backend.buckets, launch_ms, growth)
     first = dict(growth.points)

@@ -131,7 +131,7 @@ class Dispatcher:
         """Return the excluded devices, whether every network can still be evaluated, and since when (seconds
         of the Unix epoch) no device has been excluded."""
         with self._lock:
-            usable = not any(network.hopeless for network in self._networks)
+            usable = not any(network.unavailable for network in self._networks)
             failover = self._workers.failover
             return failover.troubles(), usable, failover.well_since
 
@@ -142,7 +142,7 @@ class Dispatcher:
         class is full, DeadlineExceeded if it would wait too long, and DeviceFailed if no device can run
         it."""
         with self._lock:
-            if not network.in_use and network.hopeless:
+            if not network.in_use and network.unavailable:
                 raise DeviceFailed(f"network {network.info.name} has no device that works; try again later")
             if request.deadline_ms is not None:
                 wait_ms = expected_wait_ms(self._networks, network, request, request.arrived_ms)

@@ -346,7 +346,7 @@ class Failover:
             if network.next_to_try(job) is None and not network.standby_opening and not job.awaited:
                 self.take(job)
                 self.fail(job, error)
-        if network.hopeless:
+        if network.unavailable:
             finished: list[tuple[Request, RemoteError | None]] = []
             for request in network.scheduler.clear():
                 network.replied(request.client, now_ms())

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluator.backends import parse_backend
 from evaluator.backends.base import Backend, BackendError
-from evaluator.device_lease import DeviceLease, exclusive_lease
 from evaluator.devices.calibration import latency_model
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
@@ -30,6 +30,9 @@ log = logging.getLogger("evaluator.loading")
 
 STANDBYS = ("onnx", "reference")
 """Backends for a standby, in order of preference. numpy is some hundred times slower than onnxruntime."""
+
+_KIND = attrgetter("name", "device", "max_batch", "buckets")
+"""Backends with equal values compute equally fast."""
 
 WITHOUT_NETWORK = ("random", "uniform")
 """Backends that need no network file."""
@@ -170,13 +173,23 @@ class Loader:
         self, network: NetworkSpec | None, name: str = "", taken: Collection[str] = ()
     ) -> ServedNetwork:
         """Open a network on every device. name: empty for an unused name that is not in `taken`."""
+        named = self._named_backends()
+        self._report(f"opening the {', '.join(dict.fromkeys(each for each, _ in named))} backend")
+        reopen = [
+            partial(self.open_backend, backend, network, threads=self.threads, **options)
+            for backend, options in named
+        ]
+        if not self._devices:
+            self._devices = [Device(f"{index}:{backend}") for index, (backend, _) in enumerate(named)]
         runners: list[Runner] = []
+        backends = _opened(reopen)
         try:
-            for index, (backend, options) in enumerate(self._named_backends()):
-                runners.append(self._open(index, backend, options, network))
+            # One after the other: another device's work would hold the interpreter and lengthen the times.
+            for device, backend, again in zip(self._devices, backends, reopen, strict=True):
+                runners.append(self._measured(device, backend, network, again, runners))
         except BaseException:
-            for runner in runners:
-                runner.backend.close()
+            for backend in backends:
+                backend.close()
             raise
         first = runners[0]
         name = name or self._free_name(first.backend.name if network is None else network.name, taken)
@@ -195,7 +208,11 @@ class Loader:
             except BackendError as error:
                 reasons.append(f"{name}: {error}")
                 continue
-            return self._measured(Device(f"standby:{name}"), backend, network)
+            try:
+                return self._measured(Device(f"standby:{name}"), backend, network)
+            except BaseException:
+                backend.close()
+                raise
         raise BackendError("; ".join(reasons))
 
     def _prepare(self) -> threading.Thread:
@@ -221,42 +238,27 @@ class Loader:
             parsed = [(name, with_tuning(name, options, self.tuning)) for name, options in parsed]
         return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
 
-    def _open(self, index: int, name: str, options: dict[str, Any], network: NetworkSpec | None) -> Runner:
-        self._report(f"opening the {name} backend")
-        reopen = partial(self.open_backend, name, network, threads=self.threads, **options)
-        backend = reopen()
-        if index == len(self._devices):
-            self._devices.append(Device(f"{index}:{name}"))
-        return self._measured(self._devices[index], backend, network, reopen)
-
     def _measured(
         self,
         device: Device,
         backend: Backend,
         network: NetworkSpec | None,
         reopen: Callable[[], Backend] | None = None,
+        others: Sequence[Runner] = (),
     ) -> Runner:
-        """Return a runner with a measured latency curve. Closes the backend on failure."""
-        calibrate = partial(self._curve, "" if network is None else network.content_hash)
-        try:
-            self.progress(f"latency curve of {backend.device}: from the cache, or measured now")
-            model, save = calibrate(backend, exclusive_lease)
-        except BaseException:
-            backend.close()
-            raise
-        return new_runner(device, backend, model, self.targets, save, reopen, calibrate)
-
-    def _curve(
-        self, content_hash: str, backend: Backend, lease: DeviceLease
-    ) -> tuple[LatencyModel, Callable[[], None]]:
-        return latency_model(
-            backend,
-            content_hash,
-            self.threads,
+        """Return a runner with a measured latency curve. others: of the network; one on an equal device gives
+        its curve."""
+        calibrate = partial(
+            latency_model,
+            content_hash="" if network is None else network.content_hash,
+            threads=self.threads,
             budget_s=self.calibration_s,
-            use_cache=self.cache and not backend.provisional,
-            lease=lease,
+            use_cache=self.cache,
         )
+        equal = next((each.model for each in others if _KIND(each.backend) == _KIND(backend)), None)
+        self.progress(f"latency curve of {backend.device}: from the cache, or measured now")
+        model, save = calibrate(backend, equal=equal)
+        return new_runner(device, backend, model, self.targets, save, reopen, calibrate)
 
     def _free_name(self, base: str, taken: Collection[str]) -> str:
         names = {served.info.name for served in self._served} | {*taken}
@@ -264,6 +266,36 @@ class Loader:
         while name in names:
             name, serial = f"{base}-{serial}", serial + 1
         return name
+
+
+def _opened(calls: Sequence[Callable[[], Backend]]) -> list[Backend]:
+    """Open backends concurrently and return them in order. If one fails, close the others and raise its
+    error."""
+    results: dict[int, Backend | BaseException] = {}
+
+    def work(index: int) -> None:
+        try:
+            results[index] = calls[index]()
+        except BaseException as error:
+            results[index] = error
+
+    # Daemon threads, because a driver that hangs must not keep the process alive.
+    threads = [
+        threading.Thread(target=work, args=(index,), name=f"open {index}", daemon=True)
+        for index in range(len(calls))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    in_order = [results[index] for index in range(len(calls))]
+    backends = [each for each in in_order if isinstance(each, Backend)]
+    for error in in_order:
+        if isinstance(error, BaseException):
+            for backend in backends:
+                backend.close()
+            raise error
+    return backends
 
 
 def _same(info: NetworkInfo, network: NetworkSpec) -> bool:

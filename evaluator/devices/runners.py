@@ -17,7 +17,6 @@ from typing import TypeAlias
 import numpy as np
 
 from evaluator.backends.base import Backend, BackendError, NotFiniteError
-from evaluator.device_lease import DeviceLease
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -31,7 +30,8 @@ EARLY_ENOUGH = 0.1
 """A thread is not woken to launch a batch earlier by less than this share of the batch's time."""
 
 
-Calibrate: TypeAlias = Callable[[Backend, DeviceLease], tuple[LatencyModel, Callable[[], None]]]
+Calibrate: TypeAlias = Callable[..., tuple[LatencyModel, Callable[[], None]]]
+"""Takes a backend, and `lease`; see calibration.latency_model."""
 
 
 def now_ms() -> float:

@@ -127,7 +127,7 @@ class ServedNetwork:
         return not len(self.scheduler) and not self.retries and not running
 
     @property
-    def hopeless(self) -> bool:
+    def unavailable(self) -> bool:
         """True if no request can be answered: no device works, and no standby works or is opening."""
         return not self.in_use and not (self.standby_opening and not self.standby_late)
 

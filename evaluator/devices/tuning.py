@@ -121,7 +121,7 @@ class BackgroundTuning:
             return
         try:
             assert runner.calibrate is not None
-            model, save_curve = runner.calibrate(backend, lease)
+            model, save_curve = runner.calibrate(backend, lease=lease)
             with lease(), self._lock:
                 self._check(network)
                 if runner.device.stuck or not runner.in_use:

@@ -101,11 +101,14 @@ class Growth:
         if not self._urgent:
             rounds = self._rounds[size] = min(MOST_ROUNDS, self._rounds.get(size, 0) + 1)
             self.retry_at_ms = self.spent_ms + RETRY_TIMES * sum(runs) * 2 ** (rounds - 1)
-        self.points[size] = sorted(runs)[TRIES // 2]
+        milliseconds = sorted(runs)[TRIES // 2]
         self._grown.add(size)
-        self.doubted.discard(size)
         if size in self._disturbed:
             self.doubted.add(size)
+            milliseconds = min(milliseconds, self.points.get(size, milliseconds))  # others only lengthen it
+        else:
+            self.doubted.discard(size)
+        self.points[size] = milliseconds
         del self._runs[size]
         self._disturbed.discard(size)
         self._plan()

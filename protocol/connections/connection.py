@@ -36,7 +36,7 @@ class Connection(Protocol):
         """Mark the connection as lost because of invalid input; returns the error to raise."""
 
     @property
-    def has_news(self) -> bool:
+    def has_events(self) -> bool:
         """True if `receive` would return or raise at once although `watched` reports nothing."""
 
     @property
@@ -68,7 +68,7 @@ def wait_for(connections: Sequence[Connection], timeout_ms: float | None, interr
     timeout_ms: None for no limit."""
     watched: list[tuple[Any, int]] = [] if interrupt is None else [(interrupt, READABLE)]
     for connection in connections:
-        if connection.has_news:
+        if connection.has_events:
             return
         watched += connection.watched
     multipart.wait(watched, LONG_MS if timeout_ms is None else max(0, math.ceil(timeout_ms)))

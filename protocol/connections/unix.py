@@ -87,7 +87,7 @@ class UnixConnection:
         return EvaluatorLost(reason)
 
     @property
-    def has_news(self) -> bool:
+    def has_events(self) -> bool:
         """True if the connection is lost, or another message came together with the previous one."""
         return self._stream is None or self._lost is not None or self._stream.has_message
 

@@ -144,7 +144,7 @@ class ZeroMqConnection:
         return EvaluatorLost(reason)
 
     @property
-    def has_news(self) -> bool:
+    def has_events(self) -> bool:
         """True if the connection is lost."""
         return self._lost is not None
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "zmtp/strangers.h"
+#include "zmtp/silent_connections.h"
 
 #ifdef __linux__
 
@@ -39,26 +39,27 @@ using namespace wire;
 
 namespace {
 
-void bind_strangers(nb::module_& module) {
-  nb::class_<Strangers>(
-      module, "Strangers",
+void bind_silent_connections(nb::module_& module) {
+  nb::class_<SilentConnections>(
+      module, "SilentConnections",
       "Connections that have not been admitted yet, by number. per_source: maximum of one source.")
       .def(nb::init<std::size_t>(), nb::arg("per_source"))
       .def(
           "add",
-          [](Strangers& strangers, std::uint64_t number, nb::bytes source) {
-            strangers.add(number, {source.c_str(), source.size()});
+          [](SilentConnections& silent, std::uint64_t number, nb::bytes source) {
+            silent.add(number, {source.c_str(), source.size()});
           },
           nb::arg("number"), nb::arg("source"), "Add a connection.")
-      .def("remove", &Strangers::remove, nb::arg("number"), "Remove a connection; False if it is not here.")
+      .def("remove", &SilentConnections::remove, nb::arg("number"),
+           "Remove a connection; False if it is not here.")
       .def(
           "displaced_by",
-          [](const Strangers& strangers, nb::bytes source) {
-            return strangers.displaced_by({source.c_str(), source.size()});
+          [](const SilentConnections& silent, nb::bytes source) {
+            return silent.displaced_by({source.c_str(), source.size()});
           },
           nb::arg("source"), "Return the oldest connection of a source that may have no more.")
-      .def("victim", &Strangers::victim, "Return the oldest connection of the source with the most.")
-      .def("__len__", &Strangers::size);
+      .def("victim", &SilentConnections::victim, "Return the oldest connection of the source with the most.")
+      .def("__len__", &SilentConnections::size);
 }
 
 }  // namespace
@@ -232,7 +233,7 @@ Returns at once if there are messages to take.)")
                    "True if there are messages for `take` or ended connections to record.")
       .def("ended", &Hub::ended,
            "Return the connections that ended since the last call and whose messages have all been taken.")
-      .def_prop_ro("has_news", &Hub::has_news, "True if `ended` or `news` returns something.")
+      .def_prop_ro("has_events", &Hub::has_events, "True if `ended` or `news` returns something.")
       .def("address_of", &Hub::address_of, nb::arg("number"),
            "Return the peer as a number or localhost:UID:GID:PID, empty if unknown; None for an ended "
            "connection.")
@@ -285,7 +286,7 @@ void bind_zmtp(nb::module_& module) {
       },
       nb::arg("descriptors"),
       "Return the tcp connections whose peers send more than CURVE's handshake before a key is accepted.");
-  bind_strangers(module);
+  bind_silent_connections(module);
   nb::class_<Frame>(module, "Frame", nb::type_slots(frame_slots),
                     nb::sig("class Frame(typing_extensions.Buffer)"),
                     "One frame of a received message: a read-only buffer, aligned for any number type.")
@@ -297,7 +298,7 @@ void bind_zmtp(nb::module_& module) {
 #else
 
 void bind_zmtp(nb::module_& module) {
-  bind_strangers(module);
+  bind_silent_connections(module);
 }
 
 #endif

@@ -23,7 +23,8 @@ from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from uvicorn.server import ServerState
 from wsproto import events
 
-from protocol.http.crowd import REFUSAL, Crowd, is_loopback, source_of
+from protocol._core import SilentConnections
+from protocol.http.sources import is_loopback, source_of
 
 HEADER_BYTES = 16 << 10
 """Maximum bytes of a request line and its headers; more are answered with 431."""
@@ -52,6 +53,12 @@ MOST_PINGS = 1000
 PING_S = 20.0
 """Interval of WebSocket pings, and timeout of their answers."""
 
+REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"there are too many connections\n"
+)
+"""Answer of an HTTP server to a connection that it closes to make room."""
+
 RESERVED = 8
 """Additional connections for clients of this machine."""
 
@@ -74,7 +81,9 @@ class Connections:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._idle: Crowd[BoundedHttp] = Crowd(most)
+        self._idle = SilentConnections(max(1, most // 4))
+        self._by_number: dict[int, BoundedHttp] = {}
+        """The idle connections."""
         self._source: dict[asyncio.BaseTransport, str] = {}
         self._of_source: Counter[str] = Counter()
 
@@ -88,34 +97,36 @@ class Connections:
         source = source_of(host)
         local = is_loopback(source)
         most = self.most + (RESERVED if local else 0)
-        displaced = self._idle.displaced_by(source)
-        if displaced is None and len(self._source) >= most:
-            displaced = self._idle.victim()
-        if displaced is not None:
+        number = self._idle.displaced_by(source.encode())
+        if number is None and len(self._source) >= most:
+            number = self._idle.victim()
+        if number is not None:
+            displaced = self._by_number[number]
             self.ended(displaced, displaced.transport)
             displaced.displace()
         if len(self._source) >= most or (not local and self._of_source[source] >= self.most // 2):
             return False
         self._source[connection.transport] = source
         self._of_source[source] += 1
-        self._idle.add(connection, source)
+        self.is_idle(connection)
         return True
 
     def is_busy(self, connection: BoundedHttp) -> None:
         """Note that a connection's request has arrived."""
-        self._idle.remove(connection)
+        self._idle.remove(id(connection))
+        self._by_number.pop(id(connection), None)
 
     def is_idle(self, connection: BoundedHttp) -> None:
-        """Note that a connection's response is complete."""
+        """Note that a connection is open, or its response complete."""
         source = self._source.get(connection.transport)
         if source is not None:
-            self._idle.remove(connection)
-            self._idle.add(connection, source)
+            self._idle.add(id(connection), source.encode())
+            self._by_number[id(connection)] = connection
 
     def ended(self, connection: BoundedHttp | None, transport: asyncio.BaseTransport) -> None:
         """Remove a connection."""
         if connection is not None:
-            self._idle.remove(connection)
+            self.is_busy(connection)
         source = self._source.pop(transport, None)
         if source is not None:
             self._of_source[source] -= 1

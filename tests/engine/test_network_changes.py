@@ -21,7 +21,7 @@ from engine._core import Game
 from engine.analysis.scheduler import Scheduler
 from engine.analysis.settings import AnalysisSettings
 from engine.commands.analysis import default_options
-from engine.evaluation.balancing.pooled import PooledEvaluator
+from engine.evaluation.balancing.pipeline import PooledPipeline
 from engine.games.openings import Opening
 from engine.match.adjudication import Adjudication
 from engine.match.config import PlayerConfig
@@ -123,7 +123,7 @@ def test_a_running_search_starts_over(
     operator: Operator, monkeypatch: pytest.MonkeyPatch, change: str, bursts: bool, named: str
 ) -> None:
     if not bursts:
-        monkeypatch.setattr(PooledEvaluator, "burst", lambda *_: None)
+        monkeypatch.setattr(PooledPipeline, "burst", lambda *_: None)
     options = operator.options.changed(weights=named, transposition_visits=1, batches_in_flight=3)
     with searching(Session(options, log=operator.log)) as (began, end):
         assert began.wait(WAIT_S)

@@ -162,7 +162,7 @@ class Upstream(Generic[R]):
         """Return True if the evaluator is excluded because it has announced another network."""
         return self.client is not None and key in self._served and self._served[key].moved
 
-    def look_again(self, key: NetworkKey) -> None:
+    def retry_network(self, key: NetworkKey) -> None:
         """Reset the exclusion of the evaluator's network."""
         self._served.pop(key, None)
         self.failure = None
@@ -263,7 +263,7 @@ class Upstream(Generic[R]):
             own = key == self.link.settings.network
             info = client.network if own else client.following(served.info.name)
             if served.unfit and not served.moved:
-                self.look_again(key)
+                self.retry_network(key)
             elif info.identity == served.info.identity:
                 served.info = info
             else:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
     from protocol.messages import NetworkInfo
 
-FIRST_LOOK_SECONDS = 1.0
+FIRST_CHECK_SECONDS = 1.0
 """Longest wait for the health of a preferred evaluator before another one is used."""
 
 
@@ -44,23 +44,25 @@ class ConfiguredEvaluators:
         self._failover = Failover(addresses)
         self._network: NetworkInfo | None = None
         self._max_batch = 0
-        self._looked = threading.Condition()
-        self._health = HealthCheck(addresses, self._saw, keys=settings.keys) if len(addresses) > 1 else None
+        self._checked = threading.Condition()
+        self._health = (
+            HealthCheck(addresses, self._record, keys=settings.keys) if len(addresses) > 1 else None
+        )
 
     def connect(self) -> tuple[EvaluatorClient, str]:
         """Connect to the best evaluator. Return the connection and the address. Raises as `connect`."""
         if self._health is None:
             return connect(self._addresses[0], self._settings), self._addresses[0]
         self._health.start()
-        with self._looked:
-            self._looked.wait_for(self._looked_enough, FIRST_LOOK_SECONDS)
+        with self._checked:
+            self._checked.wait_for(self._best_is_known, FIRST_CHECK_SECONDS)
             usable = self._failover.usable(time.monotonic())
         for standing in usable:
             try:
                 return self.connect_to(standing.address), standing.address
             except NoEvaluatorError:
                 continue  # The standing records the error.
-        raise self._nobody()
+        raise self._none_usable()
 
     def connect_to(self, address: str) -> EvaluatorClient:
         """Connect to one of several evaluators, and record a failure. Raises as `connect`."""
@@ -68,7 +70,7 @@ class ConfiguredEvaluators:
             client = connect(address, self._settings, self._network)
             self._check_size(client)
         except EvaluatorRefusalError as error:
-            with self._looked:
+            with self._checked:
                 known = self._failover.standings[address].unfit
                 self._failover.standings[address].unfit = str(error)
             if str(error) != known:
@@ -78,7 +80,7 @@ class ConfiguredEvaluators:
             draining = isinstance(error, EvaluatorDrainingError)
             self._note(address, "draining" if draining else UNREACHABLE, str(error))
             raise
-        with self._looked:
+        with self._checked:
             self._network = self._network or client.network
             self._failover.used(address, time.monotonic())
             # After a failover, a search sends its collected batches unchanged.
@@ -87,7 +89,7 @@ class ConfiguredEvaluators:
 
     def follow(self, network: NetworkInfo) -> None:
         """Require another network of all evaluators, because the one in use serves it now."""
-        with self._looked:
+        with self._checked:
             if self._network is not None:
                 self._network = network
                 for standing in self._failover.standings.values():
@@ -100,30 +102,30 @@ class ConfiguredEvaluators:
             return
         if reason:
             self._note(address, UNREACHABLE, reason)
-        with self._looked:
+        with self._checked:
             if self._failover.standings[address].state != READY:
                 self._failover.left(address, time.monotonic())
 
     def has_usable(self) -> bool:
         """Return True if one of several evaluators is usable."""
-        with self._looked:
+        with self._checked:
             return bool(self._failover.usable(time.monotonic()))
 
     def has_alternative(self) -> bool:
         """Return True if a usable evaluator has not failed recently."""
         now = time.monotonic()
-        with self._looked:
+        with self._checked:
             return any(standing.trusted(now) for standing in self._failover.usable(now))
 
     def better_than(self, address: str) -> str | None:
         """Return the address of a better evaluator, or None. address: the current one; "" if embedded."""
-        with self._looked:
+        with self._checked:
             better = self._failover.better_than(address, time.monotonic())
         return None if better is None else better.address
 
     def why(self, address: str) -> str:
         """Return why the evaluators preferred to this one are not used; empty if there are none."""
-        with self._looked:
+        with self._checked:
             preferred = list(
                 takewhile(lambda each: each.address != address, self._failover.standings.values())
             )
@@ -145,16 +147,16 @@ class ConfiguredEvaluators:
             )
 
     def _note(self, address: str, state: str, reason: str) -> None:
-        with self._looked:
-            self._failover.saw(address, state, reason, time.monotonic())
+        with self._checked:
+            self._failover.record(address, state, reason, time.monotonic())
 
-    def _saw(self, address: str, state: str, reason: str, networks: frozenset[str]) -> None:
-        with self._looked:
-            self._failover.saw(address, state, reason, time.monotonic(), networks)
-            self._looked.notify_all()
+    def _record(self, address: str, state: str, reason: str, networks: frozenset[str]) -> None:
+        with self._checked:
+            self._failover.record(address, state, reason, time.monotonic(), networks)
+            self._checked.notify_all()
         self._on_news()
 
-    def _looked_enough(self) -> bool:
+    def _best_is_known(self) -> bool:
         """Return True if the best evaluator is known, because all preferred ones were checked."""
         for standing in self._failover.standings.values():
             if standing.state == UNKNOWN:
@@ -163,9 +165,9 @@ class ConfiguredEvaluators:
                 return True
         return True
 
-    def _nobody(self) -> NoEvaluatorError:
+    def _none_usable(self) -> NoEvaluatorError:
         """Return the error that no evaluator is usable."""
-        with self._looked:
+        with self._checked:
             standings = list(self._failover.standings.values())
         reasons = "; ".join(_why_not(standing) for standing in standings)
         if all(standing.unfit for standing in standings):

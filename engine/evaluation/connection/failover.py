@@ -69,7 +69,7 @@ class Failover:
     def __init__(self, addresses: Sequence[str]) -> None:
         self.standings = {address: Standing(address) for address in addresses}
 
-    def saw(
+    def record(
         self, address: str, state: str, reason: str, now: float, networks: frozenset[str] = frozenset()
     ) -> None:
         """Record an evaluator's state. networks: identities of its networks."""

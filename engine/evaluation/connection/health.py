@@ -28,10 +28,10 @@ OnLook = Callable[[str, str, str, frozenset[str]], None]
 class HealthCheck:
     """Check each address with its own thread and connection, so that a silent one does not delay others."""
 
-    def __init__(self, addresses: Sequence[str], on_look: OnLook, *, keys: str = "") -> None:
-        """on_look: called from the threads after each check. keys: folder of the keys."""
+    def __init__(self, addresses: Sequence[str], on_check: OnLook, *, keys: str = "") -> None:
+        """on_check: called from the threads after each check. keys: folder of the keys."""
         self._keys = keys
-        self._on_look = on_look
+        self._on_check = on_check
         self._ended = threading.Event()
         self._threads = [
             threading.Thread(target=self._watch, args=(address,), name="evaluator-watch", daemon=True)
@@ -75,7 +75,7 @@ class HealthCheck:
 
     def _tell(self, address: str, state: str, reason: str, networks: frozenset[str]) -> None:
         if not self._ended.is_set():
-            self._on_look(address, state, reason, networks)
+            self._on_check(address, state, reason, networks)
 
 
 def state_of(status: StatusReply) -> str:

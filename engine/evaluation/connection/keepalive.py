@@ -21,7 +21,7 @@ class Listener(Protocol):
 
     heard_at: float
 
-    def knock(self) -> None:
+    def send_keepalive(self) -> None:
         """Send a keepalive without waiting."""
         ...
 
@@ -31,16 +31,16 @@ class Keepalive:
 
     def __init__(self, client: Listener) -> None:
         self._client = client
-        self._knocked_at: float | None = None
+        self._keepalive_at: float | None = None
 
     def has_stopped(self, now: float) -> bool:
         """Return True if the evaluator must be given up. Call it while answers are missing. Raises
         EvaluatorLost."""
         client = self._client
-        if self._knocked_at is not None and client.heard_at < self._knocked_at:
-            return now - self._knocked_at >= PATIENCE_SECONDS
-        self._knocked_at = None
+        if self._keepalive_at is not None and client.heard_at < self._keepalive_at:
+            return now - self._keepalive_at >= PATIENCE_SECONDS
+        self._keepalive_at = None
         if now - client.heard_at >= QUIET_SECONDS:
-            self._knocked_at = now
-            client.knock()
+            self._keepalive_at = now
+            client.send_keepalive()
         return False

@@ -110,7 +110,7 @@ class EvaluatorLink:
             addresses = settings.addresses
         except SettingsError as error:  # Unlike options, the environment was not checked before.
             self._error = EvaluatorRefusalError(f"WAVEFRONT_EVALUATOR: {error}")
-        self._given = ConfiguredEvaluators(addresses, settings, log, self._reconsider)
+        self._given = ConfiguredEvaluators(addresses, settings, log, self._change_if_better)
 
     def adopt(self, settings: EvaluatorSettings) -> bool:
         """Adopt settings that the current evaluator fulfils. Return False if they need another one."""
@@ -200,7 +200,7 @@ class EvaluatorLink:
         """Require another network of all evaluators, because the one in use serves it now."""
         self._given.follow(network)
 
-    def look_after(self, client: EvaluatorClient) -> None:
+    def check_keepalive(self, client: EvaluatorClient) -> None:
         """Check a `client` that owes answers, and kill an embedded evaluator that does not answer keepalives,
         which replaces it. Raises EvaluatorLost."""
         process, keepalive = self._process, self._keepalive
@@ -208,9 +208,9 @@ class EvaluatorLink:
             return
         if keepalive.has_stopped(time.monotonic()):
             self._keepalive = None
-            self.end_silent(client)
+            self.kill_silent(client)
 
-    def end_silent(self, client: EvaluatorClient) -> None:
+    def kill_silent(self, client: EvaluatorClient) -> None:
         """Kill the embedded evaluator of `client` because it does not answer, which replaces it."""
         process = self._process
         if client is self.client and not self._address and process is not None:
@@ -337,7 +337,7 @@ class EvaluatorLink:
         with self._condition:
             self._condition.wait_for(lambda: self._closed or enough(), seconds)
 
-    def _reconsider(self) -> None:
+    def _change_if_better(self) -> None:
         """Move to a better evaluator, if there is one. Called after each health check."""
         with self._condition:
             self._condition.notify_all()  # This may end a pause.

@@ -54,13 +54,13 @@ class PlayerCache:
                 raise PlayerError(
                     f"{player.config.name} does not play Chess960: it has no option UCI_Chess960"
                 )
-            self.give_back(index, player)
+            self.release(index, player)
 
     async def take(self, index: int) -> Player:
         """Return a ready player, started if necessary. Raises PlayerError if it does not start."""
         return await self._taken(index, START_ATTEMPTS)
 
-    def give_back(self, index: int, player: Player) -> None:
+    def release(self, index: int, player: Player) -> None:
         """Return a player, dead or alive."""
         self._idle[index].append(player)
 
@@ -80,7 +80,7 @@ class PlayerCache:
                 await player.start()
             except PlayerError:
                 if attempt == attempts:
-                    self.give_back(index, player)
+                    self.release(index, player)
                     raise
                 await asyncio.sleep(0.2 * attempt)
         return player

@@ -90,7 +90,7 @@ class TimeKeeper:
 
     def finished(self, spent: Spent, late_ms: float) -> None:
         """Record the end of a search, with or without a budget. late_ms: its delay, at most 0 if in time."""
-        self.lateness.overslept(late_ms)
+        self.lateness.record_lateness(late_ms)
         if spent.searched_ms > 0 and spent.playouts > 0:
             self.playouts_per_second = 1000 * spent.playouts / spent.searched_ms
         last = self._last

@@ -23,7 +23,7 @@ class Lateness:
         self.longest_ms = 0.0
         self.delay_ms = 0.0
 
-    def overslept(self, late_ms: float) -> None:
+    def record_lateness(self, late_ms: float) -> None:
         """Record the delay of a wait or of the end of a search."""
         if late_ms <= LONGEST_MS:
             self.longest_ms = max(self.longest_ms, late_ms)

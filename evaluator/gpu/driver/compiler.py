@@ -13,8 +13,10 @@ import hashlib
 import logging
 import os
 import re
+import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -93,6 +95,10 @@ def scratch_bytes(code: bytes) -> int:
     return int(unpacker.unpack())
 
 
+_compiling: dict[Path, threading.Lock] = {}
+"""Held while a kernel is compiled into its file."""
+
+
 class Compiler:
     """The kernels of one device. Not thread-safe: kernels are loaded while a network is being opened."""
 
@@ -150,16 +156,17 @@ class Compiler:
         parts = [text, self._device.info.target.name, *options, self._version]
         digest = hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]
         path = None if self._folder is None else self._folder / f"{key.file}-{digest}.bin"
-        if path is not None:
-            code = _read(path)
+        # Equal devices that open concurrently need the same kernels.
+        with _compiling.setdefault(path, threading.Lock()) if path and self._keeps else nullcontext():
+            code = None if path is None else _read(path)
             if code is not None:
                 return code
-        log.debug("compiling %s", key)
-        code = self._device.compile(text, key.file, options)
-        self.compiled += 1
-        if self._keeps:
-            self._keeps = keep(path, hashlib.sha256(code).digest() + code)
-        return code
+            log.debug("compiling %s", key)
+            code = self._device.compile(text, key.file, options)
+            self.compiled += 1
+            if self._keeps:
+                self._keeps = keep(path, hashlib.sha256(code).digest() + code)
+            return code
 
 
 def _read(path: Path) -> bytes | None:

@@ -7,6 +7,7 @@ faster."""
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -71,13 +72,15 @@ class Expected:
         self._probe = probe
         self._reference = reference
         self._result: Future[EvaluationBatch] | None = None
+        self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Start computing; only the first call has an effect."""
-        if self._result is None:
-            thread = ThreadPoolExecutor(1, "reference")
-            self._result = thread.submit(self._reference, self._probe)
-            thread.shutdown(wait=False)
+        """Start computing; only the first call has an effect. Any thread may call this."""
+        with self._lock:
+            if self._result is None:
+                thread = ThreadPoolExecutor(1, "reference")
+                self._result = thread.submit(self._reference, self._probe)
+                thread.shutdown(wait=False)
 
     def wait(self) -> EvaluationBatch:
         """Wait for the evaluation and return it."""

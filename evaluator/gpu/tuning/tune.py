@@ -87,14 +87,15 @@ class Tuner:
         sizes measure only candidates that are fast at the neighbouring sizes. measures: False to raise
         NotMeasured for unknown products. lease: of the device, for timing. known: measurements in addition to
         the cache. given_up: keys of candidates to skip. trying: called with a candidate's key before its
-        first run. found: called with each product's measurements."""
+        first run. found: called with each product's measurements; again if a library hangs later."""
         self._device = device
         self._compiler = compiler
         self._precision = precision
         self._libraries = libraries
         self._progress = progress
         self._path = cache.path_of(device.info, precision, libraries) if use_cache else None
-        self.known: dict[Product, list[Measured]] = {} if self._path is None else cache.read(self._path)
+        self.known: dict[Product, list[Measured]] = {}
+        self.read_cache()
         self.known |= {product: [*measured] for product, measured in (known or {}).items()}
         self._not_tried = {*given_up}
         self._trying, self._found = trying, found
@@ -128,6 +129,11 @@ class Tuner:
             needs = self._needs()
             self.measure_all(Needs({product: None, **dict.fromkeys(needs.products)}, needs.kernels))
         return self.known[product]
+
+    def read_cache(self) -> None:
+        """Add the measurements in the cache that are unknown so far."""
+        if self._path is not None:
+            self.known = cache.read(self._path) | self.known
 
     def save(self) -> None:
         """Write the measurements to the cache, merged with those of other processes."""
@@ -355,13 +361,15 @@ class Tuner:
         return measured
 
     def _forget_given_up(self) -> None:
-        """Remove choices that would call a hanging library."""
+        """Remove choices that would call a hanging library, and report what remains of those products."""
         lost = {library.name for library in self._libraries if library.abandoned}
-        kept = {
-            product: [each for each in measured if each.choice.library not in lost]
-            for product, measured in self.known.items()
-        }
-        self.known = {product: measured for product, measured in kept.items() if measured}
+        for product, measured in [*self.known.items()]:
+            kept = [each for each in measured if each.choice.library not in lost]
+            if not kept:
+                del self.known[product]
+            elif len(kept) < len(measured):
+                self.known[product] = kept
+                self._found(product, kept)
         if lost & self._chosen:
             self._chosen -= lost
             raise LibraryGivenUp(", ".join(sorted(lost)))

@@ -23,7 +23,7 @@ REFUSALS_LOGGED_EVERY_S = 1.0
 log = logging.getLogger("evaluator.service")
 
 
-class Door(Enum):
+class Domain(Enum):
     """Access control of an address.
 
     FILES: file permissions of an ipc socket; its clients may administer. PLAIN: none; its clients may
@@ -38,7 +38,7 @@ class Door(Enum):
 class Access:
     """Admits clients and checks permissions. Belongs to the I/O thread.
 
-    A user is the identity of a connection: the value of a door without keys, or a public key as text.
+    A user is the identity of a connection: the value of a domain without keys, or a public key as text.
 
     plain_admin: True if clients of PLAIN addresses may administer.
     """
@@ -67,22 +67,22 @@ class Access:
 
     # -- addresses -------------------------------------------------------------------------------------
 
-    def door(self, address: str) -> Door:
+    def domain(self, address: str) -> Domain:
         """Return the access control for an address that is about to be bound."""
         if not address.startswith("tcp://"):
             # An abstract socket has no file, so it has no owner.
-            return Door.PLAIN if address.startswith("ipc://@") else Door.FILES
+            return Domain.PLAIN if address.startswith("ipc://@") else Domain.FILES
         local = is_loopback(address)
         if self._keys_on_loopback or not (local or self._unencrypted):
-            return Door.KEYS
-        return Door.PLAIN
+            return Domain.KEYS
+        return Domain.PLAIN
 
     def bound(self, address: str) -> None:
         """Note an address that has been bound."""
-        door = self.door(address)
-        if door is Door.FILES:
+        domain = self.domain(address)
+        if domain is Domain.FILES:
             self._administered_at.append(address)
-        if door is Door.PLAIN and address.startswith("tcp://") and not is_loopback(address):
+        if domain is Domain.PLAIN and address.startswith("tcp://") and not is_loopback(address):
             log.warning(
                 "%s is unencrypted and open: anyone who reaches it can use this service, and anyone on the "
                 "way can read and change the messages",
@@ -117,10 +117,10 @@ class Access:
 
     # -- users -----------------------------------------------------------------------------------------
 
-    def admit(self, door: str, key: bytes | None) -> str | None:
-        """Return the user for a door and a key; None if the client is not admitted. key: None without one."""
-        if door != Door.KEYS.value:
-            return door
+    def admit(self, domain: str, key: bytes | None) -> str | None:
+        """Return the user for a domain and a key; None if the client is not admitted."""
+        if domain != Domain.KEYS.value:
+            return domain
         if key is not None and key in self._clients:
             return show_key(key)
         self._log_refusal(key)
@@ -133,7 +133,7 @@ class Access:
     def may_administer(self, user: str) -> bool:
         """Return True if a user may change the service and list other clients."""
         if user in _KEYLESS:
-            return user == Door.FILES.value or self.plain_admin
+            return user == Domain.FILES.value or self.plain_admin
         client = self._clients.get(_key(user))
         return client is not None and client.is_admin
 
@@ -171,7 +171,7 @@ class Access:
         self._next_log = now + REFUSALS_LOGGED_EVERY_S
 
 
-_KEYLESS = (Door.FILES.value, Door.PLAIN.value)
+_KEYLESS = (Domain.FILES.value, Domain.PLAIN.value)
 
 
 def is_loopback(address: str) -> bool:

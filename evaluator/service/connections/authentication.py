@@ -12,7 +12,7 @@ from typing import Any
 
 import zmq
 
-from evaluator.service.connections.access import Access, Door
+from evaluator.service.connections.access import Access, Domain
 from protocol.connections import multipart
 
 AT_A_TIME = 16
@@ -43,10 +43,10 @@ class Authentication:
 
         Addresses that were bound before keep their settings, so one socket can have addresses of all kinds.
         """
-        door = self._access.door(address)
+        domain = self._access.domain(address)
         socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
-        socket.setsockopt(zmq.ZAP_DOMAIN, door.value.encode())
-        if door is not Door.KEYS:
+        socket.setsockopt(zmq.ZAP_DOMAIN, domain.value.encode())
+        if domain is not Domain.KEYS:
             socket.setsockopt(zmq.CURVE_SERVER, 0)
             return None
         pair = self._access.pair()

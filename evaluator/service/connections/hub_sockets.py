@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from evaluator.service.connections.access import Access, Door
+from evaluator.service.connections.access import Access, Domain
 from evaluator.service.connections.endpoints import AddressError, listening_socket, remove_socket
 from evaluator.service.connections.limits import (
     MOST_FRAMES,
@@ -90,17 +90,17 @@ class HubSockets:
 
     def bind(self, address: str) -> str:
         """See `Sockets`. A private service has one address."""
-        door = self._access.door(address)
-        if self._private and (door is Door.KEYS or self._addresses):
+        domain = self._access.domain(address)
+        if self._private and (domain is Domain.KEYS or self._addresses):
             raise AddressError(f"{address}: a private service listens at one address, without keys")
-        if door is Door.KEYS:
+        if domain is Domain.KEYS:
             if self._router is None:
                 self._router = self._make_router()
                 for descriptor in self._router.descriptors:
                     self._hub.watch(descriptor)
             return self._router.bind(address)
         listener, bound = listening_socket(address)
-        self._hub.listen(listener.detach(), local=door is Door.FILES)
+        self._hub.listen(listener.detach(), local=domain is Domain.FILES)
         self._addresses.append(bound)
         self._access.bound(bound)
         return bound
@@ -124,10 +124,10 @@ class HubSockets:
             self.wakeup.awake()
             woken = self._hub.wait(0)
         self.has_message = self._hub.has_message
-        news = self._hub.has_news or bool(self._log.waiting)
+        news = self._hub.has_events or bool(self._log.waiting)
         if router is not None:
             self.has_message |= router.look()
-            news = news or router.has_news()
+            news = news or router.has_events()
         return news
 
     def attend(self) -> None:
@@ -187,10 +187,10 @@ class HubSockets:
         return Origin(descriptor if descriptor < 0 else _OF_ROUTER + descriptor, address)
 
     def user(self, arrived: Arrived) -> str:
-        """See `Sockets`. Without encryption, the user is the door of the address."""
+        """See `Sockets`. Without encryption, the user is the domain of the address."""
         if isinstance(arrived.client, int):
-            door = Door.FILES if self._hub.is_local(arrived.client) else Door.PLAIN
-            return str(door.value)
+            domain = Domain.FILES if self._hub.is_local(arrived.client) else Domain.PLAIN
+            return str(domain.value)
         assert self._router is not None
         return self._router.user(arrived)
 

@@ -42,13 +42,13 @@ class ConnectionLimits:
     one client can make the service keep: requests, answers, and data in transit. buffered_bytes: unfinished
     requests and unread answers of all clients together. silent_per_address: connections of one address that
     have neither authenticated nor sent a request, at most a quarter of `connections`; 0 means a quarter.
-    strangers: connections without an accepted key, in addition to `connections`."""
+    unauthenticated: connections without an accepted key, in addition to `connections`."""
 
     connections: int = 4096
     client_bytes: int = 44 * 1024 * 1024
     buffered_bytes: int = 1024 * 1024 * 1024
     silent_per_address: int = 0
-    strangers: int = 4096
+    unauthenticated: int = 4096
 
     @property
     def most_silent(self) -> int:

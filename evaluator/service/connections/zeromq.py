@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The ZeroMQ sockets of the service: one ROUTER for clients with keys, on systems without the hub for all.
 
-A key is trust: nothing limits the bytes of a client that has one. A stranger has HANDSHAKE_MS for the
-handshake and may send no more than that.
+A key is trust: nothing limits the bytes of a client that has one. An unauthenticated client has
+HANDSHAKE_MS for the handshake and may send no more than that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from evaluator.service.connections.authentication import Authentication, user_of
 from evaluator.service.connections.endpoints import BACKLOG, AddressError, bind, remove_socket
 from evaluator.service.connections.limits import ClosedLog, ConnectionLimits
 from evaluator.service.connections.transport import Arrived, Client, Delivery, Origin
-from protocol._core import Strangers
+from protocol._core import SilentConnections
 from protocol.codec import max_message_bytes
 from protocol.connections import multipart
 from protocol.connections.multipart import READABLE
@@ -43,7 +43,7 @@ HANDSHAKE_MS = 2000
 """Time within which a connection must complete ZeroMQ's handshake."""
 
 LOOK_MS = 50.0
-"""Interval at which the bytes of strangers are checked: ZeroMQ's own limit is that of all frames."""
+"""Interval of checks of unauthenticated clients' bytes: ZeroMQ's own limit is that of all frames."""
 
 LINGER_MS = 1000
 """Time limit for sending the last answers when the service ends."""
@@ -85,10 +85,10 @@ class ZeroMqSockets:
         self._access = access
         self._authentication = Authentication(self._context, access, on_refused)
         self._max_connections = limits.connections
-        self._most_open = limits.connections + limits.strangers
+        self._most_open = limits.connections + limits.unauthenticated
         self._open: dict[int, bool] = {}
         """Connections, by descriptor; True if a client was admitted."""
-        self._strangers = Strangers(limits.most_silent)
+        self._silent = SilentConnections(limits.most_silent)
         self._since: dict[int, float] = {}
         """Start of each connection without a message, in seconds of the monotonic clock."""
         self._look_at_ms = 0.0
@@ -127,7 +127,7 @@ class ZeroMqSockets:
         return bound if key is None else f"{bound}#{show_key(key)}"
 
     def timeout(self, timeout_ms: int) -> int:
-        """Return how long a wait may take: less while the bytes of strangers need checks."""
+        """Return how long a wait may take: less while the bytes of unauthenticated clients need checks."""
         return min(timeout_ms, int(LOOK_MS)) if self._since else timeout_ms
 
     def look(self) -> bool:
@@ -135,7 +135,7 @@ class ZeroMqSockets:
         self.has_message = multipart.has_message(self._router)
         return self.has_message
 
-    def has_news(self) -> bool:
+    def has_events(self) -> bool:
         """Return True if connections may have ended or need `attend`."""
         waiting = self._since or self._log.waiting
         return bool(waiting) or multipart.has_message(self._monitor) or self._authentication.is_asked()
@@ -155,7 +155,7 @@ class ZeroMqSockets:
         else:
             self.wakeup.awake()
         self.look()
-        return self.has_news()
+        return self.has_events()
 
     def attend(self) -> None:
         """See `Sockets`."""
@@ -197,28 +197,28 @@ class ZeroMqSockets:
                 yield descriptor
 
     def _accept(self, descriptor: int) -> None:
-        """Add a connection. It may displace the oldest stranger of its address; with too many connections, of
-        the address with the most."""
+        """Add a connection. It may displace the oldest silent one of its address; with too many connections,
+        of the address with the most."""
         source = source_of_peer(descriptor) if sys.platform == "linux" else b""
-        displaced = self._strangers.displaced_by(source) if source else None
+        displaced = self._silent.displaced_by(source) if source else None
         if displaced is None and len(self._open) >= self._most_open:
-            displaced = self._strangers.victim()
+            displaced = self._silent.victim()
         if displaced is not None:
             self._end(displaced, "silent")
         self._open[descriptor] = False
-        self._strangers.add(descriptor, source)
+        self._silent.add(descriptor, source)
         self._since[descriptor] = time.monotonic()
 
-    def _end(self, stranger: int, reason: str) -> None:
-        self._speaks(stranger)
+    def _end(self, descriptor: int, reason: str) -> None:
+        self._speaks(descriptor)
         self._closed[reason] += 1
         if len(self._news) < MOST_NEWS:
-            self._news.append((_address_of(stranger), reason))
-        _hang_up(stranger)
+            self._news.append((_address_of(descriptor), reason))
+        _hang_up(descriptor)
 
     def _speaks(self, descriptor: int) -> None:
-        """Note that a connection is no stranger's any more."""
-        self._strangers.remove(descriptor)
+        """Note that a connection has sent a message or ended."""
+        self._silent.remove(descriptor)
         self._since.pop(descriptor, None)
 
     def hang_up(self, descriptor: int) -> None:

@@ -25,7 +25,7 @@ from evaluator.service.http.overview import StatusDocument
 from evaluator.service.http.prometheus import registry
 from evaluator.service.record import Service
 from protocol.http.access import AccessCheck
-from protocol.http.gate import Gate
+from protocol.http.middleware import Middleware
 from protocol.http.server import HttpLimits, HttpServer
 
 log = logging.getLogger("evaluator.service")
@@ -40,7 +40,7 @@ def serve_health(address: str, port: int, service: Service, hosts: Sequence[str]
     further host names for the page. Raises OSError."""
     document = StatusDocument(service)
     check = AccessCheck(hosts=tuple(hosts), setting="page_host")
-    app = Gate(_application(service, document), lambda: check, public=("/live", "/ready"), log=_log)
+    app = Middleware(_application(service, document), lambda: check, public=("/live", "/ready"), log=_log)
     with document.running(), _in_thread(HttpServer(app, HttpLimits()), address, port) as bound:
         yield bound
 

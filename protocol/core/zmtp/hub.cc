@@ -65,7 +65,8 @@ Hub::Hub(const HubLimits& limits)
     : limits_(limits),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       scratch_(kScratch),
-      doors_{Door{Strangers(limits.per_source)}, Door{Strangers(std::numeric_limits<std::size_t>::max())}} {
+      transports_{Transport{SilentConnections(limits.per_source)},
+                  Transport{SilentConnections(std::numeric_limits<std::size_t>::max())}} {
   if (!epoll_) fail("epoll_create1");
 }
 
@@ -176,7 +177,7 @@ std::size_t Hub::size() const {
   return clients_.size();
 }
 
-bool Hub::has_news() const {
+bool Hub::has_events() const {
   const std::lock_guard lock(mutex_);
   return !ended_.empty() || !news_.empty();
 }
@@ -217,7 +218,7 @@ void Hub::accept_from(const Listener& listener) {
     }
     const std::string source = source_of_peer(socket.get(), listener.local);
     const auto has_room = [&] { return has_descriptors(socket.get(), listener); };
-    if (!has_room() && !(displace(door(false).strangers.victim()) && has_room())) {
+    if (!has_room() && !(displace(transport(false).silent.victim()) && has_room())) {
       refuse(socket, Ending::kDescriptors);
       pause_listening();
     } else if (make_room(listener.local, source)) {
@@ -245,9 +246,9 @@ bool Hub::has_descriptors(int accepted, const Listener& listener) const {
 
 // Makes room for a connection of a source; returns false if all others have sent a message.
 bool Hub::make_room(bool local, const std::string& source) {
-  const Door& own = door(local);
-  if (const auto displaced = own.strangers.displaced_by(source)) return displace(displaced);
-  return own.connections < limits_.connections || displace(own.strangers.victim());
+  const Transport& own = transport(local);
+  if (const auto displaced = own.silent.displaced_by(source)) return displace(displaced);
+  return own.connections < limits_.connections || displace(own.silent.victim());
 }
 
 bool Hub::displace(std::optional<std::uint64_t> number) {
@@ -275,8 +276,8 @@ void Hub::admit(Descriptor socket, const Listener& listener, const std::string& 
   made->watched = EPOLLIN;
   epoll_event event{.events = EPOLLIN, .data = {.u64 = number}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) return;
-  door(listener.local).strangers.add(number, source);
-  ++door(listener.local).connections;
+  transport(listener.local).silent.add(number, source);
+  ++transport(listener.local).connections;
   handshakes_.push_back({Clock::now() + limits_.handshake, number});
   const std::lock_guard lock(mutex_);
   clients_.emplace(number, std::move(made));
@@ -301,7 +302,7 @@ void Hub::serve(std::uint64_t number, std::uint32_t events) {
   }
   const auto ending = channel.receive(scratch_);
   if (channel.has_message()) {
-    door(found->local).strangers.remove(number);
+    transport(found->local).silent.remove(number);
     if (!std::exchange(found->has_turn, true)) turns_.push_back(found);
     last_message_ = Clock::now();
   }
@@ -311,8 +312,8 @@ void Hub::serve(std::uint64_t number, std::uint32_t events) {
 void Hub::end(const std::shared_ptr<Client>& client, Ending reason) {
   if (reason != Ending::kPeer) note(client->address, reason);
   client->has_ended = true;
-  door(client->local).strangers.remove(client->number);
-  --door(client->local).connections;
+  transport(client->local).silent.remove(client->number);
+  --transport(client->local).connections;
   if (!std::exchange(client->has_turn, true)) turns_.push_back(client);
   {
     const std::lock_guard lock(mutex_);

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "zmtp/channel.h"
-#include "zmtp/strangers.h"
+#include "zmtp/silent_connections.h"
 
 namespace wavefront::wire {
 
@@ -81,7 +81,7 @@ class Hub {
   bool has_message() const { return !turns_.empty(); }
 
   // True if `ended` or `news` returns something.
-  bool has_news() const;
+  bool has_events() const;
 
   // Returns the message that `take` would return without removing it; nothing if there is none, or if the end
   // of a connection comes first.
@@ -146,8 +146,8 @@ class Hub {
   };
 
   // Of local addresses, or of the others.
-  struct Door {
-    Strangers strangers;
+  struct Transport {
+    SilentConnections silent;
     std::size_t connections = 0;
   };
 
@@ -165,7 +165,7 @@ class Hub {
   void expire();
   void pause_listening();
   int timeout(int timeout_ms);
-  Door& door(bool local) { return doors_[local ? 1 : 0]; }
+  Transport& transport(bool local) { return transports_[local ? 1 : 0]; }
   std::shared_ptr<Client> client(std::uint64_t number) const;
   std::vector<std::shared_ptr<Client>> everybody() const;
 
@@ -175,7 +175,7 @@ class Hub {
   std::vector<unsigned char> scratch_;
   std::vector<Listener> listeners_;
   std::optional<Clock::time_point> listen_at_;  // end of a pause in accepting
-  std::array<Door, 2> doors_;
+  std::array<Transport, 2> transports_;
   std::deque<Deadline> handshakes_;
   std::uint64_t next_number_ = kFirstNumber;
   Clock::time_point last_message_;

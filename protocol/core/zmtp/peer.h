@@ -13,7 +13,7 @@ namespace wavefront::wire {
 std::string address_of_peer(int descriptor);
 
 // The source of a peer for limits: an IPv4 address, the network of an IPv6 address (64 bits), or a local
-// user. For a peer at the local door it is the process.
+// user. For a local peer it is the process.
 std::string source_of_peer(int descriptor, bool local);
 
 // True if a tcp peer has sent more than CURVE's handshake, to a ROUTER that has not accepted its key.

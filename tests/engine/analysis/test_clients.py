@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from engine.analysis.clients import LEAST_TO_SORT_ANEW, ClientTasks, QueryState, Task, next_client
+from engine.analysis.clients import MOST_WITHDRAWN, ClientTasks, QueryState, Task, next_client
 from engine.analysis.query import read_query
 from engine.options import Options
 
@@ -50,15 +50,15 @@ def test_query_is_neither_started_nor_kept_when_withdrawn() -> None:
     mine = account(0, 0)
     other, _ = read_query({"id": "b"}, "b", Options(), 1)
     mine.waiting.add(Task(mine, QueryState(other), 0, 0, -1))
-    for number in range(3 * LEAST_TO_SORT_ANEW):
+    for number in range(3 * MOST_WITHDRAWN):
         mine.waiting.add(Task(mine, QueryState(QUERY), number % 3, 0, number))
         if number % 3:
             mine.waiting.withdraw("a", lambda task: task.turn != 0)
-        assert len(mine.waiting._heap) <= 2 * len(mine.waiting) + LEAST_TO_SORT_ANEW
-    assert len(mine.waiting) == LEAST_TO_SORT_ANEW + 1
-    begun = [mine.waiting.take() for _ in range(LEAST_TO_SORT_ANEW + 1)]
-    assert [task.query.id for task in begun] == ["b"] + ["a"] * LEAST_TO_SORT_ANEW
-    assert [task.number for task in begun] == [-1, *range(0, 3 * LEAST_TO_SORT_ANEW, 3)]
+        assert len(mine.waiting._heap) <= 2 * len(mine.waiting) + MOST_WITHDRAWN
+    assert len(mine.waiting) == MOST_WITHDRAWN + 1
+    begun = [mine.waiting.take() for _ in range(MOST_WITHDRAWN + 1)]
+    assert [task.query.id for task in begun] == ["b"] + ["a"] * MOST_WITHDRAWN
+    assert [task.number for task in begun] == [-1, *range(0, 3 * MOST_WITHDRAWN, 3)]
     assert mine.waiting.bytes == 0
 
 
@@ -73,23 +73,23 @@ def test_an_id_that_nothing_waits_of_is_found_without_looking_at_all_that_does()
 
 def test_the_client_with_the_fewest_in_flight_is_served_next() -> None:
     busy, idle = account(100, 3), account(1, 1)
-    assert next_client([busy, idle], room=True, most=9) is idle
+    assert next_client([busy, idle], has_slot=True, most=9) is idle
 
 
 def test_equals_take_turns() -> None:
     lately, long_ago = account(1, 2, served=9), account(1, 2, served=4)
-    assert next_client([lately, long_ago], room=True, most=9) is long_ago
+    assert next_client([lately, long_ago], has_slot=True, most=9) is long_ago
 
 
 def test_without_room_a_client_gets_its_first_search_all_the_same() -> None:
     busy, new = account(10, 4), account(10, 0)
-    assert next_client([busy, new], room=False, most=9) is new
-    assert next_client([busy], room=False, most=9) is None
+    assert next_client([busy, new], has_slot=False, most=9) is new
+    assert next_client([busy], has_slot=False, most=9) is None
 
 
 def test_a_client_has_so_many_in_flight_at_most() -> None:
-    assert next_client([account(10, 9)], room=True, most=9) is None
-    assert next_client([account(10, 8)], room=True, most=9) is not None
+    assert next_client([account(10, 9)], has_slot=True, most=9) is None
+    assert next_client([account(10, 8)], has_slot=True, most=9) is not None
 
 
 def test_positions_without_a_search_come_first_and_have_their_own_room() -> None:
@@ -97,14 +97,14 @@ def test_positions_without_a_search_come_first_and_have_their_own_room() -> None
     plain, _ = read_query({"id": "a", "nodes": 0}, "a", Options(), 1)
     task = Task(mine, QueryState(plain), 0, -5, 10)
     mine.waiting.add(task)
-    assert next_client([mine], room=True, most=99) is None
-    assert next_client([mine], room=False, most=9, room_without_search=True) is mine
+    assert next_client([mine], has_slot=True, most=99) is None
+    assert next_client([mine], has_slot=False, most=9, evaluates=True) is mine
     assert mine.waiting.take() is task
-    assert next_client([mine], room=False, most=9, room_without_search=True) is None
+    assert next_client([mine], has_slot=False, most=9, evaluates=True) is None
 
 
 def test_nothing_is_begun_for_who_does_not_read() -> None:
-    assert next_client([account(5, 0, congested=True), account(0, 0)], room=True, most=9) is None
+    assert next_client([account(5, 0, congested=True), account(0, 0)], has_slot=True, most=9) is None
 
 
 def test_the_bytes_of_a_query_count_until_nothing_of_it_waits() -> None:

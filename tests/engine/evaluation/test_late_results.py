@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from engine._core import Batch, Game, evaluate_randomly
-from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
+from engine.evaluation.balancing.pipeline import PooledPipeline
+from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.encoding import position_batch
 from engine.evaluation.errors import NetworkChangedError

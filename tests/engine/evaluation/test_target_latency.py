@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.balancing.pooled import PooledEvaluator
+from engine.evaluation.balancing.pipeline import PooledPipeline
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
@@ -21,7 +21,7 @@ from protocol.client import EvaluatorClient
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Python send all requests."""
-    monkeypatch.setattr(PooledEvaluator, "burst", lambda *_: None)
+    monkeypatch.setattr(PooledPipeline, "burst", lambda *_: None)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import chess
+import psutil
 import pytest
 
 from tests.paths import REPOSITORY
@@ -133,6 +134,23 @@ def test_jobs_continue_when_the_broker_was_gone(tmp_path: Path) -> None:
         broker.close()
     assert TOKEN.encode() not in log.read_bytes()
     assert b"Traceback" not in log.read_bytes()
+
+
+def test_lines_keep_coming_while_the_evaluator_does_not_answer() -> None:
+    broker = Broker()
+    with provider(broker) as process:
+        record = broker.ask("silent", movetime=ENDLESS)
+        begun(record)
+        (evaluator,) = psutil.Process(process.pid).children()
+        evaluator.suspend()
+        shown = len(record.blocks)
+        while len(record.blocks) < shown + 8:
+            assert not record.done.wait(0.05)
+        assert record.blocks[-1][0]["nodes"] == record.blocks[-2][0]["nodes"]
+        broker.ask("next", nodes=1)
+        assert answered(record).best_move
+        evaluator.resume()
+    broker.close()
 
 
 def test_search_ends_when_the_broker_ends_the_request(broker: Broker) -> None:

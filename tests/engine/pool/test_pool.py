@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from engine._core import Game, Tree
+from engine.evaluation.balancing.pipeline import PooledPipeline
 from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.balancing.upstream import Upstream
 from engine.options import Options
@@ -99,7 +100,7 @@ def test_a_lone_search_sends_each_batch_by_itself(pool: SearchPool, monkeypatch:
         return send(upstream, batch, sent)
 
     monkeypatch.setattr(Upstream, "send", recorded)
-    monkeypatch.setattr(PooledEvaluator, "burst", lambda *_: None)
+    monkeypatch.setattr(PooledPipeline, "burst", lambda *_: None)
     options = RANDOM.changed(minibatch_size=8, batches_in_flight=2)
     report = pool.player(options).search(Game(), Limits(nodes=2000)).result(timeout=60)
     assert sum(sizes) == report.evaluations

@@ -53,13 +53,15 @@ GAMES = """[Event "with <tags> & clocks"]
 """
 
 
+REVIEW = [sys.executable, str(REPOSITORY / "run_engine.py"), "review", "--backend", "random"]
+
+
 def review(
     tmp_path: Path, *arguments: str, status: int = 0, file: str = "games.pgn", text: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Review a file in tmp_path. text: standard input."""
-    command = [sys.executable, str(REPOSITORY / "run_engine.py"), "review", file]
     done = subprocess.run(
-        [*command, "--backend", "random", "--nodes", "20", *arguments],
+        [*REVIEW, file, "--nodes", "20", *arguments],
         input=text,
         cwd=tmp_path,
         capture_output=True,
@@ -76,6 +78,18 @@ def review(
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "games.pgn").write_text(GAMES, "utf-8")
     return tmp_path
+
+
+def test_review_refuses_a_player_without_games_and_lists_the_names(folder: Path) -> None:
+    done = review(folder, "--player", "b\x1b[2J", status=2)
+    assert "--player" in done.stderr
+    assert r"'b\x1b[2J'" in done.stderr
+    assert all(repr(name) in done.stderr for name in ["A <b>", *"BCDEFGH"])
+    many = "".join(f'[White "player {index}"]\n[Black "Me"]\n\n1. e4 *\n\n' for index in range(100))
+    done = review(folder, "--player", "me", status=2, file="-", text=many)
+    assert "'Me', 'player 0'" in done.stderr
+    assert "91 more" in done.stderr
+    assert not (folder / "review").exists()
 
 
 def test_games_are_annotated_and_broken_ones_named(folder: Path) -> None:
@@ -206,16 +220,10 @@ def test_each_game_is_counted_in_a_line_when_there_is_no_terminal(folder: Path) 
 
 
 def test_the_page_of_the_first_game_is_there_when_the_second_is_not_finished(folder: Path) -> None:
-    command = [
-        sys.executable,
-        str(REPOSITORY / "run_engine.py"),
-        "review",
-        "games.pgn",
-        "--backend",
-        "random",
-    ]
     (folder / "games.pgn").write_text("1. e4 *\n\n1. d4 d5 *\n" + "1. c4 c5 2. Nf3 Nf6 *\n" * 300, "utf-8")
-    with subprocess.Popen([*command, "--nodes", "100", "--json"], cwd=folder, stdout=subprocess.PIPE) as done:
+    with subprocess.Popen(
+        [*REVIEW, "games.pgn", "--nodes", "100", "--json"], cwd=folder, stdout=subprocess.PIPE
+    ) as done:
         assert done.stdout is not None
         first = json.loads(done.stdout.readline())
         page = f"game-{first['number']}.html"
@@ -226,17 +234,13 @@ def test_the_page_of_the_first_game_is_there_when_the_second_is_not_finished(fol
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
 def test_an_interrupted_review_says_how_to_resume(folder: Path) -> None:
-    command = [
-        sys.executable,
-        str(REPOSITORY / "run_engine.py"),
-        "review",
-        "games.pgn",
-        "--backend",
-        "random",
-    ]
     (folder / "games.pgn").write_text("1. e4 *\n\n" + "1. d4 d5 2. c4 *\n" * 200, "utf-8")
     with subprocess.Popen(
-        [*command, "--nodes", "300"], cwd=folder, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        [*REVIEW, "games.pgn", "--nodes", "300"],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
     ) as process:
         assert process.stderr is not None
         assert "games done" in process.stderr.readline()

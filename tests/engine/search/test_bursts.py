@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.evaluation.balancing.pooled import PooledEvaluator, PooledPipeline
+from engine.evaluation.balancing.pipeline import PooledPipeline
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Limits
@@ -41,7 +41,7 @@ def evaluator() -> Iterator[str]:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many batches each burst has sent."""
     counts: list[int] = []
-    exchange = PooledPipeline.exchange
+    exchange = PooledPipeline._exchange
 
     def counting(pipeline: PooledPipeline[Any], *arguments: Any) -> Any:
         before = pipeline.batches
@@ -50,7 +50,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         finally:
             counts.append(pipeline.batches - before)
 
-    monkeypatch.setattr(PooledPipeline, "exchange", counting)
+    monkeypatch.setattr(PooledPipeline, "_exchange", counting)
     return counts
 
 
@@ -58,7 +58,7 @@ def searched(evaluator: str, fen: str, limits: Limits, *, bursts: bool, **option
     made = Options(evaluator=evaluator, verbose_move_stats=True, **options)
     with closing(Session(made)) as session, pytest.MonkeyPatch.context() as patched:
         if not bursts:
-            patched.setattr(PooledEvaluator, "burst", lambda *_: None)
+            patched.setattr(PooledPipeline, "burst", lambda *_: None)
         assert session.ready(60.0)
         session.set_position(fen)
         return session.search(limits)

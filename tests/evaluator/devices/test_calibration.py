@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
@@ -17,7 +18,7 @@ import pytest
 from evaluator.devices import calibration
 from evaluator.devices.calibration import MIN_OBSERVATIONS, latency_model, time_batches
 from evaluator.devices.machine import others_share
-from evaluator.scheduling.latency import LatencyModel
+from evaluator.scheduling.latency import LatencyModel, steps_to
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import EchoBackend
 
@@ -68,6 +69,14 @@ def test_measuring_keeps_to_its_budget() -> None:
     backend = TimedBackend(lambda size: 10.0 * size)
     assert list(time_batches(backend, [1, 2, 4, 8], 0.15, clock=backend.clock)) == [1, 2]
     assert backend.now - 1000.0 <= 0.15
+
+
+def test_curve_is_the_same_when_most_runs_wait_for_a_processor() -> None:
+    waits = itertools.cycle([20.0, 20.0, 20.0, 0.0, 20.0])
+    idle, busy = TimedBackend(), TimedBackend(lambda size: 1.0 + size / 10 + next(waits))
+    curves = [time_batches(each, steps_to(256), 2.0, clock=each.clock) for each in (idle, busy)]
+    assert curves[1] == pytest.approx(curves[0])
+    assert max(curves[1]) == 256
 
 
 def test_waiting_for_a_busy_device_is_no_part_of_the_budget() -> None:

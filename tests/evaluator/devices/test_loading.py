@@ -25,7 +25,9 @@ from evaluator.devices.loading import Loader, shipped_network
 from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK, load_network
 from evaluator.service.lifecycle import LifeCycle
 from protocol import EvaluatorClient
+from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import LoadFailed
+from tests.evaluator.service.harness import EchoBackend
 from tests.paths import DATA, REPOSITORY
 
 NETWORKS = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))
@@ -76,6 +78,61 @@ def test_a_network_does_not_wait_for_ever_for_one_whose_driver_hangs() -> None:
     first.join()
     assert not loader.doing()
     assert loader.load(None).info.name == "random-2"
+
+
+class TimedDevice(EchoBackend):
+    """Names its device and counts the batches inside all devices of `inside`."""
+
+    def __init__(self, device: str, inside: list[int]) -> None:
+        super().__init__()
+        self.device, self.most, self._inside = device, 0, inside
+
+    def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
+        self._inside.append(1)
+        self.most = max(self.most, len(self._inside))
+        try:
+            return super().evaluate(batch)
+        finally:
+            self._inside.pop()
+
+
+def test_loader_opens_devices_concurrently_and_measures_each_kind_once_and_alone() -> None:
+    names = ["fast", "slow", "fast", "fast"]
+    meeting = threading.Barrier(len(names), timeout=60)
+    opened: dict[str, TimedDevice] = {}
+    inside: list[int] = []
+
+    def open_together(name: str, network: Any, **options: Any) -> Backend:
+        meeting.wait()
+        assert not inside, "a curve is measured while another device opens"
+        opened[name] = TimedDevice(names[int(name)], inside)
+        return opened[name]
+
+    loader = Loader(("0", "1", "2", "3"), cache=False, open_backend=open_together, calibration_s=0.01)
+    served = loader.load(None)
+    devices = [runner.backend for runner in served.runners]
+    assert devices == [opened[name] for name in "0123"]
+    assert [bool(opened[name].sizes) for name in "0123"] == [True, True, False, False]
+    assert {each.most for each in opened.values()} == {0, 1}
+    curves = [runner.model.curve() for runner in served.runners]
+    assert curves[0] == curves[2] == curves[3]
+    served.runners[0].model.observe(1, 1000.0)
+    assert served.runners[2].model.observations == 0
+
+
+def test_loader_closes_the_other_devices_when_one_does_not_open() -> None:
+    opened: list[EchoBackend] = []
+
+    def open_backend(name: str, network: Any, **options: Any) -> Backend:
+        if name == "broken":
+            raise BackendError("no such device")
+        opened.append(EchoBackend())
+        return opened[-1]
+
+    loader = Loader(("first", "broken", "last"), cache=False, open_backend=open_backend)
+    with pytest.raises(BackendError, match="no such device"):
+        loader.load(None)
+    assert [each.closed for each in opened] == [True, True]
 
 
 @pytest.mark.integration

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 
 from evaluator.gpu.driver import discovery
@@ -36,6 +37,12 @@ def _shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> 
 def kernel_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """One cache of compiled kernels for all workers of a test run: compiling is most of these tests' time."""
     return _shared_folder(tmp_path_factory, worker_id) / "kernels"
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's cache folder is the test's own."""
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -199,6 +199,16 @@ def test_sizes_are_doubted_for_as_long_as_the_machine_is_busy() -> None:
     assert growth.points[2] == 1.2
 
 
+def test_retry_on_a_busy_machine_keeps_the_shorter_time() -> None:
+    growth = Growth([1, 2], {1: 1.0, 2: 1.5}, [1, 2])
+    tried(growth, 2, 4.0, disturbed=True)
+    assert growth.points[2] == 1.5
+    tried(growth, 2, 1.2, disturbed=True)
+    assert growth.points[2] == 1.2
+    tried(growth, 2, 1.6)
+    assert growth.points[2] == 1.6
+
+
 def test_retries_of_a_queue_take_a_small_share_of_the_device_and_become_rare() -> None:
     growth = Growth((1, 2), {1: 1.0, 2: 1.5}, doubted=(2,))
     spent, retried = 0.0, []

@@ -206,6 +206,8 @@ def running(
     thread.start()
     before_ready(address)
     assert ready.wait(WAIT_S), "the service did not get ready"
+    # Devices open concurrently; tests count them in the order of `backends`.
+    opened.sort(key=[runner.backend for served in loader._served for runner in served.runners].index)
     harness = Harness(address, service, loader, opened, thread, others)
     try:
         yield harness

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 
 import numpy as np
 import psutil
@@ -146,40 +147,40 @@ def test_sigterm_drains(environment: dict[str, str], plugin: Plugin) -> None:
             assert process.wait(WAIT_S) == 0
 
 
+@contextlib.contextmanager
+def terminated(
+    environment: dict[str, str], plugin: Plugin, exit_timeout: str
+) -> Iterator[tuple[subprocess.Popen[str], EvaluatorClient]]:
+    """A process that got SIGTERM while its device hangs in a batch, and the client that waits for it."""
+    flags = ("--backend", "plugin", "--hang-s", "1000", "--exit-timeout", exit_timeout)
+    with serving(environment, "--embedded", *flags) as process:
+        address = event(process, "bound")["address"]
+        event(process, "ready")
+        with EvaluatorClient(address, timeout=WAIT_S) as client:
+            plugin.hang()
+            client.submit(probe_batch(4))
+            client.ping()
+            process.send_signal(signal.SIGTERM)
+            assert client.receive() is None
+            yield process, client
+
+
 @needs_posix
 def test_unfinished_requests_get_an_error_when_the_time_to_exit_is_over(
     environment: dict[str, str], plugin: Plugin
 ) -> None:
-    flags = ("--backend", "plugin", "--hang-s", "1000", "--exit-timeout", "0.05")
-    with serving(environment, "--embedded", *flags) as process:
-        address = event(process, "bound")["address"]
-        event(process, "ready")
-        with EvaluatorClient(address, timeout=WAIT_S) as client:
-            plugin.hang()
-            client.submit(probe_batch(4))
-            client.ping()
-            process.send_signal(signal.SIGTERM)
-            assert client.receive() is None
-            completed = client.receive()
-            assert completed is not None
-            assert isinstance(completed.error, Draining)
-            assert process.wait(WAIT_S) == 0
+    with terminated(environment, plugin, "0.05") as (process, client):
+        completed = client.receive()
+        assert completed is not None
+        assert isinstance(completed.error, Draining)
+        assert process.wait(WAIT_S) == 0
 
 
 @needs_posix
 def test_a_second_signal_ends_it_at_once(environment: dict[str, str], plugin: Plugin) -> None:
-    flags = ("--backend", "plugin", "--hang-s", "1000", "--exit-timeout", "1000")
-    with serving(environment, "--embedded", *flags) as process:
-        address = event(process, "bound")["address"]
-        event(process, "ready")
-        with EvaluatorClient(address, timeout=WAIT_S) as client:
-            plugin.hang()
-            client.submit(probe_batch(4))
-            client.ping()
-            process.send_signal(signal.SIGTERM)
-            assert client.receive() is None
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(WAIT_S) == 0
+    with terminated(environment, plugin, "1000") as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
     assert sockets(environment) == []
 
 

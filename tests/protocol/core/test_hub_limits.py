@@ -17,7 +17,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("there are such connections on Linux only", allow_module_level=True)
 
-from protocol._core import Hub, Strangers
+from protocol._core import Hub, SilentConnections
 from tests.evaluator.zmtp import (
     GREETING,
     READY,
@@ -245,14 +245,14 @@ def test_unread_answers_are_counted_until_they_are_read(tmp_path: Path) -> None:
         assert it.hub.buffered == 0
 
 
-def test_strangers_of_one_source_are_displaced_in_the_order_of_their_arrival() -> None:
-    strangers = Strangers(2)
+def test_silent_connections_of_one_source_are_displaced_in_the_order_of_their_arrival() -> None:
+    connections = SilentConnections(2)
     for number, source in [(7, b"a"), (8, b"b"), (9, b"a")]:
-        strangers.add(number, source)
-    assert strangers.displaced_by(b"a") == 7
-    assert strangers.displaced_by(b"b") is None
-    assert strangers.victim() == 7
-    assert strangers.remove(7) and not strangers.remove(7)
-    assert strangers.victim() == 8
-    strangers.add(8, b"a")  # a number that is used again is another connection
-    assert (len(strangers), strangers.displaced_by(b"a")) == (2, 9)
+        connections.add(number, source)
+    assert connections.displaced_by(b"a") == 7
+    assert connections.displaced_by(b"b") is None
+    assert connections.victim() == 7
+    assert connections.remove(7) and not connections.remove(7)
+    assert connections.victim() == 8
+    connections.add(8, b"a")  # a number that is used again is another connection
+    assert (len(connections), connections.displaced_by(b"a")) == (2, 9)

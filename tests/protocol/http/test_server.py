@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket
 
 from protocol.http import server as limits
 from protocol.http.access import AccessCheck
-from protocol.http.gate import Gate
+from protocol.http.middleware import Middleware
 from protocol.http.server import RESERVED, HttpLimits, HttpServer
 
 WAIT_S = 60.0
@@ -49,8 +49,10 @@ class Served:
             ]
         )
         self.loop = asyncio.new_event_loop()
-        gate = Gate(app, AccessCheck, body_bytes=1000, log=lambda text, fault: self.logged.append(text))
-        self.server = HttpServer(gate, HttpLimits(MOST, message_bytes=100_000))
+        middleware = Middleware(
+            app, AccessCheck, body_bytes=1000, log=lambda text, fault: self.logged.append(text)
+        )
+        self.server = HttpServer(middleware, HttpLimits(MOST, message_bytes=100_000))
 
     async def _root(self, request: Request) -> Response:
         return PlainTextResponse("yes\n")

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from engine._core import Game
-from engine.evaluation.balancing.pooled import PooledEvaluator
+from engine.evaluation.balancing.pipeline import PooledPipeline
 from engine.evaluation.balancing.routing import had_better_wait
 from engine.evaluation.connection import keepalive
 from engine.options import Options
@@ -40,7 +40,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[PositionBatch]:
         return submit(client, batch, **arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(EvaluatorClient, "submit", remember)
-    monkeypatch.setattr(PooledEvaluator, "burst", lambda *_: None)
+    monkeypatch.setattr(PooledPipeline, "burst", lambda *_: None)
     return sent
 
 

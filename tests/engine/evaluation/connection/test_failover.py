@@ -20,7 +20,7 @@ def choice(**states: str) -> Failover:
     """A choice among a, b and c, seen in these states at second 0; those not named are not known."""
     made = Failover([A, B, C])
     for name, state in states.items():
-        made.saw(f"tcp://{name}:1", state, "", 0.0)
+        made.record(f"tcp://{name}:1", state, "", 0.0)
     return made
 
 
@@ -68,10 +68,10 @@ def test_failover_chooses_the_next_evaluator(states: dict[str, str], here: str, 
 
 def test_a_preferred_one_is_gone_back_to_when_it_has_been_ready_for_a_while() -> None:
     made = choice(a=UNREACHABLE, b="ready")
-    made.saw(A, "ready", "", 50.0)
+    made.record(A, "ready", "", 50.0)
     assert better(made, B, 50.0 + RETURN_SECONDS - 0.1) is None
-    made.saw(A, UNREACHABLE, "", 53.0)
-    made.saw(A, "ready", "", 54.0)
+    made.record(A, UNREACHABLE, "", 53.0)
+    made.record(A, "ready", "", 54.0)
     assert better(made, B, 50.0 + RETURN_SECONDS) is None
     assert better(made, B, 54.0 + RETURN_SECONDS) == A
 
@@ -81,9 +81,9 @@ def test_one_that_comes_and_goes_is_tried_ever_more_rarely() -> None:
     now, waits = 100.0, []
     for _time in range(12):
         made.used(A, now)
-        made.saw(A, UNREACHABLE, "gone", now + 1)
+        made.record(A, UNREACHABLE, "gone", now + 1)
         made.left(A, now + 1)
-        made.saw(A, "ready", "", now + 2)
+        made.record(A, "ready", "", now + 2)
         now = since = now + 2
         while better(made, B, now) is None:
             now += 0.5
@@ -98,9 +98,9 @@ def test_one_that_was_steady_is_trusted_as_at_first() -> None:
         made.left(A, left_at)
     made.used(A, 200.0)
     now = 200.0 + STEADY_SECONDS
-    made.saw(A, UNREACHABLE, "gone", now)
+    made.record(A, UNREACHABLE, "gone", now)
     made.left(A, now)
-    made.saw(A, "ready", "", now + 1)
+    made.record(A, "ready", "", now + 1)
     assert better(made, B, now + 1 + RETURN_SECONDS) == A
 
 
@@ -108,23 +108,23 @@ def test_one_that_was_just_left_comes_after_the_others_and_is_better_than_none()
     made = choice(a="ready", b="ready")
     made.left(A, 100.0)
     assert best(made, 101.0) == [B, A]
-    made.saw(B, UNREACHABLE, "", 101.0)
+    made.record(B, UNREACHABLE, "", 101.0)
     assert best(made, 101.0) == [A]
 
 
 def test_a_degraded_one_is_not_left_for_one_that_was_just_left() -> None:
     made = choice(a="ready", b="ready")
     made.left(A, 100.0)
-    made.saw(B, "degraded", "a device is left out", 101.0)
+    made.record(B, "degraded", "a device is left out", 101.0)
     assert better(made, B, 101.0) is None
     assert better(made, B, 100.0 + RETURN_SECONDS) == A
 
 
 def test_one_that_is_unfit_is_no_choice_until_it_serves_other_networks() -> None:
     made = choice(b="ready")
-    made.saw(A, "ready", "", 0.0, frozenset(["one"]))
+    made.record(A, "ready", "", 0.0, frozenset(["one"]))
     made.standings[A].unfit = "another network"
-    made.saw(A, "ready", "", 1.0, frozenset(["one"]))
+    made.record(A, "ready", "", 1.0, frozenset(["one"]))
     assert best(made) == [B] and better(made, B) is None
-    made.saw(A, "ready", "", 2.0, frozenset(["one", "two"]))
+    made.record(A, "ready", "", 2.0, frozenset(["one", "two"]))
     assert best(made) == [A, B] and better(made, B) == A

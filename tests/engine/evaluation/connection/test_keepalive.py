@@ -23,7 +23,7 @@ class Recorded:
         self.heard_at = 0.0
         self.knocks = 0
 
-    def knock(self) -> None:
+    def send_keepalive(self) -> None:
         self.knocks += 1
 
 

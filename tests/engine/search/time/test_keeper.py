@@ -23,7 +23,7 @@ def spent(ms: float) -> Spent:
 
 def test_a_quiet_machine_costs_the_overhead_and_no_more() -> None:
     lateness = Lateness()
-    lateness.overslept(20)
+    lateness.record_lateness(20)
     lateness.moved(5)
     assert lateness.reserve_ms(100) == 100
     assert lateness.reserve_ms(10) == 10 + 0.9 * 20 - 5
@@ -31,7 +31,7 @@ def test_a_quiet_machine_costs_the_overhead_and_no_more() -> None:
 
 def test_a_long_delay_raises_the_reserve_and_is_forgotten() -> None:
     lateness = Lateness()
-    lateness.overslept(300)
+    lateness.record_lateness(300)
     assert lateness.reserve_ms(100) == 350
     for _ in range(20):
         lateness.moved(0)
@@ -40,7 +40,7 @@ def test_a_long_delay_raises_the_reserve_and_is_forgotten() -> None:
 
 def test_a_computer_that_slept_is_no_lateness() -> None:
     lateness = Lateness()
-    lateness.overslept(60_000)
+    lateness.record_lateness(60_000)
     lateness.moved(60_000)
     assert lateness.reserve_ms(100) == 100
     assert lateness.delay_ms == 0

@@ -3,19 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from evaluator.backends import gpu
+from evaluator.backends import gpu, gpu_opening
 from evaluator.backends.base import Backend, BackendError
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.device_lease import Stopped, exclusive_lease
+from evaluator.gpu.driver import crashes
+from evaluator.gpu.driver.discovery import discover
 from evaluator.gpu.run.self_check import SelfCheck, SelfCheckError
+from evaluator.gpu.tuning.child import measure_in_child
 from evaluator.network.random_network import NetworkShape, random_network
 from tests.evaluator.gpu.fibers import cache_with_kernels
 from tests.hip_runtime.standin import Runtime
@@ -41,10 +46,10 @@ def first_start(
     return machine
 
 
-def open_network(tuning: str) -> gpu.GpuBackend:
+def open_network(tuning: str, device: str = "") -> gpu.GpuBackend:
     """Open it without the vendor's libraries. Earlier tests of this process may have loaded some. The process
     that measures would not find them, and write another file of the cache."""
-    return gpu.open(NETWORK, precision="fp32", buckets="1", tuning=tuning, libraries=False)
+    return gpu.open(NETWORK, device=device, precision="fp32", buckets="1", tuning=tuning, libraries=False)
 
 
 def assert_right(backend: Backend) -> None:
@@ -84,6 +89,34 @@ def test_it_is_used_by_guesses_then_by_measurements_and_the_next_start_has_them(
         assert not again.provisional
         assert again.tuned(exclusive_lease, told.append) is None
     assert first_start.report().alive == {}
+
+
+def test_equal_devices_share_measurements_and_reference_when_opened_concurrently(
+    first_start: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            calls.append(name)
+            return function(*arguments)
+
+        return call
+
+    first_start.reset("gfx1100;gfx1100")
+    monkeypatch.setenv("STANDIN_DEVICES", "gfx1100;gfx1100")
+    found = discover()
+    monkeypatch.setattr(gpu, "found_devices", lambda: found)
+    monkeypatch.setattr(crashes, "records", lambda: True)
+    monkeypatch.setattr(gpu_opening, "measure_in_child", counted("measure", measure_in_child))
+    monkeypatch.setattr(ReferenceBackend, "evaluate", counted("reference", ReferenceBackend.evaluate))
+    with ThreadPoolExecutor(2) as threads:
+        opening = [threads.submit(open_network, "before", f"amd:{index}") for index in range(2)]
+        backends = [each.result() for each in opening]
+    assert sorted(calls) == ["measure", "reference"]
+    for backend in backends:
+        with backend:
+            assert_right(backend)
 
 
 def test_off_stays_with_guesses(first_start: Runtime) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 import pytest
 from rich.console import Console
 
@@ -46,10 +45,10 @@ def tuner(device: Device, kernel_cache: Path, **arguments: Any) -> Tuner:
     return Tuner(device, Compiler(device, cache_folder=kernel_cache), Precision.FP32, (), **arguments)
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_tuner_drops_wrong_candidates_and_measures_each_once(
-    device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     honest = Bench.errors
 
     def errors(bench: Bench, choice: Choice) -> Errors:
@@ -83,10 +82,10 @@ def test_choices_that_spill_are_not_measured_unless_all_do(
     assert any(spilling(each.choice) for each in measured)
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_as_soon_as_one_is_not_known_all_that_are_needed_are_measured(
-    device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: Device, kernel_cache: Path
 ) -> None:
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     other = Product(8, 16, 32, Activation.NONE)
     first = tuner(device, kernel_cache)
     first.expect(lambda: Needs((PRODUCT, other)))
@@ -199,10 +198,8 @@ def test_our_kernel_agrees_with_the_reference_on_the_host(
     assert errors.within(precision), errors
 
 
-def test_a_damaged_cache_is_measured_again(
-    device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+@pytest.mark.usefixtures("empty_cache")
+def test_a_damaged_cache_is_measured_again(device: Device, kernel_cache: Path, tmp_path: Path) -> None:
     first = tuner(device, kernel_cache)
     first.choose(PRODUCT)
     first.save()

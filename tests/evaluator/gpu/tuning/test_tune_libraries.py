@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 import pytest
 
 from evaluator.backends.gpu import GpuBackend
@@ -22,6 +21,7 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
+from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.program import LibraryStep
 from evaluator.gpu.plan.tiles import Choice, Measured
 from evaluator.gpu.tuning import tune
@@ -172,16 +172,30 @@ def test_choices_of_a_library_that_later_does_not_return_are_made_again(
     assert [tuner.choose(product).library for product in (PRODUCT, other)] == ["hipBLAS", "hipBLAS"]
 
 
+def test_reported_choices_lack_a_library_that_later_hangs(
+    tuner: Tuner, controls: dict[str, Control], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune, "CANDIDATE_S", 0.2)
+    reported: list[tuple[Product, set[str]]] = []
+
+    def found(product: Product, measured: list[Measured]) -> None:
+        reported.append((product, {each.choice.library for each in measured}))
+        controls["hipblaslt"].fail("hang")
+
+    tuner._found = found
+    first, second = Product(8, 16, 32, Activation.NONE), Product(8, 32, 32, Activation.NONE)
+    tuner.measure_all(Needs([first, second]))
+    rest = {"hipBLAS", ""}
+    assert reported == [(first, {"hipBLASLt", *rest}), (second, rest), (first, rest)]
+
+
+@pytest.mark.usefixtures("empty_cache")
 def test_a_choice_of_a_library_survives_the_cache(
     device: Device,
     kernel_cache: Path,
     libraries: list[Library],
     times: dict[str, float],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
-
     def made() -> Tuner:
         compiler = Compiler(device, cache_folder=kernel_cache)
         return Tuner(device, compiler, Precision.FP32, libraries)
@@ -196,10 +210,8 @@ def test_a_choice_of_a_library_survives_the_cache(
     assert made().known == {}
 
 
-def test_two_processes_add_to_the_same_cache(
-    device: Device, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
+@pytest.mark.usefixtures("empty_cache")
+def test_two_processes_add_to_the_same_cache(device: Device, kernel_cache: Path) -> None:
     other = Product(8, 16, 32, Activation.NONE)
     compiler = Compiler(device, cache_folder=kernel_cache)
     both = [Tuner(device, compiler, Precision.FP32, ()) for _ in range(2)]
@@ -224,16 +236,14 @@ def libraries_in(backend: GpuBackend) -> set[str]:
 
 
 @pytest.mark.parametrize("fastest", ["hipBLASLt", "hipBLAS"])
+@pytest.mark.usefixtures("empty_cache")
 def test_a_whole_network_with_a_library_in_its_graphs(
     fastest: str,
     runtime: Runtime,
     controls: dict[str, Control],
     times: dict[str, float],
     kernel_cache: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     times[fastest] = 0.1
     network = random_network(NETWORK)
     batch = probe_batch(2)
@@ -248,15 +258,14 @@ def test_a_whole_network_with_a_library_in_its_graphs(
     assert [control.alive for control in controls.values()] == [0, 0]
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_a_backend_opens_with_what_is_left_when_a_library_stops_returning(
     runtime: Runtime,
     controls: dict[str, Control],
     times: dict[str, float],
     kernel_cache: Path,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_: str(tmp_path))
     monkeypatch.setattr(tune, "CANDIDATE_S", 0.2)
     measure, products = Tuner.measure, []
 

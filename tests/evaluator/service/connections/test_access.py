@@ -20,7 +20,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from evaluator.commands.serve import access_of
-from evaluator.service.connections.access import Access, Door, is_loopback
+from evaluator.service.connections.access import Access, Domain, is_loopback
 from evaluator.service.connections.endpoints import AddressError
 from evaluator.settings import Settings
 from protocol import EvaluatorClient
@@ -275,7 +275,7 @@ def test_connections_that_end_while_they_are_asked_about_hold_up_nobody(tmp_path
 
 def test_a_client_cannot_say_itself_who_it_is(guarded: Harness, tmp_path: Path, keys: Keys) -> None:
     with running(tmp_path, access=Access()) as harness:
-        for user in (Door.FILES.value, Door.KEYS.value, keys.public("admin")):
+        for user in (Domain.FILES.value, Domain.KEYS.value, keys.public("admin")):
             host, _, port = harness.address.removeprefix("tcp://").partition(":")
             with socket.create_connection((host, int(port)), WAIT_S) as peer:
                 peer.sendall(GREETING)
@@ -420,15 +420,15 @@ def test_addresses_that_others_reach_demand_keys(
     address: str, local: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert is_loopback(address) is local
-    assert Access().door(address) is (Door.PLAIN if local else Door.KEYS)
-    assert Access(keys_on_loopback=True).door(address) is Door.KEYS
+    assert Access().domain(address) is (Domain.PLAIN if local else Domain.KEYS)
+    assert Access(keys_on_loopback=True).domain(address) is Domain.KEYS
     Access().bound(address)
     assert caplog.text == ""
-    assert Access(unencrypted=True).door(address) is Door.PLAIN
+    assert Access(unencrypted=True).domain(address) is Domain.PLAIN
     Access(unencrypted=True).bound(address)
     assert ("can use this service" in caplog.text) is not local
-    assert Access(keys_on_loopback=True).door("ipc:///run/a") is Door.FILES
-    assert Access().door("ipc://@abstract") is Door.PLAIN
+    assert Access(keys_on_loopback=True).domain("ipc:///run/a") is Domain.FILES
+    assert Access().domain("ipc://@abstract") is Domain.PLAIN
 
 
 def test_one_service_has_addresses_of_all_kinds(tmp_path: Path, keys: Keys) -> None:
@@ -454,11 +454,11 @@ def test_a_flood_of_strangers_is_one_line_a_second(keys: Keys, caplog: pytest.Lo
     access.pair()
     with caplog.at_level(logging.WARNING):
         for _ in range(500):
-            assert access.admit(Door.KEYS.value, new_pair().public) is None
-        assert access.admit(Door.KEYS.value, None) is None
+            assert access.admit(Domain.KEYS.value, new_pair().public) is None
+        assert access.admit(Domain.KEYS.value, None) is None
         assert len(caplog.records) == 1
         now[0] += 1.5
-        assert access.admit(Door.KEYS.value, b"\7" * 32) is None
+        assert access.admit(Domain.KEYS.value, b"\7" * 32) is None
     assert len(caplog.records) == 2
     assert "07" * 32 in caplog.text
     assert "and 500 others before" in caplog.text
@@ -472,5 +472,5 @@ def test_plain_tcp_has_rights_by_itself_only_where_an_engine_has_nothing_else(
     embedded: bool, ipc: bool, may: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zmq, "has", lambda feature: ipc)
-    assert access_of(Settings(), embedded).may_administer(Door.PLAIN.value) is may
-    assert access_of(Settings(plain_admin=True), embedded).may_administer(Door.PLAIN.value)
+    assert access_of(Settings(), embedded).may_administer(Domain.PLAIN.value) is may
+    assert access_of(Settings(plain_admin=True), embedded).may_administer(Domain.PLAIN.value)

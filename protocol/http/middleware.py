@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gate in front of an application: access, bounds of bodies, request ids, and answers to faults."""
+"""Middleware in front of an application: access, bounds of bodies, request ids, and answers to faults."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HttpError(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-class Gate:
+class Middleware:
     """ASGI middleware.
 
     refused: refused requests by HTTP status. in_flight: running requests. draining: refuse new ones.

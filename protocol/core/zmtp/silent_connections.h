@@ -12,10 +12,10 @@
 namespace wavefront::wire {
 
 // Belongs to one thread. A source is an address (source_of_peer).
-class Strangers {
+class SilentConnections {
  public:
   // per_source: maximum connections of one source.
-  explicit Strangers(std::size_t per_source) : per_source_(per_source) {}
+  explicit SilentConnections(std::size_t per_source) : per_source_(per_source) {}
 
   std::size_t size() const { return numbers_.size(); }
 
