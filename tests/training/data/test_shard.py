@@ -22,7 +22,7 @@ from engine.selfplay.shard import (
     read_shard,
     write_shard,
 )
-from engine.selfplay.shard_coding import moves_of_samples
+from engine.selfplay.shard_coding import Columns, moves_of_samples
 from engine.selfplay.shard_games import shard_of
 from tests.training.labels import labelled_shard
 from training.data.chunks import games_of
@@ -76,7 +76,7 @@ def test_a_shard_counts_as_not_annotated_when_its_values_are_floats(
     shard: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = shard.positions + shard.branches
-    columns = {"prior": np.zeros(9, np.uint8), "prior_wdl": np.zeros((3, rows), np.float16)}
+    columns: Columns = {"prior": np.zeros(9, np.uint8), "prior_wdl": np.zeros((3, rows), np.float16)}
     path = tmp_path / "a.shard"
     with monkeypatch.context() as patches:
         patches.setattr(Shard, "check", lambda shard: None)
