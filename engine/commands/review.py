@@ -34,8 +34,8 @@ NODES = {"quick": 100, "normal": 400, "deep": 2500}
 """Nodes of each position by --depth."""
 
 NETWORK = "wavefront-gpu"
-"""Network of every depth but `quick`, on every device: with it a twelfth of the marks is wrong instead of a
-ninth (benchmarks/RESULTS.md)."""
+"""Network of every depth but `quick`, on every device: with it one mark of 13 is wrong instead of one of
+nine (benchmarks/RESULTS.md)."""
 
 MOST_NODES = 100_000_000
 
