@@ -4,7 +4,8 @@
 A driver answers an illegal access with abort(), which no exception handler catches. So a process writes its
 use of a device to a file (`OpeningAttempt`), and faulthandler adds the fatal signal. A later start reads
 the files of ended processes. A file without a signal is deleted: SIGKILL, SIGTERM and out of memory do not
-incriminate the device.
+incriminate the device. Devices open concurrently, so a crash can have several suspects. The next start then
+opens one at a time.
 
 The files are in the user's cache folder. If that is not writable, they are in a temporary folder that the
 parent process names in WAVEFRONT_CRASHES.
@@ -87,15 +88,25 @@ class OpeningAttempt:
         """subject: what a crash is attributed to: a device or library with its versions."""
         self._subject = subject
         self._id = next(_ids)
-        self.enter(phase)
+        self._alone = phase is Phase.OPENING and _recording and bool(crashes())
+        if self._alone:
+            _opening.acquire()
+        _write({"id": self._id, "subject": subject, "phase": phase, "at": time.time()})
 
     def enter(self, phase: Phase) -> None:
         """Record the start of the next phase."""
+        self._opened()
         _write({"id": self._id, "subject": self._subject, "phase": phase, "at": time.time()})
 
     def end(self) -> None:
         """Record the end of the use. Idempotent."""
+        self._opened()
         _write({"id": self._id, "subject": self._subject, "phase": "", "at": time.time()})
+
+    def _opened(self) -> None:
+        if self._alone:
+            self._alone = False
+            _opening.release()
 
 
 @contextlib.contextmanager
@@ -190,6 +201,8 @@ def forget() -> None:
 
 _ids = itertools.count(1)
 _lock = threading.Lock()
+_opening = threading.Lock()
+"""Held while a device opens, once there has been a crash."""
 _recording = False
 _ignoring = False
 _file: Any = None
@@ -264,7 +277,11 @@ def _read(path: Path) -> list[Crash]:
 
 
 def _blamed(entries: list[dict[str, Any]], signal: str) -> list[Crash]:
-    """Return the likeliest crash: an attempt at opening or trying, rather than one in use."""
+    """Return the likeliest crash: an attempt at opening or trying, rather than one in use. Several devices
+    that were being opened are blamed like devices in use, because all but one may be innocent."""
+    suspects = [entry for entry in entries if entry["phase"] in (Phase.TRYING, Phase.OPENING)]
+    if len({entry["subject"] for entry in suspects if entry["phase"] is Phase.OPENING}) > 1:
+        return [Crash(str(each["subject"]), Phase.USING, each["at"], signal) for each in suspects]
     for phases in ((Phase.TRYING,), (Phase.OPENING,), (Phase.TUNING, Phase.USING)):
         chosen = [entry for entry in entries if entry["phase"] in phases]
         if chosen:

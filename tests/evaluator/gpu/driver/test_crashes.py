@@ -117,6 +117,31 @@ def test_a_device_that_is_opened_is_blamed_before_one_in_use() -> None:
     assert [crash.subject for crash in crashes.crashes()] == ["other"]
 
 
+def test_devices_open_one_at_a_time_after_a_crash_of_one_among_several() -> None:
+    end_by(signal.SIGABRT, (DEVICE, Phase.OPENING), ("other", Phase.OPENING))
+    assert crashes.excluded(DEVICE) is None and crashes.excluded("other") is None
+    source = f"""
+import os, signal, threading
+from evaluator.gpu.driver.crashes import OpeningAttempt, Phase, record_crashes
+record_crashes()
+attempt = OpeningAttempt({DEVICE!r}, Phase.OPENING)
+
+def open_other():
+    OpeningAttempt("other", Phase.OPENING)
+    os.kill(os.getpid(), signal.SIGABRT)
+
+other = threading.Thread(target=open_other)
+other.start()
+other.join(0.5)  # It waits.
+attempt.enter(Phase.USING)
+other.join()
+"""
+    done = subprocess.run([sys.executable, "-c", source], check=False, timeout=60)
+    assert done.returncode == -signal.SIGABRT
+    assert crashes.excluded(DEVICE) is None
+    assert crashes.excluded("other") is not None
+
+
 def test_records_are_forgotten_on_request() -> None:
     end_by(signal.SIGABRT, (DEVICE, Phase.OPENING))
     crashes.forget()
