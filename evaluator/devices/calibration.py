@@ -86,25 +86,22 @@ def time_batches(
             if previous is not None and left_ms(0, 0) < 2 * at_once * previous * size / max(points):
                 break
             batch = whole.slice(0, size)
-            runs: list[float] = []
-            while len(runs) <= repeats or (len(runs) <= 2 * repeats and _is_disturbed(runs, size, best_rate)):
-                runs.append(timer.run_ms(batch))
-                if len(runs) > 1 and left_ms(min(runs), len(runs)) < at_once * min(runs):
+            first = timer.run_ms(batch)
+            runs, best, second = 1, math.inf, math.inf  # the shortest times after the first
+            while runs <= repeats or (
+                runs <= 2 * repeats and (size / best < DISTURBED * best_rate or second * DISTURBED > best)
+            ):
+                shortest = min(first, best)
+                if runs > 1 and left_ms(shortest, runs) < at_once * shortest:
                     break
-            used_ms += at_once * min(runs) * len(runs)
-            runs = runs[1:] or runs
-            previous = points[size] = max(1e-3, min(runs))
+                best, second = sorted((best, second, timer.run_ms(batch)))[:2]
+                runs += 1
+            used_ms += at_once * min(first, best) * runs
+            previous = points[size] = max(1e-3, best if runs > 1 else first)
             best_rate = max(best_rate, size / previous)
             if stop_when_flat and is_flat(points):
                 break
     return points
-
-
-def _is_disturbed(runs: Sequence[float], size: int, best_rate: float) -> bool:
-    """Return True if the times of a size, after the first, are much longer per position than those of the
-    best size, or do not agree."""
-    shortest, second = sorted(runs[1:])[:2]
-    return size / shortest < DISTURBED * best_rate or second * DISTURBED > shortest
 
 
 class BatchTimer:
