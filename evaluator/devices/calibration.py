@@ -75,7 +75,7 @@ def time_batches(
     previous: float | None = None
 
     def left_ms(shortest: float, runs: int) -> float:
-        """shortest: of the current size, after so many runs."""
+        """Return what is left of the budget. shortest: time of the current size, in `runs` runs."""
         used = max(used_ms + at_once * shortest * runs, 1000 * timer.spent_s / PATIENCE)
         return 1000 * budget_s - used
 

@@ -57,7 +57,7 @@ REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"there are too many connections\n"
 )
-"""Answer of an HTTP server to a connection that it closes to make room."""
+"""Answer of an HTTP server to a connection that it closes in favour of newer ones."""
 
 RESERVED = 8
 """Additional connections for clients of this machine."""

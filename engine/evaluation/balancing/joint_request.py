@@ -76,11 +76,11 @@ def joined(key: NetworkKey, parts: Sequence[Part[S]], most: int) -> tuple[JointR
     size, end = parts[0].size, 1
     while end < len(parts) and size + parts[end].size <= most:
         size, end = size + parts[end].size, end + 1
-    joined = parts[:end]
-    shapes = [(part.size, part.moves) for part in joined]
-    targets = [part.pipeline.target_ms for part in joined if part.pipeline.target_ms is not None]
-    request = JointRequest(key, joined, shapes, size, min(targets, default=None))
-    return request, joined_batches([part.batch for part in joined])
+    first = parts[:end]
+    shapes = [(part.size, part.moves) for part in first]
+    targets = [part.pipeline.target_ms for part in first if part.pipeline.target_ms is not None]
+    request = JointRequest(key, first, shapes, size, min(targets, default=None))
+    return request, joined_batches([part.batch for part in first])
 
 
 def request_of(pipeline: Sender[S], batch: Batch) -> JointRequest[S]:
