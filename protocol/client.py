@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import zmq
 
@@ -40,6 +39,7 @@ from protocol.errors import (
     UnknownNetwork,
     remote_error,
 )
+from protocol.host.closing import Closing
 from protocol.messages import (
     FEATURES,
     SUPPORTED_VERSIONS,
@@ -117,7 +117,7 @@ class Completed:
         return self.evaluation
 
 
-class EvaluatorClient:
+class EvaluatorClient(Closing):
     """A connection to one evaluator. The constructor connects and completes the handshake.
 
     address: a ZeroMQ address, "ipc:///run/…" or "tcp://127.0.0.1:5577". The public key of an evaluator with
@@ -409,14 +409,6 @@ class EvaluatorClient:
         self._disconnect()
         if not self._context.closed:
             self._context.term()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- the connection --------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from engine.api.engine import Analysis, Engine, EngineClosedError, Move, PlayResult, limits_of, options_of
@@ -85,9 +84,7 @@ class AsyncEngine:
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
     def _start(self) -> None:

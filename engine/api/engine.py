@@ -15,8 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
@@ -24,6 +23,7 @@ from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
 from engine.search.report import Line, Report
 from engine.session import Session
+from protocol.host.closing import Closing
 
 
 class NamedMove(Protocol):
@@ -92,7 +92,7 @@ class Analysis:
         return f"<Analysis {self.best_move} q={self.lines[0].q:+.3f} nodes={self.nodes}>"
 
 
-class Engine:
+class Engine(Closing):
     """A chess engine with a position, a search tree and an evaluator.
 
     weights: network file in lc0's format; None uses an included one. backend: what computes it ("auto",
@@ -261,14 +261,6 @@ class Engine:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _opened(self) -> Session:
         if self._session is None:

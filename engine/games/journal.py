@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from engine.games.identity import differences
+from protocol.host.closing import Closing
 from protocol.host.files import append_whole, lock, open_to_append
 from protocol.host.version import __version__
 
@@ -28,7 +28,7 @@ class JournalError(RuntimeError):
     """A journal is unusable. The message gives the file and the remedy."""
 
 
-class Journal:
+class Journal(Closing):
     """An open journal. One thread at a time may use it.
 
     header, entries: its contents when it was opened.
@@ -93,14 +93,6 @@ class Journal:
     def close(self) -> None:
         """Close the file. Idempotent."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _check_kind(self, kind: bytes) -> None:
         """Raise JournalError unless the file begins as a header of this kind does."""

@@ -30,6 +30,7 @@ from engine.search.limits import Limits
 from engine.search.player import Player
 from engine.search.report import Report
 from engine.search.tree import SearchTree
+from protocol.host.closing import Closing
 from protocol.host.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class PoolStatistics:
         return self.evaluations / self.seconds if self.seconds > 0 else 0.0
 
 
-class SearchPool:
+class SearchPool(Closing):
     """Run the searches of its players. Any thread may call `player` and `close`.
 
     log: receives messages for the user, from several threads.
@@ -171,12 +172,6 @@ class SearchPool:
             evaluator.close()
         with self._lock:
             self._wakeup.close()
-
-    def __enter__(self) -> SearchPool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def log_once(self, text: str) -> None:
         """Log a message that every player would repeat, once."""

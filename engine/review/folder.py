@@ -17,6 +17,7 @@ from engine.games.journal import Journal, JournalError
 from engine.review.annotating import ANNOTATOR, annotated
 from engine.review.games import GameReview, SourceGame
 from engine.review.pages import GENERATOR, game_page, index_page
+from protocol.host.closing import Closing
 from protocol.host.files import write_atomically
 from protocol.host.outputs import guard_output
 
@@ -28,7 +29,7 @@ INDEX = "index.html"
 JOURNAL = "review.jsonl"
 
 
-class ReviewFolder:
+class ReviewFolder(Closing):
     """An open folder. known: reviews of the journal, by key of their game. A context manager."""
 
     def __init__(
@@ -74,10 +75,7 @@ class ReviewFolder:
             self._journal.close()
             raise
 
-    def __enter__(self) -> ReviewFolder:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
+    def close(self) -> None:
         self._journal.close()
 
     @property

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 
 from evaluator.backends.agreement import FP32, Tolerance
 from evaluator.backends.buffer_lease import BufferLease
 from evaluator.device_lease import DeviceLease
 from evaluator.sensors import Sensors
 from protocol.batch import EvaluationBatch, PositionBatch
+from protocol.host.closing import Closing
 
 
 class BackendError(Exception):
@@ -27,7 +26,7 @@ class NotFiniteError(BackendError):
     """The device works, but a result is infinite or NaN."""
 
 
-class Backend(ABC):
+class Backend(Closing, ABC):
     """One network on one device.
 
     name: backend name ("onnx"). device: hardware and number format, in words. max_batch: maximum positions
@@ -98,13 +97,5 @@ class Backend(ABC):
         """
         return None
 
-    def close(self) -> None:  # noqa: B027 - most backends have nothing to free
+    def close(self) -> None:
         """Free the device. No call may be inside `evaluate`. Idempotent."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
 
 from evaluator.backends.base import Backend
 from evaluator.backends.probe import probe_batch
@@ -27,6 +26,7 @@ from evaluator.devices.machine import MAX_OTHERS_SHARE, others_share, reading
 from evaluator.scheduling.growth import Growth, is_flat
 from evaluator.scheduling.latency import LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel, steps_to
 from protocol.batch import PositionBatch
+from protocol.host.closing import Closing
 
 log = logging.getLogger("evaluator.calibration")
 
@@ -104,7 +104,7 @@ def time_batches(
     return points
 
 
-class BatchTimer:
+class BatchTimer(Closing):
     """Context manager that times single batches of a backend.
 
     clock: seconds. lease: entered for each batch. spent_s: total seconds of the batches.
@@ -142,10 +142,7 @@ class BatchTimer:
         self.spent_s += self._clock() - begin
         return max(1e-3, (time.process_time() - processor) * 1000 / backend.threads / self._at_once)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._threads.shutdown()
 
 

@@ -19,6 +19,7 @@ from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.quantised import Packed, WeightFormat, rounded
 from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.network.e4m3 import codes, decoded, nearest
+from protocol.host.closing import Closing
 
 RESIDUAL_AT = 1 << 13
 """Start of a residual in the inputs, in elements: its rows differ from those of the inputs."""
@@ -61,7 +62,7 @@ class SampleWeights:
     fragments: Copies | None = None
 
 
-class Samples:
+class Samples(Closing):
     """Used by one thread at a time. `close` frees everything, unless it was abandoned: a hanging call may
     still read it."""
 
@@ -74,12 +75,6 @@ class Samples:
         self._of: tuple[int, int, int, bool] | None = None
         self._allocated: list[int] = []
         self.abandoned = False
-
-    def __enter__(self) -> Samples:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Free the device's memory. Idempotent."""
