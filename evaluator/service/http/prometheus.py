@@ -113,72 +113,45 @@ class _ServiceCollector:
 
     def _batches(self) -> Iterator[Metric]:
         batches, labels = self._metrics.batches, ("network", "device")
-        yield _counter(
-            "positions",
-            "Evaluated positions, also by a standby.",
-            {k: v.positions for k, v in batches.items()},
-            labels,
-        )
-        yield _counter(
-            "batches",
-            "Evaluated batches, also by a standby.",
-            {k: v.batches for k, v in batches.items()},
-            labels,
-        )
-        yield _histogram(
-            "batch_size", "Positions in each batch.", {k: v.sizes for k, v in batches.items()}, labels
-        )
-        yield _histogram(
-            "batch_seconds",
-            "Time of each batch; concurrent batches count separately.",
-            {k: v.seconds for k, v in batches.items()},
-            labels,
-        )
+        for make, name, text, field in (
+            (_counter, "positions", "Evaluated positions, also by a standby.", "positions"),
+            (_counter, "batches", "Evaluated batches, also by a standby.", "batches"),
+            (_histogram, "batch_size", "Positions in each batch.", "sizes"),
+            (
+                _histogram,
+                "batch_seconds",
+                "Time of each batch; concurrent batches count separately.",
+                "seconds",
+            ),
+        ):
+            yield make(name, text, {key: getattr(each, field) for key, each in batches.items()}, labels)
 
     def _requests(self) -> Iterator[Metric]:
         requests, labels = self._metrics.requests, ("class", "network")
-        yield _counter(
-            "requests",
-            "Requests answered with a result.",
-            {k: v.requests for k, v in requests.items()},
-            labels,
-        )
-        yield _counter(
-            "request_positions",
-            "Positions of the requests answered with a result.",
-            {k: v.positions for k, v in requests.items()},
-            labels,
-        )
-        yield _histogram(
-            "queue_seconds",
-            "Time from receipt of each answered request to its launch.",
-            {k: v.queue_seconds.coarser(TIME_EDGES) for k, v in requests.items()},
-            labels,
-        )
-        yield _histogram(
-            "request_seconds",
-            "Time from receipt of each request to its result.",
-            {k: v.seconds.coarser(TIME_EDGES) for k, v in requests.items()},
-            labels,
-        )
+        for name, text, field in (
+            ("requests", "Requests answered with a result.", "requests"),
+            ("request_positions", "Positions of the requests answered with a result.", "positions"),
+        ):
+            yield _counter(name, text, {key: getattr(each, field) for key, each in requests.items()}, labels)
+        for name, text, field in (
+            ("queue_seconds", "Time from receipt of each answered request to its launch.", "queue_seconds"),
+            ("request_seconds", "Time from receipt of each request to its result.", "seconds"),
+        ):
+            times: dict[Labels, Histogram] = {
+                key: getattr(each, field).coarser(TIME_EDGES) for key, each in requests.items()
+            }
+            yield _histogram(name, text, times, labels)
 
     def _faults(self, state: State) -> Iterator[Metric]:
         metrics = self._metrics
         # Start at 0: Prometheus sees no increase in a series that begins with 1.
         none = dict.fromkeys(state.in_use, 0)
         yield _counter("errors", "Errors sent.", _keyed(metrics.errors), ("code",))
-        yield _counter(
-            "device_failures",
-            "Batches on which the device failed.",
-            _keyed(none | dict(metrics.device_failures)),
-            ("device",),
-        )
-        yield _counter(
-            "device_hangs",
-            "Batches that the device did not finish in time.",
-            _keyed(none | dict(metrics.device_hangs)),
-            ("device",),
-        )
+        for name, text, failed in (
+            ("device_failures", "Batches on which the device failed.", metrics.device_failures),
+            ("device_hangs", "Batches that the device did not finish in time.", metrics.device_hangs),
+        ):
+            yield _counter(name, text, _keyed(none | dict(failed)), ("device",))
         for name, text, counter in (
             ("bad_messages", "Messages that broke the protocol.", metrics.bad_messages),
             ("dropped_replies", "Answers to clients that had gone or did not read.", metrics.dropped_replies),
