@@ -297,8 +297,13 @@ class LoopSettings:
     games: int = setting(2000, "self-play games per generation; 0: none", high=UNREACHED)
     nodes: int = setting(400, "visits per move of self-play", low=1, high=UNREACHED)
     train: str = setting(
-        "configs/train-cpu.toml",
+        "configs/train-next.toml",
         "settings file of training; the loop sets data, start, output, prior and its nodes",
+    )
+    passes: float = setting(
+        1.0,
+        "length of the training in passes over its positions; more memorise them; 0: that of the file",
+        high=1000,
     )
     window: int = setting(5_000_000, "number of newest positions to train on", low=1, high=10**12)
     policy_temperature: float = setting(

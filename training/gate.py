@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.search.network_constants import CONSTANTS
 from evaluator.network import network_file
 from protocol.host.files import write_atomically
 from protocol.host.processes import INTERRUPTED
@@ -23,7 +25,8 @@ class Promotion:
     """A match between two networks, each a file or the name of an included one.
 
     limit: flag and value of `wavefront match` that limit each move. sprt: as for its --sprt. folder: of the
-    match, which the same gate resumes. match_arguments: further arguments.
+    match, which the same gate resumes. constants_of: network whose search constants both have, since a new
+    file has none of its own. match_arguments: further arguments.
     """
 
     network: Path
@@ -32,6 +35,7 @@ class Promotion:
     games: int
     sprt: str
     folder: Path
+    constants_of: str
     match_arguments: tuple[str, ...] = ()
 
     def play(self) -> dict[str, Any]:
@@ -40,7 +44,7 @@ class Promotion:
         It has network, against, accepted, decision (H0, H1 or null), elo and the match's summary.
         Raises KeyboardInterrupt if the match was interrupted, and TrainingError if it failed.
         """
-        for path in (network_file(self.network), network_file(self.against)):
+        for path in [network_file(each) for each in (self.network, self.against, self.constants_of)]:
             if not path.exists():
                 raise TrainingError(f"{path}: no network there")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -56,9 +60,12 @@ class Promotion:
         return verdict
 
     def _arguments(self) -> list[str]:
+        with network_file(self.constants_of).open("rb") as file:
+            known = CONSTANTS.get(hashlib.file_digest(file, "sha256").hexdigest(), {})
+        constants = "".join(f",{name}={json.dumps(value)}" for name, value in known.items())
         return [
-            *("match", "--player", f"name=new,weights={network_file(self.network)}"),
-            *("--player", f"name=against,weights={network_file(self.against)}"),
+            *("match", "--player", f"name=new,weights={network_file(self.network)}{constants}"),
+            *("--player", f"name=against,weights={network_file(self.against)}{constants}"),
             *self.limit,
             *("--games", str(self.games), "--sprt", self.sprt),
             *("--output", str(self.folder / "match"), "--json"),

@@ -24,7 +24,7 @@ from protocol.host.processes import INTERRUPTED
 from protocol.settings.spec import SettingsError
 from training.config import LoopSettings
 from training.data.annotations import prior_identity
-from training.data.reading import shards_of
+from training.data.reading import count_positions, shards_of
 from training.errors import TrainingError
 from training.gate import VERDICT
 from training.step import run_step
@@ -104,12 +104,15 @@ class Loop:
     def _begin(self) -> None:
         from evaluator.network import network_file
 
-        start = network_file(self._settings.start)
-        for target in (self.folder / TRAINED, self.best):
-            if not target.exists():
-                if not start.exists():
-                    raise TrainingError(f"{start}: no network there")
-                _replace(start, target)
+        settings, trained = self._settings, self.folder / TRAINED
+        start = network_file(settings.start)
+        if not start.exists():
+            raise TrainingError(f"{start}: no network there")
+        if not trained.exists():
+            scale = {"times": 1, "policy-scale": 1 / settings.policy_temperature, "output": trained}
+            _run("training", ["enlarge", str(start), *_flags(scale)], "enlarge")
+        if not self.best.exists():
+            _replace(start, self.best)
 
     @property
     def _place(self) -> Path:
@@ -170,6 +173,10 @@ class Loop:
                     f"targets.{name}": value
                     for name, value in (searched if settings.data else {"prior": "<empty>"}).items()
                 }
+                if settings.passes:
+                    positions = sum(map(count_positions, shards_of(folders, settings.window)))
+                    length = max(1, round(settings.passes * positions))
+                    changed |= {"schedule.minutes": 0, "schedule.positions": length}
                 sets = [text for name, value in changed.items() for text in ("--set", f"{name}={value}")]
                 yield "training", ["train", settings.train, "--output", str(run), *sets]
             case "export":
@@ -178,7 +185,7 @@ class Loop:
             case _:
                 limit = {"nodes": settings.gate_nodes} if step == "gate" else {"tc": settings.gate_clock}
                 numbers = {"games": settings.gate_games, "sprt": settings.sprt}
-                where = {"against": self.best, "output": place / step}
+                where = {"against": self.best, "constants-of": settings.start, "output": place / step}
                 more = [f"--each=backend={settings.backend}"] if settings.backend else []
                 match = [f"--match={argument}" for argument in (*more, *settings.match)]
                 yield "training", ["gate", str(self._network), *_flags(limit | numbers | where), *match]
@@ -194,7 +201,7 @@ class Loop:
                 header = read_header(path)
             except (ShardError, OSError):
                 continue  # training names it
-            positions = int(header["positions"]) + int(header["branches"])
+            positions = count_positions(path)
             if header.get("annotated_by") == ours:
                 left -= positions
             else:

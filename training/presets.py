@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Presets of training, and settings as commented TOML, from which configs/train-*.toml are generated."""
+"""Presets of training, and settings as commented TOML: configs/train-*.toml and loop.toml are generated."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from protocol.settings.spec import Setting, settings_of
 from training.config import (
     PARTS,
     DataSettings,
+    LoopSettings,
     ModelSettings,
     OptimiserSettings,
     RunSettings,
@@ -37,6 +38,17 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
             _CPU,
             output="runs/gpu",
             model=ModelSettings(width=256, layers=10, heads=8, ffn=256, smolgen_dense=256, policy_width=256),
+        ),
+    ),
+    "next": (
+        "The next generation of a trained network (`wavefront-training run`): lower rates, one pass.",
+        replace(
+            _CPU,
+            output="runs/next",
+            targets=TargetSettings(prior_refreshes=0, prior_value_share=0.35),
+            model=ModelSettings(start="wavefront-gpu"),
+            optimiser=OptimiserSettings(dead_slope=0.1, muon_rate=0.003, adam_rate=0.0004, ema=0.998),
+            schedule=ScheduleSettings(positions=5_000_000, warmup_steps=100, decay=0.9),
         ),
     ),
     "tiny": (
@@ -74,6 +86,12 @@ def config_text(config: TrainConfig, heading: str) -> str:
     for name, kind in PARTS.items():
         lines += ["", f"[{name}]", *_lines(getattr(config, name), settings_of(kind))]
     return "\n".join(lines) + "\n"
+
+
+def loop_text() -> str:
+    """Return configs/loop.toml: every setting of the loop with its default."""
+    heading = "# Repeats searches, training, gates and promotion. Use: `wavefront-training run FILE`."
+    return "\n".join([heading, *_lines(LoopSettings(), settings_of(LoopSettings))]) + "\n"
 
 
 def _lines(group: Any, settings: Mapping[str, Setting]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from engine.search.network_constants import ON_CPU, ON_GPU
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from protocol.host.processes import INTERRUPTED
@@ -60,6 +61,19 @@ def test_gate_accepts_the_name_of_an_included_network(tmp_path: Path) -> None:
     arguments = ("gate", "wavefront-cpu", "--nodes", "1", "--games", "2", "--output", tmp_path, "--json")
     done = run_training(*arguments, "--match=--max-moves=2", status=3)
     assert json.loads(done.stdout)["match"]["games"] == 2
+
+
+def test_both_players_have_the_search_constants_of_the_network_that_is_named(tmp_path: Path) -> None:
+    network = tmp_path / "net.pb.gz"
+    write_network(random_network("tiny-attention"), network)
+    arguments = ("gate", network, "--against", network, "--nodes=1", "--games=2", "--match=--max-moves=2")
+    for shipped, expected in (("wavefront-cpu", dict(ON_CPU)), ("wavefront-gpu", dict(ON_GPU)), ("", {})):
+        named = ("--constants-of", shipped) if shipped else ()
+        run_training(*arguments, *named, "--output", tmp_path / f"gate{shipped}", status=3)
+        with (tmp_path / f"gate{shipped}" / "match.jsonl").open(encoding="utf-8") as journal:
+            players = json.loads(next(journal))["identity"]["players"]
+        for player in players:
+            assert {name: player["options"][name] for name in ON_CPU if name in player["options"]} == expected
 
 
 @pytest.mark.parametrize(("decision", "accepted"), [("H1", True), ("H0", False), (None, False)])

@@ -19,11 +19,16 @@ from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, read_until, run_training, start_training, write_run
 from training.config import LoopSettings
+from training.data.reading import count_positions
 from training.loop import loop_settings
+from training.presets import loop_text
 
 pytestmark = pytest.mark.integration
 
 pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
+
+
+BATCH = 16
 
 
 def write_loop(folder: Path, **settings: object) -> Path:
@@ -32,7 +37,10 @@ def write_loop(folder: Path, **settings: object) -> Path:
     selfplay = folder / "selfplay.toml"
     selfplay.write_text("max_plies = 30\n[engine]\nthreads = 1\n", "utf-8")
     train = write_run(
-        folder, optimiser={"batch": 16}, schedule={"positions": 320}, data=SETTINGS["data"] | {"holdout": 0.0}
+        folder,
+        optimiser={"batch": BATCH},
+        schedule={"positions": 320},
+        data=SETTINGS["data"] | {"holdout": 0.0},
     )
     values = {
         "start": str(network),
@@ -79,6 +87,10 @@ def test_a_loop_continues_where_it_was_killed(tmp_path: Path) -> None:
     trained = (folder / "generation-0001" / "network.pb.gz").read_bytes()
     assert entries[-1]["accepted"] == (promoted == trained)
     assert run_training("run", config).stdout == ""
+    # One pass over the positions, and not the length that the settings of training name.
+    searched = sum(count_positions(path) for path in (folder / "data").rglob("*.shard"))
+    metrics = (folder / "generation-0001" / "run" / "metrics.jsonl").read_text("utf-8")
+    assert 0 <= json.loads(metrics.splitlines()[-1])["positions"] - searched < BATCH
 
 
 def test_a_loop_annotates_by_searches_and_ends_when_generations_are_not_promoted(tmp_path: Path) -> None:
@@ -113,7 +125,9 @@ def test_a_loop_annotates_by_searches_and_ends_when_generations_are_not_promoted
 
 def test_loop_file_has_the_defaults() -> None:
     path = REPOSITORY / "configs" / "loop.toml"
-    assert loop_settings(tomllib.loads(path.read_text("utf-8")), str(path)) == LoopSettings()
+    text = path.read_text("utf-8")
+    assert text == loop_text(), "scripts/generate writes it"
+    assert loop_settings(tomllib.loads(text), str(path)) == LoopSettings()
 
 
 def test_a_wrong_key_is_named() -> None:

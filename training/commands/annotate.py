@@ -53,9 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.games.display import shows_tables
     from engine.option_flags import options_of_arguments
     from engine.options import Options
-    from engine.selfplay.shard import ShardError, read_header
     from training.annotate import annotate, annotate_by_searches
-    from training.data.reading import shards_of
+    from training.data.reading import count_positions, shards_of
     from training.searches import SEARCHES
 
     paths = shards_of(arguments.paths)
@@ -67,13 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
             return _on_each(devices, paths, options, arguments.nodes, arguments.workers)
         except KeyboardInterrupt:
             return INTERRUPTED  # each command has said it
-    total = 0
-    for path in paths:
-        try:
-            header = read_header(path)
-        except (ShardError, OSError):
-            continue  # reported when the shard is read
-        total += int(header["positions"]) + int(header["branches"])
+    total = sum(map(count_positions, paths))
     console = Console(stderr=arguments.json, markup=False, highlight=False)
     columns = (TextColumn("positions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not shows_tables(console)) as progress:

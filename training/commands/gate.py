@@ -25,6 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against", default="wavefront-cpu", metavar="FILE", help="other network (default: wavefront-cpu)"
     )
+    parser.add_argument(
+        "--constants-of",
+        metavar="FILE",
+        help="network whose search constants both players have (default: that of --against)",
+    )
     limits = parser.add_mutually_exclusive_group()
     limits.add_argument(
         "--nodes", type=int, default=400, metavar="N", help="nodes per move (default: %(default)d)"
@@ -70,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.games,
         arguments.sprt,
         folder,
+        arguments.constants_of or arguments.against,
         (*arguments.match, *(["--overwrite"] if arguments.overwrite else [])),
     )
     new = network_file(network)

@@ -7,14 +7,10 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from protocol.host.files import write_atomically
 from protocol.host.outputs import add_overwrite_flag, guard_output, named_files
 from training.errors import TrainingError, require_torch
-
-if TYPE_CHECKING:
-    pass
 
 HELP = "write the settings file of a new run"
 
@@ -24,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset",
         default="cpu",
-        choices=("cpu", "gpu", "tiny"),
+        choices=("cpu", "gpu", "next", "tiny"),
         help="preset (default: %(default)s)",
     )
     parser.add_argument(

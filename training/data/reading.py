@@ -76,12 +76,17 @@ def _newest(files: list[Path], window: int) -> list[Path]:
         if positions >= window:
             break
         kept.append(file)
-        try:
-            header = read_header(file)
-        except (ShardError, OSError):
-            continue  # Its reader reports what is wrong.
-        positions += int(header["positions"]) + int(header["branches"])
+        positions += count_positions(file)
     return kept[::-1]
+
+
+def count_positions(path: Path) -> int:
+    """Return the number of a shard's positions; 0 if it is broken, which its reader reports."""
+    try:
+        header = read_header(path)
+    except (ShardError, OSError):
+        return 0
+    return int(header["positions"]) + int(header["branches"])
 
 
 def _to_come(path: Path) -> bool:
