@@ -7,8 +7,10 @@ Each position is searched by a tree of its own.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,12 @@ UNVISITED = 0.1
 """Visits added to every move, so that no move's share is zero."""
 
 SEARCHES_AT_ONCE = 512
-"""Concurrent searches of a process: each has some five positions in flight, and a tree of 0.45 MB. Games that
-wait take over search by search, so that their ends leave no gap."""
+"""Concurrent searches of a process: each has some five positions in flight, and a tree of 0.45 MB. Rows that
+wait take over, so that the ends of games leave no gap."""
+
+ROWS_IN_ORDER = 8
+"""Rows of a game that one player searches, one after the other: what it evaluated below the move to the next
+one is in its cache."""
 
 SEARCHES = Options(
     hash=2,
@@ -102,8 +108,8 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
     async def start(self) -> int:
         """Wait for the evaluator."""
         await asyncio.to_thread(self.pool.connections, self.job.options)
-        searches = 2 * SEARCHES_AT_ONCE * self._processes
-        return ceil(searches * len(self.job.games) / max(1, self.job.positions))
+        rows = 2 * SEARCHES_AT_ONCE * ROWS_IN_ORDER * self._processes
+        return ceil(rows * len(self.job.games) / max(1, self.job.positions))
 
     async def play_game(self, number: int) -> SearchedGame:
         path, game = self.job.games[number]
@@ -112,7 +118,10 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
         except (ValueError, OSError) as error:
             none, empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
             return SearchedGame(number, none, none, empty, empty.reshape(0, 3), "", f"game {game}: {error}")
-        found = await play_together(self._search(position) for position in replayed.values())
+        positions = [*replayed.values()]
+        parts = [positions[k : k + ROWS_IN_ORDER] for k in range(0, len(positions), ROWS_IN_ORDER)]
+        searches = await play_together(map(self._search, parts))
+        found = [*chain.from_iterable(searches)]
         networks = {report.network for _, report in found}
         if len(networks) > 1:
             raise ExecutorError("the evaluator's network changed: start again")
@@ -125,25 +134,32 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
             networks.pop() if networks else "",
         )
 
-    async def _search(self, position: Game) -> tuple[NDArray[np.float32], Report]:
-        """Return the logarithms of the visits of the legal moves, in the core's order, and the report."""
+    async def _search(self, positions: Sequence[Game]) -> list[tuple[NDArray[np.float32], Report]]:
+        """Return each position's report, and the logarithms of the visits of its legal moves, in the core's
+        order."""
+        found = []
+        async with self._turns:
+            player = self._idle.pop() if self._idle else self.pool.player(self.job.options)
+            for position in positions:
+                player.new_game()
+                found.append(await self._searched(player, position))
+            self._idle.append(player)
+        return found
+
+    async def _searched(self, player: PoolPlayer, position: Game) -> tuple[NDArray[np.float32], Report]:
         visits: dict[str, float] = {}
 
         def look(tree: Tree) -> None:  # In the pool's thread.
             visits.update({child.move: child.visits for child in tree.children()})
 
-        async with self._turns:
-            player = self._idle.pop() if self._idle else self.pool.player(self.job.options)
-            player.new_game()
-            search: Any = player.search(position, Limits(nodes=self.job.nodes), inspect=look)
-            report: Report = await asyncio.wrap_future(search)
-            self._idle.append(player)
+        search: Any = player.search(position, Limits(nodes=self.job.nodes), inspect=look)
+        report: Report = await asyncio.wrap_future(search)
         assert report.best_move is not None
         # A search that has proved its move ends early: the other visits would have gone to it.
         left = max(0.0, self.job.nodes - 1 - sum(visits.values()))
         visits[report.best_move] = visits.get(report.best_move, 0.0) + left
-        found = [visits.get(move, 0.0) + UNVISITED for move in position.legal_moves()]
-        return np.log(np.array(found, np.float32)), report
+        shares = [visits.get(move, 0.0) + UNVISITED for move in position.legal_moves()]
+        return np.log(np.array(shares, np.float32)), report
 
 
 @lru_cache(2)
