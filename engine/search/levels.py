@@ -30,23 +30,23 @@ LEAST_ELO, MOST_ELO = 800, 2800
 FULL_SKILL = 20
 
 TABLE: tuple[tuple[int, int, float], ...] = (
-    (800, 1, 1.62),
-    (1100, 1, 1.2),
-    (1300, 1, 0.9),
-    (1400, 1, 0.77),
+    (800, 1, 1.49),
+    (1000, 1, 1.2),
+    (1225, 1, 0.9),
+    (1335, 1, 0.77),
+    (1445, 1, 0.61),
     (1500, 1, 0.48),
-    (1600, 1, 0.27),
-    (1650, 1, 0.12),
-    (1755, 7, 0.25),
-    (1905, 19, 0.25),
-    (2100, 47, 0.25),
-    (2220, 71, 0.25),
-    (2430, 173, 0.25),
-    (2615, 470, 0.25),
+    (1560, 1, 0.27),
+    (1590, 1, 0.12),
+    (1725, 7, 0.25),
+    (1890, 19, 0.25),
+    (2070, 47, 0.25),
+    (2170, 71, 0.25),
+    (2400, 152, 0.25),
+    (2600, 433, 0.25),
     (2800, 1340, 0.25),
 )
-"""Elo, nodes and temperature. `python -m benchmarks.strength.ladder` measured the predecessor of the network;
-matches against its levels adjusted these (docs/how-to/strength.md)."""
+"""Elo, nodes and temperature, measured by `benchmarks.strength.ladder` (docs/how-to/strength.md)."""
 
 SEES_MATE_ELO, KEEPS_QUEEN_ELO = 1700, 1400
 """Elo from which a level always plays a mate in one, and never leaves its queen to be taken for nothing."""
