@@ -92,7 +92,7 @@ def annotate_by_searches(
     note: Callable[[str], None],
     step: Callable[[int], None] = lambda count: None,
 ) -> Annotated:
-    """Annotate shards with searches: shares of `nodes` visits, and WDL of the best moves.
+    """Annotate shards with searches of `nodes` visits: their policy, and WDL of the best moves.
 
     workers: number of processes; 0: as many as the evaluator requires. note, step: as for `annotate`.
     Raises TrainingError, and KeyboardInterrupt if it was interrupted.

@@ -28,8 +28,11 @@ from engine.selfplay.shard import read_shard
 from engine.workers.executor import ExecutorError, LocalExecutor, Log, WorkerContext, play_together
 from training.data.replay import ShardGames
 
-UNVISITED = 0.1
-"""Visits added to every move, so that no move's share is zero."""
+PULL = 0.75
+"""Pull of the network's policy on that of a search of one node, in units of q; it falls with the root of the
+nodes (docs/lab/training.md)."""
+
+NEWTON_STEPS = 12
 
 SEARCHES_AT_ONCE = 512
 """Concurrent searches of a process: each has some five positions in flight, and a tree of 0.45 MB. Rows that
@@ -59,7 +62,7 @@ processor time for 100 nodes instead of 1.85 ms.
 @dataclass(frozen=True, slots=True)
 class SearchedGame:
     """The searches of a shard's game. number: of the game in the job. rows: [k] of the shard. counts: [k]
-    legal moves. logits: [sum of counts] logarithms of visits. wdl: [k, 3] of the best moves. network:
+    legal moves. logits: [sum of counts] of `improved_policy`. wdl: [k, 3] of the best moves. network:
     NetworkInfo.identity. failure: why the game was not searched, else empty."""
 
     number: int
@@ -135,8 +138,7 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
         )
 
     async def _search(self, positions: Sequence[Game]) -> list[tuple[NDArray[np.float32], Report]]:
-        """Return each position's report, and the logarithms of the visits of its legal moves, in the core's
-        order."""
+        """Return each position's `improved_policy`, of its moves in the core's order, and report."""
         found = []
         async with self._turns:
             player = self._idle.pop() if self._idle else self.pool.player(self.job.options)
@@ -147,19 +149,36 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
         return found
 
     async def _searched(self, player: PoolPlayer, position: Game) -> tuple[NDArray[np.float32], Report]:
-        visits: dict[str, float] = {}
+        moves = position.legal_moves()
+        policy, q, visits = np.full((3, len(moves)), 1e-6)
 
         def look(tree: Tree) -> None:  # In the pool's thread.
-            visits.update({child.move: child.visits for child in tree.children()})
+            for child in tree.children():
+                place = moves.index(child.move)
+                policy[place] = max(1e-6, child.policy)
+                if child.visits:
+                    q[place], visits[place] = child.evaluation.q, child.visits
 
         search: Any = player.search(position, Limits(nodes=self.job.nodes), inspect=look)
         report: Report = await asyncio.wrap_future(search)
-        assert report.best_move is not None
-        # A search that has proved its move ends early: the other visits would have gone to it.
-        left = max(0.0, self.job.nodes - 1 - sum(visits.values()))
-        visits[report.best_move] = visits.get(report.best_move, 0.0) + left
-        shares = [visits.get(move, 0.0) + UNVISITED for move in position.legal_moves()]
-        return np.log(np.array(shares, np.float32)), report
+        proved = visits.sum() < self.job.nodes - 1  # then the search ended
+        q[visits < 1] = -1.0 if proved else np.average(q, weights=visits)
+        return improved_policy(policy, q, self.job.nodes), report
+
+
+def improved_policy(policy: NDArray[np.float64], q: NDArray[np.float64], nodes: int) -> NDArray[np.float32]:
+    """Return the logarithms of the policy to which the visits of a search converge, [n].
+
+    policy: [n] of the network, above 0. q: [n] of the moves. It has the largest mean of q, less its
+    divergence from the network's policy (Grill et al. 2020): values tell more than few visits.
+    """
+    pull = PULL / nodes**0.5
+    level = float((q + pull * policy).max())  # below the solution; the sum is convex and falls
+    for _ in range(NEWTON_STEPS):
+        shares = pull * policy / (level - q)
+        level += float((shares.sum() - 1) / (shares / (level - q)).sum())
+    result: NDArray[np.float32] = np.log(pull * policy / (level - q)).astype(np.float32)
+    return result
 
 
 @lru_cache(2)
