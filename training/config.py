@@ -20,9 +20,6 @@ class DataSettings:
     """Selection of training positions."""
 
     main: tuple[str, ...] = setting((), "folders and files of shards", low=1)
-    early: tuple[str, ...] = setting(
-        (), "shards of lower quality, excluded once the learning rate falls", low=1
-    )
     window: int = setting(
         0, "maximum positions of each folder, taken from its newest shards; 0: all", high=10**12
     )
@@ -332,7 +329,10 @@ PARTS: dict[str, type[Any]] = {
 def with_defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return an earlier version's identity; newer settings get defaults, which keep old behaviour."""
     known = TrainConfig().identity()
-    return {name: known[name] | part for name, part in identity.items()}
+    return {
+        name: known[name] | {key: value for key, value in part.items() if key in known[name]}
+        for name, part in identity.items()
+    }
 
 
 def train_config(document: Mapping[str, Any], source: str) -> TrainConfig:

@@ -13,7 +13,7 @@ from time import monotonic
 from engine.selfplay.shard import ShardError
 from protocol.host.printing import reason
 from training.config import DataSettings
-from training.data.reading import ReadShard, ShardFile, ShardReader, shard_files
+from training.data.reading import ReadShard, ShardReader, shard_files
 from training.errors import TrainingError
 
 AT_ONCE = 8
@@ -26,7 +26,7 @@ class NewShards:
     window. notes: messages for the log."""
 
     shards: Sequence[ReadShard]
-    leaving: Collection[ShardFile]
+    leaving: Collection[str]
     notes: Sequence[str]
 
 
@@ -34,11 +34,11 @@ class Follower:
     """Checks for shards every `follow_s`. Used by the run's thread only.
     The reader's thread replays games almost without holding the interpreter lock."""
 
-    def __init__(self, data: DataSettings, reader: ShardReader, shards: Collection[ShardFile]) -> None:
+    def __init__(self, data: DataSettings, reader: ShardReader, shards: Collection[str]) -> None:
         """shards: those already in the run."""
         self._data, self._reader = data, reader
         self._shards = set(shards)
-        self._failed: dict[ShardFile, tuple[int, int]] = {}
+        self._failed: dict[str, tuple[int, int]] = {}
         self._pool = ThreadPoolExecutor(1, "shard-reader")
         self._look: Future[NewShards] | None = None
         self._closing = Event()
@@ -71,10 +71,10 @@ class Follower:
 
     # -- in the reader's thread ------------------------------------------------------------------------------
 
-    def _found(self, known: frozenset[ShardFile]) -> NewShards:
+    def _found(self, known: frozenset[str]) -> NewShards:
         notes: list[str] = []
         try:
-            files = [file for file in shard_files(self._data) if not file.early]
+            files = shard_files(self._data)
         except (TrainingError, OSError) as error:
             return NewShards((), (), [f"looking for new shards: {reason(error)}"])
         shards: list[ReadShard] = []
@@ -83,13 +83,13 @@ class Follower:
                 shard = self._read(file, notes)
                 if shard is not None:
                     shards.append(shard)
-        leaving = {file for file in known if not file.early} - set(files) if self._data.window else ()
+        leaving = known - set(files) if self._data.window else ()
         return NewShards(shards, leaving, [*notes, *self._reader.complaints()])
 
-    def _read(self, file: ShardFile, notes: list[str]) -> ReadShard | None:
+    def _read(self, file: str, notes: list[str]) -> ReadShard | None:
         """Return a shard; None if it is empty, damaged or incomplete. It is re-read after it changes."""
         try:
-            status = Path(file.path).stat()
+            status = Path(file).stat()
             state = status.st_size, status.st_mtime_ns
             if self._failed.get(file) == state:
                 return None
@@ -98,7 +98,7 @@ class Follower:
             if not len(table):
                 return None
         except (ShardError, OSError) as error:
-            notes.append(f"{file.path}: {reason(error)}; left out as long as it does not change")
+            notes.append(f"{file}: {reason(error)}; left out as long as it does not change")
             return None
         del self._failed[file]
         return ReadShard(file, table)

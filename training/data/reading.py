@@ -42,18 +42,10 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardFile:
-    """A shard to read positions from. early: its labels are of lower quality."""
-
-    path: str
-    early: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ReadShard:
     """A shard's positions."""
 
-    file: ShardFile
+    file: str
     table: PositionTable
 
 
@@ -94,16 +86,13 @@ def _to_come(path: Path) -> bool:
     return not any(path.rglob(f"*{SUFFIX}")) if path.is_dir() else not path.exists()
 
 
-def shard_files(data: DataSettings) -> list[ShardFile]:
+def shard_files(data: DataSettings) -> list[str]:
     """Return the shards that the settings name. Folders to be followed may still be empty.
 
     Raises TrainingError if there are none.
     """
     main = [path for path in data.main if not (data.follow_s and _to_come(Path(path)))]
-    return [
-        *(ShardFile(str(path)) for path in shards_of(main, data.window)),
-        *(ShardFile(str(path), early=True) for path in shards_of(data.early, data.window)),
-    ]
+    return [*map(str, shards_of(main, data.window))]
 
 
 class ShardReader:
@@ -124,15 +113,14 @@ class ShardReader:
         self._prior = prior_identity(target.prior, target.prior_nodes)
         self._tables = open_tablebases(target.tablebases, note)
 
-    def read(self, file: ShardFile) -> PositionTable:
+    def read(self, file: str) -> PositionTable:
         """Return the positions of a shard, sampled by `sampling`. Raises ShardError and OSError."""
-        shard = read_shard(Path(file.path))
+        shard = read_shard(Path(file))
         table = table_of(
             shard,
             self._data,
             self._target,
             input_format=self._input_format,
-            early=file.early,
             prior=self._prior,
             tables=self._tables,
         )
@@ -143,19 +131,17 @@ class ShardReader:
             table = table.rows((chance < self._data.sampling) | table.held_out)
         return table
 
-    def read_all(
-        self, files: Sequence[ShardFile], threads: int, note: Callable[[str], None]
-    ) -> list[ReadShard]:
+    def read_all(self, files: Sequence[str], threads: int, note: Callable[[str], None]) -> list[ReadShard]:
         """Return the shards in order. Damaged ones are reported to `note` and skipped, as are empty ones.
 
         Raises TrainingError if none remain.
         """
 
-        def read(file: ShardFile) -> ReadShard | None:
+        def read(file: str) -> ReadShard | None:
             try:
                 return ReadShard(file, self.read(file))
             except (ShardError, OSError) as error:
-                note(f"{file.path}: {reason(error)}; left out")
+                note(f"{file}: {reason(error)}; left out")
                 return None
 
         with ThreadPoolExecutor(max(1, threads)) as pool:
@@ -177,7 +163,6 @@ def table_of(
     target: TargetSettings,
     *,
     input_format: int,
-    early: bool = False,
     prior: str = "",
     tables: Tablebases | None = None,
 ) -> PositionTable:
@@ -213,7 +198,6 @@ def table_of(
         annotated=np.full(len(branch), annotated),
         searched=np.full(len(branch), shard.kind == "search"),
         taken=taken.astype(np.float32),
-        early=np.full(len(branch), early),
         held_out=held_out,
         branch=branch,
     )

@@ -30,7 +30,7 @@ class PositionTable:
     (bool).
     searched: bool, True if shares are the policy target. best: uint8, index of the best move.
     wdl, next_wdl: float32 [n, 3] of the position and of the next plies. plies_left: float32, NaN if unknown.
-    taken: float32, share of epochs that use the position. early: bool, excluded once the learning rate falls.
+    taken: float32, share of epochs that use the position.
     held_out: bool, for validation only. branch: bool, next to the game. keys: uint64.
     """
 
@@ -51,7 +51,6 @@ class PositionTable:
     next_wdl: NDArray[np.float32]
     plies_left: NDArray[np.float32]
     taken: NDArray[np.float32]
-    early: NDArray[np.bool_]
     held_out: NDArray[np.bool_]
     branch: NDArray[np.bool_]
     keys: NDArray[np.uint64]

@@ -39,7 +39,7 @@ _BY_MOVE = ("moves", "policy", "shares", "prior")
 
 _BY_POSITION = (
     *("boards", "masks", "repetitions", "rule50", "annotated", "listed", "listed_score", "searched", "best"),
-    *("wdl", "next_wdl", "plies_left", "share", "early", "held_out", "keys", "surprise"),
+    *("wdl", "next_wdl", "plies_left", "share", "held_out", "keys", "surprise"),
 )
 
 
@@ -79,7 +79,6 @@ class DeviceTable:
     next_wdl: Tensor
     plies_left: Tensor
     share: Tensor
-    early: Tensor
     held_out: Tensor
     keys: Tensor
     surprise: Tensor
@@ -123,7 +122,9 @@ class DeviceTable:
             self.sizes += map(len, tables)
             if not self._data.follow_s:
                 self.most_moves = max(self.most_moves, -(-table.most_moves // 8) * 8)
-        first = first_of_each(self.keys, self.held_out) if self._data.unique else torch.ones_like(self.early)
+        first = (
+            first_of_each(self.keys, self.held_out) if self._data.unique else torch.ones_like(self.held_out)
+        )
         self.taken = self.share * first
 
     def _append(self, table: PositionTable) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from protocol.host.folders import expanded
 from training.config import RunSettings, TrainConfig, with_defaults
 from training.data.following import Follower, NewShards
-from training.data.reading import ShardFile, ShardReader, shard_files
+from training.data.reading import ShardReader, shard_files
 from training.errors import TrainingError
 from training.export import export_network, int8_told
 from training.model.initial import count_parameters, initial_network
@@ -112,18 +112,19 @@ class _Run:
             config.data, config.targets, input_format=input_format, seed=config.run.seed, note=self.note
         )
 
-    def _shards(self, saved: dict[str, Any] | None) -> list[ShardFile]:
+    def _shards(self, saved: dict[str, Any] | None) -> list[str]:
         """Return the initial shards, the same on every rank: a checkpoint's, if shards are followed."""
         if self.config.data.follow_s and saved is not None and "shards" in saved:
-            files = [ShardFile(str(path), bool(early)) for path, early in saved["shards"]]
+            # In 0.2.0 each entry was a pair.
+            files = [each if isinstance(each, str) else str(each[0]) for each in saved["shards"]]
             for file in files:
-                if not Path(file.path).exists():
+                if not Path(file).exists():
                     raise TrainingError(
-                        f"{file.path}, which was in the run, is gone: bring it back, or go on with the "
+                        f"{file}, which was in the run, is gone: bring it back, or go on with the "
                         "shards that are there by data.follow_s=0"
                     )
             return files
-        found: list[ShardFile] = self.group.shared(None if self.group.rank else shard_files(self.config.data))
+        found: list[str] = self.group.shared(None if self.group.rank else shard_files(self.config.data))
         return found
 
     def _trainer(self) -> Trainer:
@@ -218,7 +219,7 @@ class _Run:
         broken = self.trainer.broken_tables()
         if broken is None:
             return
-        names = ", ".join(self.shards[number].path for number in broken)
+        names = ", ".join(self.shards[number] for number in broken)
         why = f"targets of {names} are not finite: remove them, or import them again"
         if not broken:
             why = "all targets are finite: lower [optimiser] muon_rate and adam_rate"
@@ -292,7 +293,7 @@ class _Run:
             state = {
                 "settings": self.config.identity(),
                 "trainer": self.trainer.state_dict(),
-                "shards": [[file.path, file.early] for file in self.shards],
+                "shards": self.shards,
                 "seconds": self.seconds,
             }
             save_checkpoint(self.folder, state)

@@ -19,7 +19,6 @@ class Sampler:
         self._batch = batch
         self._seed = seed
         self.epoch = self.taken = 0
-        self.without_early = False
         self._order: Tensor | None = None
 
     def next(self) -> tuple[Tensor, Tensor]:
@@ -34,12 +33,6 @@ class Sampler:
         self.taken += self._batch
         return rows, torch.rand(self._batch, 3, generator=generator, device=self._table.device)
 
-    def leave_early_out(self) -> None:
-        """Exclude early positions from the next batch on."""
-        if not self.without_early and bool(self._table.early.any()):
-            self.begin_epoch()
-        self.without_early = True
-
     def begin_epoch(self) -> None:
         """Start a new epoch with the next batch."""
         self.epoch, self.taken, self._order = self.epoch + 1, 0, None
@@ -48,8 +41,6 @@ class Sampler:
         table, generator = self._table, self._generator(0)
         chances = torch.rand(len(table), generator=generator, device=table.device)
         times = table.times() * ~table.held_out
-        if self.without_early:
-            times *= ~table.early
         whole = times.floor()
         rows = torch.arange(len(table), device=table.device)
         rows = rows.repeat_interleave((whole + (chances < times - whole)).long())
@@ -64,10 +55,9 @@ class Sampler:
         seed = (self._seed * 1_000_003 + self.epoch) * 1_000_003 + number
         return torch.Generator(self._table.device).manual_seed(seed % 2**62)
 
-    def state_dict(self) -> dict[str, int | bool]:
-        return {"epoch": self.epoch, "taken": self.taken, "without_early": self.without_early}
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self.epoch, "taken": self.taken}
 
-    def load_state_dict(self, state: dict[str, int | bool]) -> None:
-        self.epoch, self.taken = int(state["epoch"]), int(state["taken"])
-        self.without_early = bool(state["without_early"])
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.epoch, self.taken = state["epoch"], state["taken"]
         self._order = None

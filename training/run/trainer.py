@@ -18,7 +18,7 @@ from training.model.initial import initial_network, network_of
 from training.model.losses import NAMES, TrainedHeads
 from training.model.network import AttentionNetwork
 from training.optim.optimiser import Optimiser
-from training.optim.schedule import falling, rate_factor, refreshes_due
+from training.optim.schedule import rate_factor, refreshes_due
 from training.run.device_table import DeviceTable, Gathered
 from training.run.processes import Group
 from training.run.sampling import Sampler
@@ -137,8 +137,6 @@ class Trainer:
     def step(self, progress: float) -> None:
         """Run one training step. progress: finished share of the run."""
         schedule = self.config.schedule
-        if falling(schedule, progress) < 1:
-            self.sampler.leave_early_out()
         if refreshes_due(schedule, self.config.targets.prior_refreshes, progress) > self.refreshes:
             self._refresh()
         if schedule.quantise_last and progress >= 1 - schedule.quantise_last and not self.quantised:
@@ -218,8 +216,7 @@ class Trainer:
         return dict(zip(NAMES, (total / len(rows)).tolist(), strict=True))
 
     def _held_out(self) -> Tensor:
-        """Return held-out rows, except early ones, which leave the run: validation would then seem worse."""
-        return (self.table.held_out & ~self.table.early).nonzero().squeeze(1)
+        return self.table.held_out.nonzero().squeeze(1)
 
     @torch.no_grad()
     def dead_shares(self) -> dict[str, float]:

@@ -43,15 +43,6 @@ def test_rows_are_the_positions_of_the_games_then_the_branches() -> None:
     assert table.plies_left[0] == shard.columns["plies"][0]
 
 
-def test_early_shards_are_marked_and_come_second(tmp_path: Path) -> None:
-    write_shard(tmp_path / "main" / "a.shard", labelled_shard(4, 20, seed=1))
-    write_shard(tmp_path / "early" / "a.shard", labelled_shard(4, 20, seed=2))
-    table = read(DataSettings(main=(str(tmp_path / "main"),), early=(str(tmp_path / "early"),)))
-    assert not table.early[0]
-    assert table.early[-1]
-    assert (np.diff(table.early.astype(int)) >= 0).all()
-
-
 def test_a_share_of_the_positions_can_be_taken(tmp_path: Path) -> None:
     write_shard(tmp_path / "a.shard", labelled_shard(20, 40))
     whole = read(DataSettings(main=(str(tmp_path),), holdout=0.0))

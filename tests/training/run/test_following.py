@@ -21,7 +21,7 @@ from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, read_until, run_training, start_training, write_run
 from training.config import DataSettings, TargetSettings, TrainConfig, train_config
 from training.data.following import Follower, NewShards
-from training.data.reading import ShardFile, ShardReader, shard_files, table_of
+from training.data.reading import ShardReader, shard_files, table_of
 from training.data.table import PositionTable
 
 pytestmark = pytest.mark.integration
@@ -174,10 +174,10 @@ def test_a_shard_that_is_not_all_there_is_named_and_joins_when_it_is(tmp_path: P
     with path.open("ab") as file:
         file.write(data[-100:])
     found = next_found(follower)
-    assert [shard.file for shard in found.shards] == [ShardFile(str(path))]
+    assert [shard.file for shard in found.shards] == [str(path)]
     assert not found.notes
     write_shard(path.with_name("b.shard"), labelled_shard(4, 20, seed=2))
-    assert [Path(shard.file.path).name for shard in next_found(follower).shards] == ["b.shard"]
+    assert [Path(shard.file).name for shard in next_found(follower).shards] == ["b.shard"]
     follower.close()
 
 
@@ -190,8 +190,8 @@ def test_the_newest_shards_push_the_oldest_out_of_the_window(tmp_path: Path) -> 
     follower = follower_of(tmp_path, window=positions)
     write_shard(tmp_path / "c.shard", labelled_shard(4, 20, seed=9))
     found = next_found(follower)
-    assert [Path(shard.file.path).name for shard in found.shards] == ["c.shard"]
-    assert [Path(file.path).name for file in found.leaving] == ["a.shard"]
+    assert [Path(shard.file).name for shard in found.shards] == ["c.shard"]
+    assert [Path(file).name for file in found.leaving] == ["a.shard"]
     follower.close()
 
 
@@ -227,7 +227,7 @@ def weights(folder: Path) -> dict[str, Any]:
 def test_a_run_that_a_shard_joined_continues_with_it_whatever_ended_it(tmp_path: Path) -> None:
     config = grown_run(tmp_path)
     state = checkpoint(tmp_path / "run")
-    assert [Path(path).name for path, _ in state["shards"]] == ["0.shard", "1.shard"]
+    assert [Path(path).name for path in state["shards"]] == ["0.shard", "1.shard"]
     flags = ("--set", f"schedule.positions={64 * (state['trainer']['steps'] + 60)}")
     killed = tmp_path / "killed"
     shutil.copytree(tmp_path / "run", killed)

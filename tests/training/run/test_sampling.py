@@ -130,19 +130,3 @@ def test_the_last_share_of_a_run_is_computed_as_in_8_bits(config: TrainConfig) -
     assert not all(
         torch.equal(a, b) for a, b in zip(one.heads.parameters(), other.heads.parameters(), strict=True)
     )
-
-
-def test_held_out_lesser_labels_are_not_measured(config: TrainConfig) -> None:
-    data = replace(config.data, holdout=0.4)
-    main, early = (
-        table_of(labelled_shard(8, 40, seed=seed), data, config.targets, input_format=1, early=early)
-        for seed, early in ((1, False), (2, True))
-    )
-    assert early.held_out.any()
-    trainers = [
-        Trainer(config, tables, Group(0, 1, torch.device("cpu"))) for tables in ([main], [main, early])
-    ]
-    for trainer in trainers:
-        trainer.set_targets()
-    alone, both = (trainer.validate() for trainer in trainers)
-    assert alone["policy_kl"] == pytest.approx(both["policy_kl"], rel=1e-5)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
 from training.config import ModelSettings, train_config  # noqa: E402
-from training.data.reading import ShardFile, ShardReader  # noqa: E402
+from training.data.reading import ShardReader  # noqa: E402
 from training.data.table import PositionTable  # noqa: E402
 from training.errors import TrainingError  # noqa: E402
 from training.model.initial import initial_network  # noqa: E402
@@ -151,7 +151,7 @@ def test_a_run_stops_at_targets_that_are_not_finite_and_keeps_its_checkpoint(
     before = weights(tmp_path)
     read = ShardReader.read
 
-    def spoilt(reader: ShardReader, file: ShardFile) -> PositionTable:
+    def spoilt(reader: ShardReader, file: str) -> PositionTable:
         table = read(reader, file)
         values = getattr(table, column).copy()
         values[7] = np.nan
