@@ -100,7 +100,7 @@ def test_searches_are_annotated_for_training_with_their_nodes(network: Path, tmp
     packed, start, _ = encoded_positions(shard, 1)
     shares = np.exp(-shard.columns["prior"].astype(np.float64) / NAT_STEPS)
     totals = np.add.reduceat(shares, start[:-1])
-    assert np.allclose(totals, 1, atol=0.05)
+    assert np.allclose(totals, 1, atol=0.14)  # quarters of a nat
     for prior_nodes, used in ((40, True), (20, True), (41, False), (0, False)):
         table = table_of(
             shard,
@@ -122,7 +122,9 @@ def test_a_searched_shard_has_the_moves_of_its_positions_in_order(network: Path,
     run_training("annotate", path, *arguments, "--nodes", 2)
     run_training("annotate", plain, *arguments)
     searched, policy = (read_shard(each).columns["prior"].astype(int) for each in (path, plain))
-    assert np.abs(searched - policy).max() <= 1  # a step is 6 %
+    common = policy < 3.5 * NAT_STEPS  # others are stored in whole nats
+    assert common.any()
+    assert np.abs(searched - policy)[common].max() <= NAT_STEPS / 8 + 1  # half of a quarter, and a step
 
 
 def test_the_policy_of_a_search_follows_values_the_more_the_more_nodes_it_has() -> None:
