@@ -29,7 +29,7 @@ from engine.workers.executor import ExecutorError, LocalExecutor, Log, WorkerCon
 from training.data.replay import ShardGames
 
 PULL = 0.75
-"""Pull of the network's policy on that of a search of one node, in units of q; it falls with the root of the
+"""Weight of the network's policy against q in a search of one node; it falls with the square root of the
 nodes (docs/lab/training.md)."""
 
 NEWTON_STEPS = 12
