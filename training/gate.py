@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.search.network_constants import CONSTANTS
+from engine.search.network_constants import constants_of
 from evaluator.network import network_file
 from protocol.host.files import write_atomically
 from protocol.host.processes import INTERRUPTED
@@ -60,8 +59,7 @@ class Promotion:
         return verdict
 
     def _arguments(self) -> list[str]:
-        with network_file(self.constants_of).open("rb") as file:
-            known = CONSTANTS.get(hashlib.file_digest(file, "sha256").hexdigest(), {})
+        known = constants_of(network_file(self.constants_of))
         constants = "".join(f",{name}={json.dumps(value)}" for name, value in known.items())
         return [
             *("match", "--player", f"name=new,weights={network_file(self.network)}{constants}"),

@@ -160,7 +160,8 @@ class Loop:
             case "annotate":
                 shards = self._shards_to_annotate()
                 if shards:
-                    flags = {"nodes": settings.annotate_nodes, "weights": self.best} | device
+                    flags = {"nodes": settings.annotate_nodes, "weights": self.best}
+                    flags |= {"constants-of": settings.start} | device
                     yield "training", ["annotate", *map(str, shards), *_flags(flags)]
             case "train":
                 folders = [*settings.data, *([str(own)] if settings.games else [])]

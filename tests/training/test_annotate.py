@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from engine.options import Options
+from engine.search.network_constants import ON_CPU
 from engine.selfplay.shard import Shard, ShardError, read_shard, write_shard
 from engine.selfplay.shard_coding import NAT_STEPS, wdl_of
 from evaluator.backends.batches import expand_planes
@@ -28,7 +29,7 @@ from training.data.packed import unpack_positions
 from training.data.reading import encoded_positions, table_of
 from training.errors import TrainingError
 from training.evaluation import EncodedRows, Evaluation
-from training.searches import improved_policy
+from training.searches import SEARCHES, improved_policy
 
 pytestmark = pytest.mark.integration
 
@@ -125,6 +126,14 @@ def test_a_searched_shard_has_the_moves_of_its_positions_in_order(network: Path,
     common = policy < 3.5 * NAT_STEPS  # others are stored in whole nats
     assert common.any()
     assert np.abs(searched - policy)[common].max() <= NAT_STEPS / 8 + 1  # half of a quarter, and a step
+
+
+def test_searches_have_the_constants_of_the_network_that_is_named(network: Path) -> None:
+    shipped = annotate_command._with_constants(SEARCHES, "wavefront-cpu")
+    assert {name: getattr(shipped, name) for name in ON_CPU} == ON_CPU
+    assert annotate_command._with_constants(SEARCHES, str(network)) == SEARCHES
+    with pytest.raises(TrainingError, match=r"none\.pb\.gz"):
+        annotate_command._with_constants(SEARCHES, "none.pb.gz")
 
 
 def test_the_policy_of_a_search_follows_values_the_more_the_more_nodes_it_has() -> None:

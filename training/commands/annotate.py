@@ -42,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="processes that search (default: as many as keep the evaluator busy)",
     )
+    parser.add_argument(
+        "--constants-of", metavar="FILE", help="network whose search constants are used (default: its own)"
+    )
     add_flags(parser, only=("weights", "backend", "evaluator", "threads"))
     parser.add_argument("--json", action="store_true", help="print a summary as JSON at the end")
 
@@ -60,10 +63,13 @@ def run(arguments: argparse.Namespace) -> int:
     paths = shards_of(arguments.paths)
     preset = SEARCHES if arguments.nodes > 0 else Options()
     options = _with_network(options_of_arguments(arguments, preset))
+    if arguments.constants_of:
+        options = _with_constants(options, arguments.constants_of)
     devices = _devices(options)
     if len(devices) > 1:
         try:
-            return _on_each(devices, paths, options, arguments.nodes, arguments.workers)
+            more = ("--constants-of", arguments.constants_of) if arguments.constants_of else ()
+            return _on_each(devices, paths, options, arguments.nodes, arguments.workers, *more)
         except KeyboardInterrupt:
             return INTERRUPTED  # each command has said it
     total = sum(map(count_positions, paths))
@@ -103,16 +109,17 @@ def _devices(options: Options) -> list[str]:
 
 
 def _on_each(
-    devices: Sequence[str], paths: Sequence[Path], options: Options, nodes: int, workers: int
+    devices: Sequence[str], paths: Sequence[Path], options: Options, nodes: int, workers: int, *more: str
 ) -> int:
-    """Run one command for each device, with its share of the shards and of the processors."""
+    """Run one command for each device, with its share of the shards and of the processors.
+    more: further arguments."""
     running: list[subprocess.Popen[bytes]] = []
     try:
         for number, device in enumerate(devices[: len(paths)]):
             command = child_command(
                 *("training.step", "training", "annotate", *map(str, paths[number :: len(devices)])),
                 *("--backend", device, "--weights", options.weights, "--nodes", str(nodes)),
-                *("--workers", str(workers), "--threads", str(options.threads)),
+                *("--workers", str(workers), "--threads", str(options.threads), *more),
             )
             with share_of_processors(number, len(devices)):
                 running.append(subprocess.Popen(command, stdin=subprocess.PIPE))
@@ -136,3 +143,14 @@ def _with_network(options: Options) -> Options:
     if not needed or options.weights or options.evaluator:
         return options
     return options.changed(weights=TargetSettings().prior)
+
+
+def _with_constants(options: Options, network: str) -> Options:
+    """Return the options with a network's search constants. Raises TrainingError."""
+    from engine.search.network_constants import constants_of
+    from evaluator.network import network_file
+
+    try:
+        return options.changed(**constants_of(network_file(network)))
+    except OSError as error:
+        raise TrainingError(f"cannot read {network}: {error.strerror}") from None
