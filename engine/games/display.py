@@ -11,6 +11,8 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, Self, TextIO, TypeVar
 
+from protocol.host.closing import Closing
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -68,17 +70,11 @@ def row_table(title: str, rows: Mapping[str, str]) -> RenderableType:
     return table
 
 
-class QuietView:
+class QuietView(Closing):
     """Show only the notes of a run. A context manager, like LiveView."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
 
     def started(self, state: Any) -> None:
         pass

@@ -46,31 +46,30 @@ class _ServiceCollector:
         yield from self._faults(state)
 
     def _service(self, state: State) -> Iterator[Metric]:
-        yield _gauge("ready", "1 if evaluations are accepted and computed, else 0.", {(): state.ready})
-        yield _gauge(
-            "state",
-            "1 for the current state, 0 for the others.",
-            {(name,): name == state.state for name in STATES},
-            ("state",),
-        )
-        yield _gauge("state_since_seconds", "Start of the current state, as a Unix time.", {(): state.since})
-        yield _gauge("uptime_seconds", "Time since the start.", {(): self._metrics.uptime_seconds})
-        yield _gauge("clients", "Connected clients that have sent a message.", {(): state.clients})
-        yield _gauge("connections", "Open connections, also without a message.", {(): state.connections})
-        yield _gauge(
-            "max_connections",
-            "Maximum clients at ipc addresses, and again at tcp addresses.",
-            {(): state.max_connections},
-        )
-        yield _gauge(
-            "target_seconds",
-            "Latency target of the class.",
-            {(name,): target / 1000 for name, target in state.target_ms.items()},
-            ("class",),
-        )
-        yield _gauge(
-            "buffered_bytes", "Bytes of incomplete requests and unread answers.", {(): state.buffered_bytes}
-        )
+        metrics = self._metrics
+        for name, text, value in (
+            ("ready", "1 if evaluations are accepted and computed, else 0.", state.ready),
+            ("state_since_seconds", "Start of the current state, as a Unix time.", state.since),
+            ("uptime_seconds", "Time since the start.", metrics.uptime_seconds),
+            ("clients", "Connected clients that have sent a message.", state.clients),
+            ("connections", "Open connections, also without a message.", state.connections),
+            (
+                "max_connections",
+                "Maximum clients at ipc addresses, and again at tcp addresses.",
+                state.max_connections,
+            ),
+            ("buffered_bytes", "Bytes of incomplete requests and unread answers.", state.buffered_bytes),
+            (
+                "positions_per_second",
+                f"Evaluated positions, mean of the last {RATE_WINDOW_S:g} seconds.",
+                metrics.positions_per_second,
+            ),
+        ):
+            yield _gauge(name, text, {(): value})
+        states: dict[Labels, float] = {(name,): name == state.state for name in STATES}
+        yield _gauge("state", "1 for the current state, 0 for the others.", states, ("state",))
+        targets = {name: target / 1000 for name, target in state.target_ms.items()}
+        yield _gauge("target_seconds", "Latency target of the class.", _keyed(targets), ("class",))
         yield _counter(
             "closed_connections",
             "Connections that the service closed or refused.",
@@ -105,11 +104,6 @@ class _ServiceCollector:
                 for device, told in curves[network].items()
             }
             yield _gauge(name, text, values, labels)
-        yield _gauge(
-            "positions_per_second",
-            f"Evaluated positions, mean of the last {RATE_WINDOW_S:g} seconds.",
-            {(): self._metrics.positions_per_second},
-        )
 
     def _batches(self) -> Iterator[Metric]:
         batches, labels = self._metrics.batches, ("network", "device")
@@ -163,25 +157,14 @@ class _ServiceCollector:
 
 
 def _devices(state: State) -> Iterator[Metric]:
-    yield _gauge(
-        "device_in_use",
-        "0 for a device that is excluded because it failed or hangs, else 1.",
-        _keyed(state.in_use),
-        ("device",),
-    )
+    tuning = {device: device in state.tuning for device in state.in_use}
+    in_use = "0 for a device that is excluded because it failed or hangs, else 1."
+    yield _gauge("device_in_use", in_use, _keyed(state.in_use), ("device",))
     yield _gauge("running_batches", "Running batches of the device.", _keyed(state.running), ("device",))
-    yield _counter(
-        "device_busy_seconds",
-        "Time with at least one batch on the device.",
-        _keyed(state.busy_seconds),
-        ("device",),
-    )
-    yield _gauge(
-        "device_tuning",
-        "1 while the evaluator measures kernels on the device, else 0.",
-        {(device,): device in state.tuning for device in state.in_use},
-        ("device",),
-    )
+    busy = "Time with at least one batch on the device."
+    yield _counter("device_busy_seconds", busy, _keyed(state.busy_seconds), ("device",))
+    measures = "1 while the evaluator measures kernels on the device, else 0."
+    yield _gauge("device_tuning", measures, _keyed(tuning), ("device",))
     yield _gauge(
         "device_memory_bytes",
         "Memory of the device, used by all programs and total; absent if unknown.",
