@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.search.network_constants import constants_of
+from engine.search.network_constants import CONSTANTS
 from evaluator.network import network_file
 from protocol.host.files import write_atomically
 from protocol.host.processes import INTERRUPTED
+from training.data.annotations import prior_identity
 from training.errors import TrainingError
 from training.step import run_step
 
@@ -59,7 +60,7 @@ class Promotion:
         return verdict
 
     def _arguments(self) -> list[str]:
-        known = constants_of(network_file(self.constants_of))
+        known = CONSTANTS.get(prior_identity(self.constants_of), {})
         constants = "".join(f",{name}={json.dumps(value)}" for name, value in known.items())
         return [
             *("match", "--player", f"name=new,weights={network_file(self.network)}{constants}"),

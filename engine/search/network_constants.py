@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from engine.options import Options
     from protocol.settings.spec import Value
 
@@ -36,14 +34,6 @@ CONSTANTS: Mapping[str, Mapping[str, Value]] = {
     "b6237688113ceee8a5556933807b4fdad6b23b42fb12e149fe32ec00d3ac4317": ON_CPU,  # wavefront-cpu
 }
 """Options by NetworkInfo.content_hash."""
-
-
-def constants_of(network: Path) -> Mapping[str, Value]:
-    """Return the constants of a network file; empty if it has none. Raises OSError."""
-    import hashlib
-
-    with network.open("rb") as file:
-        return CONSTANTS.get(hashlib.file_digest(file, "sha256").hexdigest(), {})
 
 
 def with_network_constants(options: Options, content_hash: str) -> Options:

@@ -147,10 +147,7 @@ def _with_network(options: Options) -> Options:
 
 def _with_constants(options: Options, network: str) -> Options:
     """Return the options with a network's search constants. Raises TrainingError."""
-    from engine.search.network_constants import constants_of
-    from evaluator.network import network_file
+    from engine.search.network_constants import CONSTANTS
+    from training.data.annotations import prior_identity
 
-    try:
-        return options.changed(**constants_of(network_file(network)))
-    except OSError as error:
-        raise TrainingError(f"cannot read {network}: {error.strerror}") from None
+    return options.changed(**CONSTANTS.get(prior_identity(network), {}))
