@@ -30,8 +30,8 @@ ON_CPU: Mapping[str, Value] = {
 """Of `wavefront tune` at 800 nodes, but exploration grows to that of lc0's constants at 10,000 visits."""
 
 CONSTANTS: Mapping[str, Mapping[str, Value]] = {
-    "b329d6ca28b33850038342eec7cc140579d747dd6d10e4a07e3b526ac92fc9c4": ON_GPU,  # wavefront-gpu
-    "b6237688113ceee8a5556933807b4fdad6b23b42fb12e149fe32ec00d3ac4317": ON_CPU,  # wavefront-cpu
+    "637cc088d1eaed0571b4713977bd5720b74396d2819cb2c1a0442b8679e4557c": ON_GPU,  # wavefront-gpu
+    "9096d444942b37a9b79c726ebfa2cb5bea55e709bf6d82eb7cc08e8739110cb5": ON_CPU,  # wavefront-cpu
 }
 """Options by NetworkInfo.content_hash."""
 
