@@ -69,7 +69,7 @@ class TargetSettings:
     )
     prior_exponent: float = setting(0.85, "exponent of the prior's policy", high=2)
     prior_value_share: float = setting(
-        0.0, "share of the prior's WDL in the WDL target of annotated positions", high=1
+        0.0, "share of the prior's WDL in the WDL target of annotated labelled positions", high=1
     )
     prior_refreshes: int = setting(
         1,
@@ -279,7 +279,9 @@ class LoopSettings:
     )
     data: tuple[str, ...] = setting((), "folders and files of further shards to train on", low=1)
     annotate_nodes: int = setting(
-        100, "nodes of the searches that annotate the shards of data; 0: none", high=UNREACHED
+        100,
+        "nodes of the searches that annotate the shards of data, and self-play with fewer visits; 0: none",
+        high=UNREACHED,
     )
     annotate_positions: int = setting(
         1_000_000,

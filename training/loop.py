@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The loop of generations: searched positions, training, gates, promotion, each from the best network so far.
 
-The positions come from self-play, and from shards that searches of the best network annotate. The journal
-records finished steps. Each step is a command that resumes its own work. The same command thus resumes a
-killed loop, which loses at most what its step loses. It ends where generations in a row are not promoted.
+The positions come from self-play and from given shards. Searches of the best network annotate them. The
+journal records finished steps. Each step is a command that resumes its own work. The same command thus
+resumes a killed loop, which loses at most what its step loses. It ends where generations in a row are not
+promoted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from protocol.host.processes import INTERRUPTED
 from protocol.settings.spec import SettingsError
 from training.config import LoopSettings
 from training.data.annotations import prior_identity
-from training.data.reading import count_positions, shards_of
+from training.data.reading import count_positions, last_of, shards_of
 from training.errors import TrainingError
 from training.gate import VERDICT
 from training.step import run_step
@@ -39,7 +40,7 @@ def steps(settings: LoopSettings) -> tuple[str, ...]:
     """Return the steps of a generation, in order."""
     wanted = {
         "selfplay": settings.games > 0,
-        "annotate": bool(settings.data) and settings.annotate_nodes > 0,
+        "annotate": settings.annotate_nodes > (0 if settings.data else settings.nodes),
         "clock": bool(settings.gate_clock),
     }
     every = ("selfplay", "annotate", "train", "export", *GATES, "promote")
@@ -164,19 +165,17 @@ class Loop:
                     flags |= {"constants-of": settings.start} | device
                     yield "training", ["annotate", *map(str, shards), *_flags(flags)]
             case "train":
-                folders = [*settings.data, *([str(own)] if settings.games else [])]
-                searched = {"prior": self.best, "prior_nodes": settings.annotate_nodes}
+                shards = self._newest_shards()
+                prior: dict[str, object] = {"prior": "<empty>"}
+                if settings.data or "annotate" in steps(settings):
+                    prior = {"prior": self.best, "prior_nodes": settings.annotate_nodes}
                 changed = {
-                    "data.main": json.dumps(folders),
-                    "data.window": settings.window,
+                    "data.main": json.dumps([*map(str, shards)]),
+                    "data.window": 0,
                     "model.start": self.folder / TRAINED,
-                } | {
-                    f"targets.{name}": value
-                    for name, value in (searched if settings.data else {"prior": "<empty>"}).items()
-                }
+                } | {f"targets.{name}": value for name, value in prior.items()}
                 if settings.passes:
-                    positions = sum(map(count_positions, shards_of(folders, settings.window)))
-                    length = max(1, round(settings.passes * positions))
+                    length = max(1, round(settings.passes * sum(map(count_positions, shards))))
                     changed |= {"schedule.minutes": 0, "schedule.positions": length}
                 sets = [text for name, value in changed.items() for text in ("--set", f"{name}={value}")]
                 yield "training", ["train", settings.train, "--output", str(run), *sets]
@@ -187,13 +186,20 @@ class Loop:
                 limit = {"nodes": settings.gate_nodes} if step == "gate" else {"tc": settings.gate_clock}
                 numbers = {"games": settings.gate_games, "sprt": settings.sprt}
                 where = {"against": self.best, "constants-of": settings.start, "output": place / step}
-                more = [f"--each=backend={settings.backend}"] if settings.backend else []
+                more = [f"--backend={settings.backend}"] if settings.backend else []
                 match = [f"--match={argument}" for argument in (*more, *settings.match)]
                 yield "training", ["gate", str(self._network), *_flags(limit | numbers | where), *match]
 
+    def _newest_shards(self) -> list[Path]:
+        """Return the shards that were made or annotated last, as many as hold `window` positions."""
+        folders = [*self._settings.data, *([str(self.folder / "data")] if self._settings.games else [])]
+        by_time = sorted(shards_of(folders), key=lambda path: path.stat().st_mtime_ns)
+        return sorted(last_of(by_time, self._settings.window))
+
     def _shards_to_annotate(self) -> list[Path]:
-        """Return the shards of the generation that the best network has not annotated yet: those annotated
-        longest ago first, as many as hold `annotate_positions`."""
+        """Return the shards of the generation's self-play, if its searches were smaller, and those of `data`
+        that the best network has not annotated yet: those annotated longest ago first, as many as hold
+        `annotate_positions`."""
         ours = prior_identity(str(self.best), self._settings.annotate_nodes)
         left = self._settings.annotate_positions
         waiting = []
@@ -202,17 +208,13 @@ class Loop:
                 header = read_header(path)
             except (ShardError, OSError):
                 continue  # training names it
-            positions = count_positions(path)
             if header.get("annotated_by") == ours:
-                left -= positions
+                left -= count_positions(path)
             else:
-                waiting.append((bool(header.get("annotated_by")), path.stat().st_mtime, path, positions))
-        chosen = []
-        for _, _, path, positions in sorted(waiting):
-            if left <= 0:
-                break
-            chosen.append(path)
-            left -= positions
+                waiting.append((bool(header.get("annotated_by")), path.stat().st_mtime, path))
+        chosen = last_of([path for _, _, path in sorted(waiting, reverse=True)], left)
+        if self._settings.games and self._settings.annotate_nodes > self._settings.nodes:
+            chosen += shards_of([self.folder / "data" / f"{self._generation:06d}"])
         return chosen
 
 

@@ -14,19 +14,23 @@ from engine.options import Options
 from engine.search.network_constants import ON_CPU
 from engine.selfplay.shard import Shard, ShardError, read_shard, write_shard
 from engine.selfplay.shard_coding import NAT_STEPS, wdl_of
+from engine.selfplay.shard_games import shard_of
 from evaluator.backends.batches import expand_planes
 from evaluator.backends.reference import forward
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
 from tests.engine.network_operator import operated
+from tests.engine.selfplay.games import played_game
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, run_training
 from training.commands import annotate as annotate_command
 from training.config import DataSettings, TargetSettings, train_config
 from training.data.annotations import prior_identity
+from training.data.chunks import games_of
 from training.data.packed import unpack_positions
 from training.data.reading import encoded_positions, table_of
+from training.data.records import parse_records
 from training.errors import TrainingError
 from training.evaluation import EncodedRows, Evaluation
 from training.searches import SEARCHES, improved_policy
@@ -182,6 +186,27 @@ def test_a_table_takes_annotations_of_its_prior_only(folder: Path) -> None:
     other = table_of(shard, DataSettings(), settings, input_format=1, prior="0" * 64)
     assert not other.annotated.any()
     assert not np.allclose(other.wdl, mine.wdl)
+
+
+def test_larger_searches_replace_those_of_self_play(network: Path, tmp_path: Path) -> None:
+    path = tmp_path / "played.shard"
+    (columns,) = games_of(parse_records(played_game(seed=3, input_format=1).tobytes()))
+    write_shard(path, shard_of([columns], "self-play"))
+    flags = ("--weights", str(network), "--backend", "onnx", "--threads", "1", "--workers", "1")
+    run_training("annotate", path, "--nodes", "16", *flags)
+    shard = read_shard(path)
+    data, prior = DataSettings(), prior_identity(str(network), 16)
+    searched = TargetSettings(prior_nodes=16, q_ratio=1.0)
+    table = table_of(shard, data, searched, input_format=1, prior=prior)
+    assert np.allclose(table.wdl, wdl_of(shard.columns["prior_wdl"]))
+    logits = -shard.columns["prior"].astype(np.float32) / NAT_STEPS
+    assert table.shares is not None
+    assert np.corrcoef(np.exp(logits), table.shares)[0, 1] > 0.99
+    # An annotation by the network alone knows less than the search that chose the move.
+    alone = replace(searched, prior_nodes=0)
+    played = table_of(shard, data, alone, input_format=1, prior=shard.annotated_by)
+    assert played.shares is not None and not np.allclose(played.shares, table.shares, atol=0.05)
+    assert np.allclose(played.wdl, wdl_of(shard.columns["wdl"]))
 
 
 def test_annotations_that_do_not_fit_are_refused(folder: Path) -> None:

@@ -19,6 +19,7 @@ from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, read_until, run_training, start_training, write_run
 from training.config import LoopSettings
+from training.data.annotations import prior_identity
 from training.data.reading import count_positions
 from training.loop import loop_settings
 from training.presets import loop_text
@@ -49,6 +50,7 @@ def write_loop(folder: Path, **settings: object) -> Path:
         "selfplay": str(selfplay),
         "games": 4,
         "nodes": 3,
+        "annotate_nodes": 4,
         "train": str(train),
         "gate_nodes": 2,
         "gate_games": 4,
@@ -76,19 +78,17 @@ def test_a_loop_continues_where_it_was_killed(tmp_path: Path) -> None:
     assert told[:4] == [f"generation 1: {step}" for step in ("train", "export", "gate", "promote")]
     folder = tmp_path / "loop"
     entries = entries_of(tmp_path)
-    assert [entry["step"] for entry in entries] == [
-        "selfplay",
-        "train",
-        "export",
-        "gate",
-        "promote",
-    ]
+    steps = ["selfplay", "annotate", "train", "export", "gate", "promote"]
+    assert [entry["step"] for entry in entries] == steps
     promoted = (folder / "best.pb.gz").read_bytes()
     trained = (folder / "generation-0001" / "network.pb.gz").read_bytes()
     assert entries[-1]["accepted"] == (promoted == trained)
     assert run_training("run", config).stdout == ""
     # One pass over the positions, and not the length that the settings of training name.
-    searched = sum(count_positions(path) for path in (folder / "data").rglob("*.shard"))
+    shards = [*(folder / "data").rglob("*.shard")]
+    searched = sum(map(count_positions, shards))
+    prior = prior_identity(str(tmp_path / "start.pb.gz"), 4)
+    assert [read_header(path)["annotated_by"] for path in shards] == [prior]
     metrics = (folder / "generation-0001" / "run" / "metrics.jsonl").read_text("utf-8")
     assert 0 <= json.loads(metrics.splitlines()[-1])["positions"] - searched < BATCH
 
@@ -96,14 +96,16 @@ def test_a_loop_continues_where_it_was_killed(tmp_path: Path) -> None:
 def test_a_loop_annotates_by_searches_and_ends_when_generations_are_not_promoted(tmp_path: Path) -> None:
     data = tmp_path / "shards"
     for number in range(3):
-        write_shard(data / f"{number}.shard", labelled_shard(2, 12, seed=number + 1))
+        write_shard(data / f"{number}.shard", labelled_shard(4 - number, 12, seed=number + 1))
         os.utime(data / f"{number}.shard", (number, number))
     config = write_loop(
         tmp_path,
         games=0,
         data=[str(data)],
+        backend="onnx:int8=false,provider=cpu",
         annotate_nodes=4,
         annotate_positions=20,
+        window=1,
         generations=0,
         gate_clock="0.2+0.01",
         sprt="elo0=500,elo1=600",  # no network is that much stronger
@@ -120,7 +122,11 @@ def test_a_loop_annotates_by_searches_and_ends_when_generations_are_not_promoted
         False,
         False,
     ]
-    assert not (tmp_path / "loop" / "generation-0001" / "clock").exists()  # it lost the first gate
+    generation = tmp_path / "loop" / "generation-0001"
+    assert not (generation / "clock").exists()  # it lost the first gate
+    # The newest shard is the one that was annotated last, not the last by name.
+    metrics = (generation / "run" / "metrics.jsonl").read_text("utf-8").splitlines()
+    assert 0 <= json.loads(metrics[-1])["positions"] - count_positions(data / "0.shard") < BATCH
 
 
 def test_loop_file_has_the_defaults() -> None:

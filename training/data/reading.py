@@ -57,11 +57,12 @@ def shards_of(paths: Sequence[str | Path], window: int = 0) -> list[Path]:
         files = sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
         if not files or not files[0].exists():
             raise TrainingError(f"{path}: no training positions there; wavefront-training import makes them")
-        found += _newest(files, window) if window else files
+        found += last_of(files, window) if window else files
     return found
 
 
-def _newest(files: list[Path], window: int) -> list[Path]:
+def last_of(files: list[Path], window: int) -> list[Path]:
+    """Return the last shards of a list, as many as hold that many positions."""
     kept: list[Path] = []
     positions = 0
     for file in reversed(files):
@@ -175,17 +176,21 @@ def table_of(
     columns, rows = played_through(shard, asked, input_format)
     count = shard.positions
     branch = np.arange(len(rows.game)) >= count
-    if shard.kind == "labels":
-        made = _of_labels(shard, rows, branch, target)
-    else:
-        made = _of_search(shard, rows, target)
-        columns["shares"] = _shares(_for_moves(shard, "policy", columns), columns["move_start"])
     annotated = usable(shard.annotated_by, prior, target.prior_nodes)
     columns["prior"] = np.zeros(len(columns["moves"]), np.uint8)
     if annotated:
         columns["prior"] = _for_moves(shard, "prior", columns).copy()
-        own = wdl_of(shard.columns["prior_wdl"])
-        made["wdl"] = targets.mixed(made["wdl"], own, target.prior_value_share)
+    if shard.kind == "labels":
+        made = _of_labels(shard, rows, branch, target)
+        if annotated:
+            own = wdl_of(shard.columns["prior_wdl"])
+            made["wdl"] = targets.mixed(made["wdl"], own, target.prior_value_share)
+    else:
+        # Another search of a searched position replaces the one that chose the move of the game.
+        replaced = annotated and target.prior_nodes > 0
+        policy = columns["prior"] if replaced else _for_moves(shard, "policy", columns)
+        columns["shares"] = _shares(policy, columns["move_start"])
+        made = _of_search(shard, rows, wdl_of(shard.columns["prior_wdl" if replaced else "wdl"]), target)
     if tables is not None:
         made["wdl"] = targets.rescored(made["wdl"], results(shard, columns["boards"], tables))
     held_out = _held_out(shard, data.holdout)[rows.game]
@@ -363,13 +368,15 @@ def _plies_left(shard: Shard, branch: NDArray[np.bool_], game: NDArray[np.int64]
     return left
 
 
-def _of_search(shard: Shard, rows: Rows, target: TargetSettings) -> dict[str, NDArray[Any]]:
+def _of_search(
+    shard: Shard, rows: Rows, searched: NDArray[np.float32], target: TargetSettings
+) -> dict[str, NDArray[Any]]:
+    """searched: [n, 3] WDL of the searches."""
     columns = shard.columns
     result = wdl_of(columns["result"])
     result = np.where((rows.ply % 2 == 1)[:, None], result[:, ::-1], result)
     best, lost = wdl_of(columns["best_wdl"]), columns["lost"] * np.float32(2 / 255)
     ended = targets.deblundered(result, best, lost, rows.game, target)
-    searched = wdl_of(columns["wdl"])
     plies_left = columns["plies_left"].astype(np.float32)
     plies_left[columns["plies_left"] == UNKNOWN_PLIES] = np.nan
     count = len(rows.game)
