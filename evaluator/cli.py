@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     import argparse
 
     from protocol.host.commands import add_commands, parse
-    from protocol.host.outputs import OutputError
+    from protocol.host.printing import ReportedError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or (arguments[0].startswith("-") and not {"-h", "--help"} & set(arguments)):
@@ -58,6 +58,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parsed = parse(parser, subparsers, arguments)
     try:
         return int(parsed.run(parsed))
-    except OutputError as error:
+    except ReportedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plots of runs: losses, best moves found and speed over positions."""
+"""Plots of runs: losses, best moves found and speed over positions. Plots of loops: Elo over generations."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ def is_metrics(content: bytes) -> bool:
     return content.startswith(b'{"kind": ')
 
 
-def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """Return the metrics of a run, without an incomplete last line. Raises TrainingError."""
-    path = run / METRICS
+def read_entries(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a run's metrics or a loop's journal, without an incomplete last one.
+
+    Raises TrainingError.
+    """
     try:
         lines = path.read_text("utf-8").splitlines()
     except OSError as error:
@@ -54,7 +56,7 @@ def plot_runs(runs: Sequence[Path], output: Path) -> None:
     Raises TrainingError.
     """
     figure = figure_of(12, 10)
-    metrics = {run: read_metrics(run) for run in runs}
+    metrics = {run: read_entries(run / METRICS) for run in runs}
     axes = figure.subplots(3, 2).ravel()
     for axis, (name, title) in zip(axes, PANELS, strict=True):
         for number, (run, entries) in enumerate(metrics.items()):
@@ -71,6 +73,36 @@ def plot_runs(runs: Sequence[Path], output: Path) -> None:
         axis.set_xlabel("million positions")
         axis.grid(alpha=0.3)
     axes[0].legend()
+    save_figure(figure, output)
+
+
+def plot_loop(journal: Path, output: Path) -> None:
+    """Plot what a loop's generations gained over its start in each gate: the sum of the promoted ones.
+
+    A bar is the 95 % interval of the generation's own gate. Raises TrainingError.
+    """
+    figure = figure_of(8, 5)
+    axis = figure.subplots()
+    ends = [entry for entry in read_entries(journal) if entry.get("step") == "promote"]
+    for gate, label in enumerate(("at equal nodes", "under a clock")):
+        reached = [0.0]
+        for entry in ends:
+            elo = (
+                entry["elo"][gate]
+                if gate < len(entry["elo"])
+                else dict.fromkeys(("value", "low", "high"), 0.0)
+            )
+            bar = [[elo["value"] - elo["low"]], [elo["high"] - elo["value"]]]
+            marker = "o" if entry["accepted"] else "x"
+            axis.errorbar(
+                len(reached), reached[-1] + elo["value"], bar, fmt=marker, color=f"C{gate}", capsize=4
+            )
+            reached.append(reached[-1] + elo["value"] * entry["accepted"])
+        if any(reached):
+            axis.step(range(len(reached)), reached, where="post", color=f"C{gate}", label=label)
+    axis.set(xlabel="generation (x: not promoted)", ylabel="Elo over the start", xticks=range(len(ends) + 1))
+    axis.grid(alpha=0.3)
+    axis.legend()
     save_figure(figure, output)
 
 

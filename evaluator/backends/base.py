@@ -16,9 +16,10 @@ from evaluator.device_lease import DeviceLease
 from evaluator.sensors import Sensors
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.host.closing import Closing
+from protocol.host.printing import ReportedError
 
 
-class BackendError(Exception):
+class BackendError(ReportedError):
     """A backend could not be opened or failed to evaluate. The message contains a remedy."""
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from evaluator.network import NetworkError, load_network
+from evaluator.network import load_network
 from evaluator.network.describe import describe
 
 HELP = "print a network's format, shapes, parameters, cost and heads"
@@ -30,13 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        network = load_network(
-            arguments.file, policy_head=arguments.policy_head, value_head=arguments.value_head
-        )
-    except NetworkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    network = load_network(arguments.file, policy_head=arguments.policy_head, value_head=arguments.value_head)
     description = describe(network)
     if arguments.json:
         print(json.dumps(description, indent=2))

@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from evaluator.network import NetworkError, load_network, network_file
+from evaluator.network import load_network, network_file
 from protocol.host.outputs import add_overwrite_flag, guard_output
 
 HELP = "write a network as an ONNX model"
@@ -30,14 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     from evaluator.backends.onnx.export import export_onnx
 
     guard_output(arguments.output, [network_file(arguments.file)], overwrite=arguments.overwrite)
+    network = load_network(arguments.file, policy_head=arguments.policy_head, value_head=arguments.value_head)
     try:
-        network = load_network(
-            arguments.file, policy_head=arguments.policy_head, value_head=arguments.value_head
-        )
         export_onnx(network, arguments.output)
-    except NetworkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
     except OSError as error:
         print(f"error: cannot write {arguments.output}: {error.strerror or error}", file=sys.stderr)
         return 1

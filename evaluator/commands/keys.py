@@ -65,15 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the subcommand. Prints the reason and returns 1 on failure."""
+    """Run the subcommand. Raises KeysError."""
     from protocol.keys.files import keys_folder
-    from protocol.keys.notation import KeysError
 
-    try:
-        arguments.do(arguments, keys_folder(arguments.keys))
-    except KeysError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    arguments.do(arguments, keys_folder(arguments.keys))
     return 0
 
 

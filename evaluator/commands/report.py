@@ -31,7 +31,6 @@ from evaluator.gpu.driver.discovery import Discovery, discover
 from evaluator.gpu.machine import impersonal, machine_facts
 from evaluator.gpu.plan.plan import FP8_POSITIONS
 from evaluator.gpu.plan.program import LibraryStep
-from evaluator.network import NetworkError
 from protocol.host.files import write_atomically
 from protocol.host.outputs import add_overwrite_flag, guard_output
 
@@ -116,9 +115,6 @@ def run(arguments: argparse.Namespace) -> int:
                 say(f"{device}: {name} (the first time takes up to a minute)")
                 report["runs"].append(_isolated(name, device, arguments, say))
                 _write(arguments.out, report)
-    except NetworkError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
     except OSError as error:
         print(f"error: cannot write {arguments.out}: {error.strerror}", file=sys.stderr)
         return 1

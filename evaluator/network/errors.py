@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from protocol.host.printing import ReportedError
 
-class NetworkError(Exception):
+
+class NetworkError(ReportedError):
     """A network file is unusable. The message names the field at fault and the remedy."""

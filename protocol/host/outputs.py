@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from protocol.host.folders import expanded
+from protocol.host.printing import ReportedError
 
 
-class OutputError(ValueError):
+class OutputError(ReportedError, ValueError):
     """Writing a file would destroy another one. The message names it and the remedy."""
 
 

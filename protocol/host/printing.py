@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Untrusted text for terminals, logs and files."""
+"""Text for terminals, logs and files: untrusted text, messages of errors."""
 
 from __future__ import annotations
+
+
+class ReportedError(Exception):
+    """A command cannot do what it was asked to. The message gives cause and remedy: commands print it."""
 
 
 def printable(text: str) -> str:

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import re
 
+from protocol.host.printing import ReportedError
+
 KEY_BYTES = 32
 
 _HEX = re.compile(r"[0-9a-fA-F]{64}")
 _Z85 = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 
 
-class KeysError(ValueError):
+class KeysError(ReportedError, ValueError):
     """A key or a file of keys is invalid. The message gives cause and remedy."""
 
 

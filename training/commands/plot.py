@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m training plot`: draw the losses of runs."""
+"""`python -m training plot`: draw the losses of runs, or the Elo of a loop."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from protocol.host.outputs import add_overwrite_flag, guard_output, is_figure
 
-HELP = "draw the losses of runs over the positions seen"
+HELP = "draw the losses of runs over the positions seen, or the Elo of a loop's generations"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs, or one of a loop")
     parser.add_argument(
         "--output", default="training.png", metavar="FILE", help="image file (default: %(default)s)"
     )
@@ -20,10 +20,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from training.plots import METRICS, plot_runs
+    from training.loop import JOURNAL
+    from training.plots import METRICS, plot_loop, plot_runs
 
-    runs = [Path(folder) for folder in arguments.runs]
-    reads = [run / METRICS for run in runs]
-    guard_output(arguments.output, reads, overwrite=arguments.overwrite, own=is_figure)
-    plot_runs(runs, Path(arguments.output))
+    runs, output = [Path(folder) for folder in arguments.runs], Path(arguments.output)
+    journal = runs[0] / JOURNAL
+    reads = [journal, *(run / METRICS for run in runs)]
+    guard_output(output, reads, overwrite=arguments.overwrite, own=is_figure)
+    if journal.exists():
+        plot_loop(journal, output)
+    else:
+        plot_runs(runs, output)
     return 0

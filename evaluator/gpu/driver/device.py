@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.gpu.driver.target import Precision, Target
+from protocol.host.printing import ReportedError
 
 Argument: TypeAlias = Any
 """A kernel's argument: a ctypes value (c_uint64 for addresses)."""
 
 
-class DeviceError(Exception):
+class DeviceError(ReportedError):
     """A driver call failed. The message contains the call and the driver's error."""
 
 
