@@ -18,7 +18,6 @@ from engine.games.campaign import Campaign
 from engine.games.display import QuietView
 from engine.options import Options
 from engine.selfplay.shard import Shard, ShardError, read_header, read_shard, write_shard
-from engine.workers.executor import ExecutorError
 from protocol.host.printing import reason
 from training.data.annotations import annotated, identity, prior_identity
 from training.data.reading import encoded_positions
@@ -107,11 +106,7 @@ def annotate_by_searches(
         raise TrainingError("this backend evaluates no network: positions cannot be annotated with it")
     missing = _unannotated(paths, identity(done.network, nodes), done)
     campaign = _Annotation(missing, options, nodes, workers, done, note, step)
-    try:
-        ending = asyncio.run(campaign.run(QuietView(note)))
-    except ExecutorError as error:
-        raise TrainingError(str(error)) from None
-    if ending == "interrupted":
+    if asyncio.run(campaign.run(QuietView(note))) == "interrupted":
         raise KeyboardInterrupt
     return done
 

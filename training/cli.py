@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from protocol.host import processes
-from training.errors import TrainingError
 
 COMMANDS = (
     "label",
@@ -37,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     import argparse
 
     from protocol.host.commands import add_commands, parse
-    from protocol.host.outputs import OutputError
+    from protocol.host.printing import ReportedError
     from protocol.settings.spec import SettingsError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -53,6 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"training {parsed.command}: {error}", file=sys.stderr)
         return 2
-    except (TrainingError, OutputError) as error:
+    except ReportedError as error:
         print(f"training {parsed.command}: {error}", file=sys.stderr)
         return 1

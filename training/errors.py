@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from protocol.host.extras import install
+from protocol.host.printing import ReportedError
 
 
-class TrainingError(RuntimeError):
+class TrainingError(ReportedError, RuntimeError):
     """Training cannot start or continue. The message gives the reason and the remedy."""
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings
-from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.evaluation.requests import Requests
 from engine.options import Options
 from protocol.batch import PositionBatch
@@ -82,7 +81,7 @@ class EncodedRows:
 class Evaluation:
     """A context manager that connects to the options' evaluator, or starts it.
 
-    note: receives messages. Used by one thread. Methods raise TrainingError without an evaluator, if it
+    note: receives messages. Used by one thread. Methods raise NoEvaluatorError, and TrainingError if it
     rejects positions, or if its network changes: results must not mix two networks.
     """
 
@@ -117,11 +116,8 @@ class Evaluation:
         wdl = np.zeros((len(rows), 3), np.float32)
         left = len(rows)
         while left:
-            try:
-                self._send(batches)
-                answer = self._requests.receive(None)
-            except PipelineError as error:
-                raise TrainingError(str(error)) from None
+            self._send(batches)
+            answer = self._requests.receive(None)
             if answer is None:
                 continue
             request, completed = answer
@@ -151,11 +147,8 @@ class Evaluation:
 
     def _connected(self) -> EvaluatorClient:
         """Return the evaluator's client; wait while a connection is possible."""
-        try:
-            while (client := self._requests.connect()) is None:
-                self._link.wait(1.0)
-        except NoEvaluatorError as error:
-            raise TrainingError(str(error)) from None
+        while (client := self._requests.connect()) is None:
+            self._link.wait(1.0)
         if not client.in_flight:
             with suppress(EvaluatorLost):  # The next sender gets the error.
                 client.take_notices()

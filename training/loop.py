@@ -18,7 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from engine.games.journal import Journal, JournalError
+from engine.games.journal import Journal
 from engine.selfplay.shard import ShardError, read_header
 from engine.settings.tables import Table
 from protocol.host.processes import INTERRUPTED
@@ -64,15 +64,12 @@ class Loop:
     step."""
 
     def __init__(self, settings: LoopSettings, note: Callable[[str], None]) -> None:
-        """Raises TrainingError."""
+        """Raises TrainingError and JournalError."""
         self._settings = settings
         self._note = note
         self.folder = Path(settings.output)
         self.best = self.folder / BEST
-        try:
-            self._journal = Journal(self.folder / JOURNAL, HEADER)
-        except JournalError as error:
-            raise TrainingError(str(error)) from None
+        self._journal = Journal(self.folder / JOURNAL, HEADER)
         if self._journal.header != HEADER:
             self._journal.close()
             raise TrainingError(f"{self.folder} is no loop's folder: choose another output")

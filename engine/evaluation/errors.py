@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from protocol.host.printing import ReportedError
 
-class NoEvaluatorError(RuntimeError):
+
+class NoEvaluatorError(ReportedError, RuntimeError):
     """No evaluator is available. The message gives the reason and the remedy."""
 
 
@@ -32,5 +34,5 @@ class NetworkChangedError(RuntimeError):
     """The evaluator's network has changed: the tree is invalid, and the search must restart."""
 
 
-class PipelineError(RuntimeError):
+class PipelineError(ReportedError, RuntimeError):
     """The evaluator rejects the batches of this search. The message gives the reason."""

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from engine.games.identity import differences
 from protocol.host.closing import Closing
 from protocol.host.files import append_whole, lock, open_to_append
+from protocol.host.printing import ReportedError
 from protocol.host.version import __version__
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ FORMAT = 1
 """Version of the entries of a campaign."""
 
 
-class JournalError(RuntimeError):
+class JournalError(ReportedError, RuntimeError):
     """A journal is unusable. The message gives the file and the remedy."""
 
 

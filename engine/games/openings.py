@@ -22,6 +22,7 @@ from engine.games.identity import file_identity
 from engine.games.pgn_reading import PgnGames
 from engine.games.text import STANDARD_INPUT, TextError, read_text
 from protocol.host.folders import expanded
+from protocol.host.printing import ReportedError
 from protocol.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
@@ -42,7 +43,7 @@ REPORTED = 5
 """Maximum unusable openings reported one by one."""
 
 
-class OpeningError(ValueError):
+class OpeningError(ReportedError, ValueError):
     """Openings are unreadable or unplayable. The message names file and line."""
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
+from protocol.host.printing import ReportedError
 
 if TYPE_CHECKING:
     from engine.pool.pool import PoolStatistics, SearchPool
@@ -28,7 +29,7 @@ AnyJob = TypeVar("AnyJob")
 Log = Callable[[str], None]
 
 
-class ExecutorError(RuntimeError):
+class ExecutorError(ReportedError, RuntimeError):
     """The executor cannot play games (any more). The message gives the reason."""
 
 

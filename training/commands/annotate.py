@@ -94,17 +94,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _devices(options: Options) -> list[str]:
-    """Return the backend once for each device that it names. Raises TrainingError."""
+    """Return the backend once for each device that it names. Raises TrainingError and BackendError."""
     from evaluator.backends import for_each_device, parse_backend
-    from evaluator.backends.base import BackendError
 
     if options.evaluator or "device=" not in options.backend:
         return [options.backend]
     try:
         name, settings = parse_backend(options.backend)
-        each = for_each_device(name, settings)
-    except (BackendError, ValueError) as error:
+    except ValueError as error:
         raise TrainingError(str(error)) from None
+    each = for_each_device(name, settings)
     return [f"{name}:{','.join(f'{key}={value}' for key, value in one.items())}" for one in each]
 
 
@@ -131,16 +130,11 @@ def _on_each(
 
 
 def _with_network(options: Options) -> Options:
-    """Return the options, with the presets' prior if a network is missing. Raises TrainingError."""
+    """Return the options, with the presets' prior if a network is missing. Raises BackendError."""
     from evaluator.backends import needs_network
-    from evaluator.backends.base import BackendError
     from training.config import TargetSettings
 
-    try:
-        needed = needs_network(options.backend.partition(":")[0])
-    except BackendError as error:
-        raise TrainingError(str(error)) from None
-    if not needed or options.weights or options.evaluator:
+    if options.weights or options.evaluator or not needs_network(options.backend.partition(":")[0]):
         return options
     return options.changed(weights=TargetSettings().prior)
 

@@ -44,16 +44,16 @@ def run(arguments: argparse.Namespace) -> int:
     require_torch()
     if arguments.times < 1 or arguments.policy_scale <= 0:
         raise TrainingError("--times must be at least 1, and --policy-scale above 0")
-    from evaluator.network import network_file
+    from evaluator.network import load_network, network_file
     from training.export import export_network
     from training.model.enlarge import enlarged
-    from training.model.initial import count_parameters, network_of
+    from training.model.initial import count_parameters
     from training.model.network import AttentionNetwork
 
     output = Path(arguments.output)
     guard_output(output, [network_file(arguments.network)], overwrite=arguments.overwrite)
     spec = enlarged(
-        network_of(arguments.network),
+        load_network(arguments.network),
         times=arguments.times,
         layers=arguments.layers,
         seed=arguments.seed,

@@ -63,10 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _checked(start: str) -> str:
     """Convert a network to PyTorch and back, and return its description. Raises TrainingError."""
+    from evaluator.network import load_network
     from training.export import compared
-    from training.model.initial import count_parameters, network_of
+    from training.model.initial import count_parameters
     from training.model.network import AttentionNetwork
 
-    network = AttentionNetwork(network_of(start))
+    network = AttentionNetwork(load_network(start))
     off = compared(network, network.template)
     return f"{start}: {count_parameters(network):,} parameters, logits within {off:.1e} of the reference"

@@ -43,13 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from engine.games.display import PlainView, view_of
-    from engine.games.journal import JournalError
-    from engine.games.openings import OpeningError
     from engine.selfplay.shard import SIX_DIGITS, SUFFIX
-    from engine.workers.executor import ExecutorError
     from protocol.host.processes import INTERRUPTED, run_interruptible
     from protocol.settings.sources import from_arguments
-    from training.errors import TrainingError
     from training.label.archive import JOURNAL, SUMMARY
     from training.label.campaign import LabelCampaign
     from training.label.display import DISPLAY, summary_line
@@ -66,11 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     campaign = LabelCampaign(settings, folder, backend=arguments.backend, manifest=manifest)
     view = PlainView(DISPLAY, sys.stderr) if arguments.json else view_of(DISPLAY)
     ending = "interrupted"
-    try:
-        with view, contextlib.suppress(KeyboardInterrupt):
-            ending = run_interruptible(campaign.run(view))
-    except (JournalError, OpeningError, ExecutorError) as error:
-        raise TrainingError(str(error)) from None
+    with view, contextlib.suppress(KeyboardInterrupt):
+        ending = run_interruptible(campaign.run(view))
     print(json.dumps(campaign.summary(), ensure_ascii=False) if arguments.json else summary_line(campaign))
     if ending == "interrupted":
         print("interrupted; the same command resumes", file=sys.stderr)
@@ -84,8 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _compare(manifest: Manifest, folder: Path, settings: LabelSettings) -> None:
     """Compare a finished folder with its manifest, or complete the manifest. Raises TrainingError."""
-    from engine.workers.executor import ExecutorError
-    from training.errors import TrainingError
     from training.label.campaign import engine_name
     from training.label.manifest import check_made, made_in, write_made
 
@@ -93,10 +84,6 @@ def _compare(manifest: Manifest, folder: Path, settings: LabelSettings) -> None:
         made = check_made(manifest, folder)
         print(f"{folder} is what {manifest.path} says: {made.digest}", file=sys.stderr)
         return
-    try:
-        engine = asyncio.run(engine_name(settings))
-    except ExecutorError as error:
-        raise TrainingError(str(error)) from None
-    made = made_in(folder, engine)
+    made = made_in(folder, asyncio.run(engine_name(settings)))
     write_made(manifest, made)
     print(f"the digest is in {manifest.path} now: {made.digest}", file=sys.stderr)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.games.journal import Journal, JournalError
+from engine.games.journal import Journal
 from engine.selfplay.shard import SUFFIX, Shard, write_shard
 from training.config import DataSettings, TargetSettings
 from training.data import labelled_games
@@ -57,16 +57,12 @@ def import_sources(
     """Convert files and folders to shards.
 
     note: called with each broken source, which is skipped. progress: called with each shard.
-    Raises TrainingError for a missing source, one without games, and a foreign output folder.
+    Raises TrainingError for a missing source, one without games, and a foreign output folder; JournalError.
     """
     files = [file for source in map(Path, sources) for file in _files(source)]
     folder = Path(output)
     done = Imported()
-    try:
-        journal = Journal(folder / JOURNAL, {"journal": "wavefront training import"})
-    except JournalError as error:
-        raise TrainingError(str(error)) from None
-    with journal:
+    with Journal(folder / JOURNAL, {"journal": "wavefront training import"}) as journal:
         if journal.header.get("journal") != "wavefront training import":
             raise TrainingError(f"{folder / JOURNAL} is not an import's journal: choose another --output")
         known = KnownSources(journal.entries)

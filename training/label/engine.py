@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from engine._core import Game
 from engine.match.players.uci_client import UciClient, UciError
+from protocol.host.printing import ReportedError
 from training.data.moves import move_code
 from training.data.tablebases import open_tablebases
 from training.label.exact import exact_label
@@ -33,7 +34,7 @@ GIVEN = {"Threads": "1", "Hash": "16"}
 """Options set if the engine has them and the user has not set them."""
 
 
-class EngineError(Exception):
+class EngineError(ReportedError):
     """No engine can be started. The message gives the reason."""
 
 

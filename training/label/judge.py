@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from engine._core import Game
 from engine.workers.executor import play_together
-from training.errors import TrainingError
-from training.label.engine import EngineError, Labeller, PositionError
+from training.label.engine import Labeller, PositionError
 from training.label.settings import LabelSettings
 
 
@@ -18,11 +17,8 @@ def judge(
     games: Sequence[Game], settings: LabelSettings, workers: int, log: Callable[[str], None]
 ) -> list[int | None]:
     """Return centipawns of each game's current position for the side to move, or None on failure.
-    Each search starts with an empty hash. Raises TrainingError if no engine can be started."""
-    try:
-        return asyncio.run(_judge(games, replace(settings, multipv=1), workers, log))
-    except EngineError as error:
-        raise TrainingError(str(error)) from None
+    Each search starts with an empty hash. Raises EngineError if none can be started."""
+    return asyncio.run(_judge(games, replace(settings, multipv=1), workers, log))
 
 
 async def _judge(

@@ -8,31 +8,22 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from evaluator.network import NetworkError, load_network
+from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.schema import InputFormat
-from evaluator.network.spec import Activation, NetworkSpec
+from evaluator.network.spec import Activation
 from training.config import ModelSettings
-from training.errors import TrainingError
 from training.model.layers import Dense, LayerNorm
 from training.model.network import AttentionNetwork
 
 
 def initial_network(settings: ModelSettings, seed: int) -> AttentionNetwork:
-    """Return the network to start training with. Raises TrainingError."""
+    """Return the network to start training with. Raises NetworkError."""
     if settings.start:
-        return AttentionNetwork(network_of(settings.start))
+        return AttentionNetwork(load_network(settings.start))
     network = AttentionNetwork(random_network(shape_of(settings), seed))
     _begin_afresh(network, torch.Generator().manual_seed(seed))
     return network
-
-
-def network_of(path: str) -> NetworkSpec:
-    """Return the network of a file, or a shipped one by its name. Raises TrainingError."""
-    try:
-        return load_network(path)
-    except NetworkError as error:
-        raise TrainingError(str(error)) from None
 
 
 def shape_of(settings: ModelSettings) -> NetworkShape:

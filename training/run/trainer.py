@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evaluator.network import load_network
 from training.config import TrainConfig
 from training.data.table import PositionTable
 from training.errors import TrainingError
 from training.model.dead_units import dead_shares, pass_gradients, revive, watched
-from training.model.initial import initial_network, network_of
+from training.model.initial import initial_network
 from training.model.losses import NAMES, TrainedHeads
 from training.model.network import AttentionNetwork
 from training.optim.optimiser import Optimiser
@@ -118,10 +119,10 @@ class Trainer:
         self.table.set_policy(prior, settings, annotations=annotations, since=since)
 
     def _made_prior(self) -> AttentionNetwork:
-        """Return the current prior, on the device. Raises TrainingError."""
+        """Return the current prior, on the device. Raises TrainingError and NetworkError."""
         settings = self.config.targets
         if self.prior is None:
-            prior = AttentionNetwork(network_of(settings.prior))
+            prior = AttentionNetwork(load_network(settings.prior))
             ours, theirs = self.network.template.input_format, prior.template.input_format
             if ours is not theirs:
                 raise TrainingError(

@@ -18,6 +18,7 @@ from tests.training.labels import labelled_shard, position_labels
 from tests.training.run.runs import run_training
 from training.data.moves import move_code
 from training.errors import TrainingError
+from training.label.engine import EngineError
 from training.label.judge import judge
 from training.label.settings import LabelSettings
 from training.report.figures import TEMPERATURES, network_report
@@ -143,7 +144,7 @@ def test_an_engine_judges_several_positions_at_a_time() -> None:
         games.append(game)
     scores = judge(games, LabelSettings(engine=SCRIPTED), 2, lambda text: None)
     assert scores == [position_labels(game)[1][0] for game in games]
-    with pytest.raises(TrainingError, match="cannot start /no/engine"):
+    with pytest.raises(EngineError, match="cannot start /no/engine"):
         judge(games, LabelSettings(engine="/no/engine"), 2, lambda text: None)
 
 
