@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from engine._core import Game
+from engine.games.pgn import pgn_text
 from engine.games.record import Reason, Result, as_result
-from engine.selfplay.chunk import write_chunk
-from engine.selfplay.config import TrainingFormat
+from engine.selfplay.chunk import chunk_bytes
+from engine.selfplay.config import SelfPlayConfig, TrainingFormat
 from engine.selfplay.game import PlayedGame, Side
-from engine.selfplay.shard import SUFFIX, write_shard
+from engine.selfplay.shard import SUFFIX, shard_bytes
 from engine.selfplay.shard_games import columns_of, shard_of
 
 SUFFIXES: dict[TrainingFormat, str] = {"lc0": ".gz", "shards": ".game"}
@@ -90,15 +91,29 @@ class Folder:
         return chain.from_iterable(self.training.glob(f"game*_*{suffix}") for suffix in suffixes)
 
 
-def write_training(path: Path, game: PlayedGame) -> None:
-    """Write a game's training file. Raises OSError."""
-    if path.suffix != SUFFIXES["shards"]:
-        write_chunk(path, game.training)
-        return
+@dataclass(frozen=True, slots=True)
+class FinishedGame:
+    """What a game leaves in the files, made where it was played: one process writes those of many."""
+
+    entry: GameEntry
+    pgn: str
+    training: bytes
+
+    @classmethod
+    def of(cls, game: PlayedGame, config: SelfPlayConfig) -> FinishedGame:
+        name = Path(config.options.weights).name.removesuffix(".gz").removesuffix(".pb") or "wavefront"
+        pgn = pgn_text(game.record, [name], [f"{config.nodes} nodes"], event="Wavefront self-play")
+        return cls(GameEntry.of(game), pgn, _training(game, config.format))
+
+
+def _training(game: PlayedGame, format: TrainingFormat) -> bytes:
+    """Return a game's training file."""
+    if format == "lc0":
+        return chunk_bytes(game.training)
     record = game.record
     played = Game(record.start_fen, True)  # Castling is king takes rook, as in shards.
     for move in (*record.opening_moves, *(each.uci for each in record.moves)):
         played.push_uci(move)
     start = Game(record.start_fen, True)
     columns = columns_of(start, played.moves(), len(record.opening_moves), game.training, record.number)
-    write_shard(path, shard_of([columns], "a game of self-play"))
+    return shard_bytes(shard_of([columns], "a game of self-play"))

@@ -10,28 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from engine.games.archive import GameCampaign, GameFiles
 from engine.games.journal import JournalError
 from engine.games.openings import read_openings
-from engine.games.pgn import pgn_text
-from engine.selfplay.archive import Folder, GameEntry, write_training
+from engine.selfplay.archive import FinishedGame, Folder, GameEntry
 from engine.selfplay.config import SelfPlayConfig
-from engine.selfplay.game import PlayedGame
 from engine.selfplay.job import SelfPlayJob
 from engine.selfplay.packing import Packer
 from engine.selfplay.statistics import Totals
 from engine.workers.executor import Log
-from protocol.host.files import UNFINISHED
+from protocol.host.files import UNFINISHED, write_atomically
 from protocol.host.folders import expanded
 
 MAX_OPENINGS = 2000
 """Number of openings drawn before they repeat."""
 
 
-class SelfPlayCampaign(GameCampaign[PlayedGame, GameEntry, GameEntry]):
+class SelfPlayCampaign(GameCampaign[FinishedGame, GameEntry, GameEntry]):
     """The games of self-play. totals: all games in the folder."""
 
     def __init__(self, config: SelfPlayConfig) -> None:
@@ -103,18 +100,15 @@ class SelfPlayCampaign(GameCampaign[PlayedGame, GameEntry, GameEntry]):
             self.totals.add(game)
         self._resumed_positions = self.totals.positions
 
-    def write(self, game: PlayedGame) -> GameEntry:
-        config, record = self.config, game.record
-        name = Path(config.options.weights).name.removesuffix(".gz").removesuffix(".pb") or "wavefront"
-        text = pgn_text(record, [name], [f"{config.nodes} nodes"], event="Wavefront self-play")
+    def write(self, game: FinishedGame) -> GameEntry:
+        entry = game.entry
         try:
-            write_training(self.folder.chunk(record.number), game)
+            write_atomically(self.folder.chunk(entry.number), game.training, durable=True)
         except OSError as error:
             raise JournalError(f"cannot write in {self.folder.training}: {error.strerror}") from None
-        entry = GameEntry.of(game)
-        self.keep(text, {name: getattr(entry, name) for name in GameEntry.__slots__})
+        self.keep(game.pgn, {name: getattr(entry, name) for name in GameEntry.__slots__})
         if self._packer is not None:
-            self._packer.add(record.number)
+            self._packer.add(entry.number)
         return entry
 
     def close(self) -> None:

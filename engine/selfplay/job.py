@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from engine.games.openings import Opening
 from engine.options import Options
 from engine.pool.pool import SearchPool
+from engine.selfplay.archive import FinishedGame
 from engine.selfplay.config import SelfPlayConfig
-from engine.selfplay.game import PlayedGame, play_game
+from engine.selfplay.game import play_game
 from engine.workers.executor import LocalExecutor, Log, WorkerContext
 
 
@@ -35,7 +36,7 @@ class SelfPlayJob:
         return SelfPlayExecutor(replace(self, config=config), pool or context.search_pool(log))
 
 
-class SelfPlayExecutor(LocalExecutor[PlayedGame, SelfPlayJob]):
+class SelfPlayExecutor(LocalExecutor[FinishedGame, SelfPlayJob]):
     """Plays games in this process."""
 
     pool: SearchPool
@@ -44,6 +45,7 @@ class SelfPlayExecutor(LocalExecutor[PlayedGame, SelfPlayJob]):
         """Wait for the evaluator."""
         return await asyncio.to_thread(self.pool.recommended_games, self.job.config.options)
 
-    async def play_game(self, number: int) -> PlayedGame:
+    async def play_game(self, number: int) -> FinishedGame:
         openings = self.job.openings
-        return await play_game(number, openings[number % len(openings)], self.job.config, self.pool)
+        game = await play_game(number, openings[number % len(openings)], self.job.config, self.pool)
+        return await asyncio.to_thread(FinishedGame.of, game, self.job.config)

@@ -64,8 +64,6 @@ SEARCH_COLUMNS = {
     "best": "<u2",  # [N]
     "policy": "u1",  # [sum of legal moves] shares of the visits, see `share_bytes`
     "wdl": "u1",  # [2, N] of the search, see `wdl_bytes`; for the side to move
-    "best_wdl": "u1",  # [2, N] of the best move if the played one lost something, else same as wdl
-    "lost": "u1",  # [N] expected score that the played move lost, in 255ths
     "result": "u1",  # [2, N] of the game's result in the source, for White
     "plies_left": "<u2",  # [N] UNKNOWN_PLIES where unknown
 }
@@ -132,8 +130,8 @@ class Shard:
                     raise ShardError(f"the column {name} is missing, or of another type")
             self._lengths({"prior_wdl": count + self.branches}, 2)
         if self.kind == "search":
-            self._lengths({"number": self.games, "best": count, "lost": count, "plies_left": count})
-            self._lengths(dict.fromkeys(("wdl", "best_wdl", "result"), count), 2)
+            self._lengths({"number": self.games, "best": count, "plies_left": count})
+            self._lengths(dict.fromkeys(("wdl", "result"), count), 2)
             return
         self._lengths(dict.fromkeys(("best", "best_cp", "lines", "lines_cp"), count))
         branch_names = [name for name in LABEL_COLUMNS if name.startswith("branch_")]
@@ -162,6 +160,11 @@ class Shard:
 
 def write_shard(path: Path, shard: Shard) -> None:
     """Write a shard durably; a reader sees the whole file or none. Raises ShardError and OSError."""
+    write_atomically(path, shard_bytes(shard), durable=True)
+
+
+def shard_bytes(shard: Shard) -> bytes:
+    """Return the file of a shard. Raises ShardError."""
     shard.check()
     entries, payload = [], []
     for name, column in coding.predicted(shard.columns).items():
@@ -187,7 +190,7 @@ def write_shard(path: Path, shard: Shard) -> None:
         "columns": entries,
     }
     text = json.dumps(header, ensure_ascii=False).encode()
-    write_atomically(path, b"".join([MAGIC, struct.pack("<I", len(text)), text, *payload]), durable=True)
+    return b"".join([MAGIC, struct.pack("<I", len(text)), text, *payload])
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -217,8 +220,8 @@ def read_shard(path: Path) -> Shard:
     missing = sorted(KINDS[header["kind"]].keys() - columns.keys())
     if missing:
         raise ShardError(f"the column {missing[0]} is missing: import the games again if 0.2.0 made it")
-    if not header.get("annotated_by"):
-        columns = {name: column for name, column in columns.items() if name not in ANNOTATION_COLUMNS}
+    known = KINDS[header["kind"]] | (ANNOTATION_COLUMNS if header.get("annotated_by") else {})
+    columns = {name: column for name, column in columns.items() if name in known}  # 0.2.0 had others
     try:
         columns = coding.restored(columns)
     except (ValueError, TypeError) as error:

@@ -51,7 +51,6 @@ def predicted(columns: Columns) -> dict[str, NDArray[Any]]:
     coded = dict(columns)
     coded["best"] = columns["best"] ^ moves_of_samples(columns)
     if "wdl" in columns:
-        coded["best_wdl"] = columns["best_wdl"] - columns["wdl"]  # Lossless arithmetic modulo 256.
         coded["plies_left"] = np.diff(columns["plies_left"], prepend=np.uint16(0)) + np.uint16(1)
     for prefix in ("", "branch_") if "lines" in columns else ():
         lines = columns[f"{prefix}lines"].copy()
@@ -70,7 +69,6 @@ def restored(coded: Columns) -> dict[str, NDArray[Any]]:
     columns = dict(coded)
     columns["best"] = coded["best"] ^ moves_of_samples(coded)
     if "wdl" in coded:
-        columns["best_wdl"] = coded["best_wdl"] + coded["wdl"]
         columns["plies_left"] = np.cumsum(coded["plies_left"] - np.uint16(1), dtype=np.uint16)
     for prefix in ("", "branch_") if "lines" in coded else ():
         lines = np.array(coded[f"{prefix}lines"].T, order="C")  # a copy even of one line, or one position

@@ -59,8 +59,6 @@ def columns_of(
     result = np.where(black, ended[::-1], ended)
     # Older versions of records know no values: the result replaces them.
     searched = np.where(np.isnan(records["root_q"]), ended, wdl_bytes(_wdl(records, "root")))
-    lost = np.nan_to_num(records["best_q"] - records["played_q"]).clip(0, 2)
-    lost = np.rint(255 / 2 * lost).astype(np.uint8)
     plies_left = np.nan_to_num(records["plies_left"], nan=UNKNOWN_PLIES).clip(0, UNKNOWN_PLIES)
     return {
         "fens": np.frombuffer(start.fen().encode(), np.uint8),
@@ -74,8 +72,6 @@ def columns_of(
         "best": np.array(best, np.uint16),
         "policy": share_bytes(nats),
         "wdl": searched,
-        "best_wdl": np.where(lost > 0, wdl_bytes(_wdl(records, "best")), searched),
-        "lost": lost,
         "result": result,
         "plies_left": np.rint(plies_left).astype(np.uint16),
     }

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from engine.games.openings import Opening
+from engine.selfplay.archive import FinishedGame
 from engine.selfplay.config import SelfPlayConfig
-from engine.selfplay.game import PlayedGame
 from engine.selfplay.job import SelfPlayJob
 from engine.workers.executor import ExecutorError
 from engine.workers.ray import RayExecutor
@@ -22,7 +22,7 @@ from engine.workers.ray import RayExecutor
 def opened(address: str, config: SelfPlayConfig) -> None:
     async def run() -> None:
         job = SelfPlayJob(config, (Opening("initial position"),))
-        executor = RayExecutor[PlayedGame](address, job, lambda text: None)
+        executor = RayExecutor[FinishedGame](address, job, lambda text: None)
         try:
             await executor.open()
         finally:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.selfplay.chunk import TrainingDataError, write_chunk
+from engine.selfplay.chunk import TrainingDataError, chunk_bytes
 from engine.selfplay.shard import read_shard
 from engine.selfplay.training_record import RECORD_DTYPE, Records, reverse_ranks
 from tests.engine.selfplay.games import played_game
@@ -30,6 +30,11 @@ from training.errors import TrainingError
 pytestmark = pytest.mark.integration
 
 SEARCH_ONLY = TargetSettings(q_ratio=1.0)
+
+
+def write_game(path: Path, records: Records) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(chunk_bytes(records))
 
 
 def tables_of(folder: Path, input_format: int, target: TargetSettings = SEARCH_ONLY) -> PositionTable:
@@ -56,7 +61,7 @@ def as_version(records: Records, version: int) -> bytes:
 @pytest.mark.parametrize("opening", [0, 3, 9])
 def test_a_game_of_self_play_comes_back(tmp_path: Path, input_format: int, opening: int) -> None:
     records = played_game(seed=opening + 1, input_format=input_format)[opening:]
-    write_chunk(tmp_path / "game_000000.gz", records)
+    write_game(tmp_path / "game_000000.gz", records)
     imported = import_sources([str(tmp_path)], str(tmp_path / "out"))
     assert (imported.games, imported.positions, imported.broken) == (1, len(records), {})
     table = tables_of(tmp_path / "out", input_format)
@@ -125,9 +130,9 @@ def test_archives_are_read_and_what_is_damaged_in_them_is_named(tmp_path: Path) 
 
 
 def test_import_resumes_without_duplicates(tmp_path: Path) -> None:
-    write_chunk(tmp_path / "in" / "a.gz", played_game(seed=1, input_format=1))
+    write_game(tmp_path / "in" / "a.gz", played_game(seed=1, input_format=1))
     first = import_sources([str(tmp_path / "in")], str(tmp_path / "out"))
-    write_chunk(tmp_path / "in" / "b.gz", played_game(seed=2, input_format=1))
+    write_game(tmp_path / "in" / "b.gz", played_game(seed=2, input_format=1))
     second = import_sources([str(tmp_path / "in")], str(tmp_path / "out"))
     third = import_sources([str(tmp_path / "in")], str(tmp_path / "out"))
     assert [done.games for done in (first, second, third)] == [1, 1, 0]
@@ -140,7 +145,7 @@ def test_an_archive_that_is_not_all_there_is_taken_when_it_is(tmp_path: Path, na
     path = tmp_path / name
     with tarfile.open(path, "w:gz" if name.endswith("gz") else "w") as archive:
         for seed in (1, 2, 3):
-            write_chunk(tmp_path / f"{seed}.gz", played_game(seed=seed, input_format=1))
+            write_game(tmp_path / f"{seed}.gz", played_game(seed=seed, input_format=1))
             archive.add(tmp_path / f"{seed}.gz", f"{seed}.gz")
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) * 2 // 3])
@@ -184,7 +189,7 @@ def test_an_unknown_input_format_is_named() -> None:
 def test_a_broken_source_is_reported_until_it_is_whole(tmp_path: Path) -> None:
     whole = gzip.compress(played_game(seed=1, input_format=1).tobytes())
     source, out = tmp_path / "in" / "a.gz", str(tmp_path / "out")
-    write_chunk(tmp_path / "in" / "b.gz", played_game(seed=2, input_format=1))
+    write_game(tmp_path / "in" / "b.gz", played_game(seed=2, input_format=1))
     source.write_bytes(whole[: len(whole) // 2])
     first, second = (import_sources([str(tmp_path / "in")], out) for _ in range(2))
     assert [(done.games, list(done.broken)) for done in (first, second)] == [
@@ -201,11 +206,11 @@ def test_a_broken_source_is_reported_until_it_is_whole(tmp_path: Path) -> None:
 
 def test_a_source_is_read_again_only_when_its_content_changes(tmp_path: Path) -> None:
     source, out = tmp_path / "a.gz", str(tmp_path / "out")
-    write_chunk(source, played_game(seed=1, input_format=1))
+    write_game(source, played_game(seed=1, input_format=1))
     assert import_sources([str(source)], out).games == 1
     os.utime(source, ns=(1, 1))
     assert import_sources([str(source)], out).passed_over == 1
-    write_chunk(source, played_game(seed=2, input_format=1))
+    write_game(source, played_game(seed=2, input_format=1))
     assert import_sources([str(source)], out).games == 1
 
 
@@ -231,7 +236,7 @@ def test_an_archive_that_grows_or_is_repaired_gives_what_is_new(tmp_path: Path) 
 
 
 def test_a_journal_of_names_is_read(tmp_path: Path) -> None:
-    write_chunk(tmp_path / "a.gz", played_game(seed=1, input_format=1))
+    write_game(tmp_path / "a.gz", played_game(seed=1, input_format=1))
     known = KnownSources([{"shard": "x", "sources": [str((tmp_path / "a.gz").resolve())]}])
     assert known.has_file(tmp_path / "a.gz") and not known.has_file(tmp_path / "b.gz")
 
@@ -244,7 +249,7 @@ def test_a_folder_without_games_is_an_error(tmp_path: Path) -> None:
 
 def test_a_window_takes_the_newest_shards(tmp_path: Path) -> None:
     for number in range(3):
-        write_chunk(tmp_path / "in" / f"{number}.gz", played_game(seed=number + 1, input_format=1))
+        write_game(tmp_path / "in" / f"{number}.gz", played_game(seed=number + 1, input_format=1))
         import_sources([str(tmp_path / "in")], str(tmp_path / "out"))
     shards = shards_of([tmp_path / "out"])
     assert shards_of([tmp_path / "out"], window=1) == shards[-1:]
