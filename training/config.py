@@ -101,14 +101,10 @@ class TargetSettings:
     q_ratio: float = setting(
         0.5, "searched positions: share of the search's value; the rest is the result", high=1
     )
-    deblunder_threshold: float = setting(
-        0.0,
-        "searched positions: loss of q by a move beyond which the result does not count for earlier "
-        "positions; 0: never",
-        high=2,
-    )
-    deblunder_width: float = setting(
-        0.06, "range of q above that threshold over which this takes full effect", high=2
+    search_exponent: float = setting(
+        1.0,
+        "searched positions: exponent of the policy; the loop sets 1 / policy_temperature",
+        high=4,
     )
 
 
@@ -200,11 +196,6 @@ class ScheduleSettings:
     minutes: float = setting(0.0, "length of the run in minutes of training; 0: use positions", high=1e7)
     positions: int = setting(
         100_000_000, "length of the run in positions, if minutes is 0", low=1, high=10**14
-    )
-    quantise_last: float = setting(
-        0.0,
-        "final share of the run in which encoders are computed in 8 bits, for int8 on CPUs",
-        high=1,
     )
     warmup_steps: int = setting(300, "steps in which the learning rate rises", high=UNREACHED)
     decay: float = setting(0.3, "final share of the run in which the learning rate falls", high=1)

@@ -52,7 +52,6 @@ def export_network(
     has the trained priors. license: licence text for the file.
     Raises TrainingError if the reference's results differ from PyTorch's.
     """
-    network.quantise(False)  # an int8 pass rounds by itself
     spec = network.spec(policy_scale=policy_temperature)
     off = compared(network, spec, policy_temperature)
     try:

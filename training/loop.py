@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from protocol.settings.spec import SettingsError
 from training.config import LoopSettings
 from training.data.annotations import prior_identity
 from training.data.reading import count_positions, last_of, shards_of
+from training.devices import backends_of, evaluators
 from training.errors import TrainingError
 from training.gate import VERDICT
 from training.step import run_step
@@ -131,8 +133,9 @@ class Loop:
             self._promoted.append(accepted)
             self._note(f"generation {self._generation}: {'promoted' if accepted else 'not promoted'}")
         elif step != "clock" or self._accepted("gate"):
-            for program, arguments in self._commands(step):
-                _run(program, arguments, step)
+            with self._evaluators(step) as device:
+                for program, arguments in self._commands(step, device):
+                    _run(program, arguments, step)
         self._journal.append(entry)
         self._done.add((self._generation, step))
 
@@ -144,11 +147,20 @@ class Loop:
     def _accepted(self, gate: str) -> bool:
         return bool(json.loads((self._place / gate / VERDICT).read_text("utf-8"))["accepted"])
 
-    def _commands(self, step: str) -> Iterator[tuple[str, list[str]]]:
-        """Yield programs and arguments of a step's commands."""
+    @contextmanager
+    def _evaluators(self, step: str) -> Iterator[dict[str, str]]:
+        """Yield the flag of a step's commands that names their evaluators: in gates one for each device."""
+        backend = self._settings.backend
+        if step in GATES and len(backends := backends_of(backend)) > 1:
+            with evaluators(backends, self.best) as addresses:
+                yield {"evaluator": addresses}
+        else:
+            yield {"backend": backend} if backend else {}
+
+    def _commands(self, step: str, device: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
+        """Yield programs and arguments of a step's commands. device: of `_evaluators`."""
         settings, place = self._settings, self._place
         own, run = self.folder / "data", place / "run"
-        device = {"backend": settings.backend} if settings.backend else {}
         match step:
             case "selfplay":
                 files = [settings.selfplay] if settings.selfplay else []
@@ -170,6 +182,7 @@ class Loop:
                     "data.main": json.dumps([*map(str, shards)]),
                     "data.window": 0,
                     "model.start": self.folder / TRAINED,
+                    "targets.search_exponent": 1 / settings.policy_temperature,
                 } | {f"targets.{name}": value for name, value in prior.items()}
                 if settings.passes:
                     length = max(1, round(settings.passes * sum(map(count_positions, shards))))
@@ -183,7 +196,7 @@ class Loop:
                 limit = {"nodes": settings.gate_nodes} if step == "gate" else {"tc": settings.gate_clock}
                 numbers = {"games": settings.gate_games, "sprt": settings.sprt}
                 where = {"against": self.best, "constants-of": settings.start, "output": place / step}
-                more = [f"--backend={settings.backend}"] if settings.backend else []
+                more = [f"--{name}={value}" for name, value in device.items()]
                 match = [f"--match={argument}" for argument in (*more, *settings.match)]
                 yield "training", ["gate", str(self._network), *_flags(limit | numbers | where), *match]
 

@@ -103,27 +103,6 @@ def rescored(wdl: Floats, results: NDArray[np.int8]) -> Floats:
     return np.where(certain.any(axis=1, keepdims=True), certain, wdl).astype(np.float32)
 
 
-def deblundered(
-    wdl: Floats, best: Floats, lost: Floats, game: NDArray[np.int64], settings: TargetSettings
-) -> Floats:
-    """Return results WDL [n, 3] for the side to move, corrected for later blunders.
-
-    As in lc0's rescorer (deblunder-q-blunder-threshold, -width), going backwards through a game: a move that
-    is worse than the best by more than the threshold replaces the result by the best move's value. The
-    replacement is complete beyond threshold + width and partial below. best: [n, 3] of the best moves.
-    lost: [n] q of the best move less q of the played one.
-    """
-    if not settings.deblunder_threshold:
-        return wdl
-    wdl = wdl.copy()
-    shares = np.clip((lost - settings.deblunder_threshold) / max(settings.deblunder_width, 1e-6), 0, 1)
-    for i in range(len(wdl) - 1, -1, -1):
-        if i + 1 < len(wdl) and game[i + 1] == game[i]:
-            wdl[i] = wdl[i + 1, ::-1]
-        wdl[i] += shares[i] * (best[i] - wdl[i])
-    return wdl
-
-
 def _w_and_l(win: NDArray[np.float64], loss: NDArray[np.float64]) -> Floats:
     return np.stack([win, 1 - win - loss, loss], axis=1).astype(np.float32)
 

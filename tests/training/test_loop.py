@@ -18,10 +18,11 @@ from protocol.settings.spec import SettingsError
 from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, read_until, run_training, start_training, write_run
+from training import loop
 from training.config import LoopSettings
 from training.data.annotations import prior_identity
 from training.data.reading import count_positions
-from training.loop import loop_settings
+from training.loop import Loop, loop_settings
 from training.presets import loop_text
 
 pytestmark = pytest.mark.integration
@@ -144,3 +145,17 @@ def test_a_wrong_key_is_named() -> None:
 def test_a_loop_without_positions_is_refused() -> None:
     with pytest.raises(SettingsError, match="data is empty"):
         loop_settings({"games": 0}, "loop.toml")
+
+
+def test_games_use_an_evaluator_for_each_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "backends_of", lambda backend: [backend, f"{backend}:int8=false"])
+    config = write_loop(tmp_path, backend="onnx", annotate_nodes=0)
+    settings = loop_settings(tomllib.loads(config.read_text("utf-8")), str(config))
+    Loop(settings, lambda text: None).run()
+    assert [entry["step"] for entry in entries_of(tmp_path)] == [
+        "selfplay",
+        "train",
+        "export",
+        "gate",
+        "promote",
+    ]

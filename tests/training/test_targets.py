@@ -58,18 +58,6 @@ def test_means_over_next_plies_change_sides_and_end_with_the_game() -> None:
     assert later[3].tolist() == [0, 1, 0]
 
 
-def test_a_blunder_ends_what_the_result_says() -> None:
-    # White wins in the end, but at ply 1 Black had a winning move and did not play it.
-    won, lost = (1, 0, 0), (0, 0, 1)
-    wdl = np.array([won, lost, won, lost], np.float32)
-    best = np.array([won, (0.85, 0.1, 0.05), won, lost], np.float32)
-    game, loss = np.zeros(4, np.int64), np.array([0, 1.5, 0, 0], np.float32)
-    settings = TargetSettings(deblunder_threshold=0.1, deblunder_width=0.05)
-    found = targets.deblundered(wdl, best, loss, game, settings)
-    assert found.ravel().tolist() == pytest.approx([0.05, 0.1, 0.85, 0.85, 0.1, 0.05, *won, *lost])
-    assert targets.deblundered(wdl, best, loss, game, SETTINGS) is wdl
-
-
 def test_the_deeper_searchs_move_leads_the_lines() -> None:
     lines = np.array([[3, 7, 9, 255]] * 3, np.uint8)
     lines_cp = np.array([[40, 30, 20, 0]] * 3, np.int16)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from protocol.host.processes import INTERRUPTED, child_command
 from protocol.host.processors import share_of_processors
-from training.errors import TrainingError
 
 if TYPE_CHECKING:
     from engine.options import Options
@@ -58,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.options import Options
     from training.annotate import annotate, annotate_by_searches
     from training.data.reading import count_positions, shards_of
+    from training.devices import backends_of
     from training.searches import SEARCHES
 
     paths = shards_of(arguments.paths)
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = _with_network(options_of_arguments(arguments, preset))
     if arguments.constants_of:
         options = _with_constants(options, arguments.constants_of)
-    devices = _devices(options)
+    devices = [options.backend] if options.evaluator else backends_of(options.backend)
     if len(devices) > 1:
         try:
             more = ("--constants-of", arguments.constants_of) if arguments.constants_of else ()
@@ -93,34 +93,28 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if done.broken else 0
 
 
-def _devices(options: Options) -> list[str]:
-    """Return the backend once for each device that it names. Raises TrainingError and BackendError."""
-    from evaluator.backends import for_each_device, parse_backend
-
-    if options.evaluator or "device=" not in options.backend:
-        return [options.backend]
-    try:
-        name, settings = parse_backend(options.backend)
-    except ValueError as error:
-        raise TrainingError(str(error)) from None
-    each = for_each_device(name, settings)
-    return [f"{name}:{','.join(f'{key}={value}' for key, value in one.items())}" for one in each]
-
-
 def _on_each(
     devices: Sequence[str], paths: Sequence[Path], options: Options, nodes: int, workers: int, *more: str
 ) -> int:
-    """Run one command for each device, with its share of the shards and of the processors.
+    """Run one command for each device, with its share of the positions and of the processors.
     more: further arguments."""
+    from training.data.reading import count_positions
+
+    shares: list[list[Path]] = [[] for _ in devices[: len(paths)]]
+    counts = [0] * len(shares)
+    for count, path in sorted(((count_positions(path), path) for path in paths), reverse=True):
+        least = counts.index(min(counts))
+        shares[least].append(path)
+        counts[least] += count
     running: list[subprocess.Popen[bytes]] = []
     try:
-        for number, device in enumerate(devices[: len(paths)]):
+        for number, (device, share) in enumerate(zip(devices, shares, strict=False)):
             command = child_command(
-                *("training.step", "training", "annotate", *map(str, paths[number :: len(devices)])),
+                *("training.step", "training", "annotate", *map(str, share)),
                 *("--backend", device, "--weights", options.weights, "--nodes", str(nodes)),
                 *("--workers", str(workers), "--threads", str(options.threads), *more),
             )
-            with share_of_processors(number, len(devices)):
+            with share_of_processors(number, len(shares)):
                 running.append(subprocess.Popen(command, stdin=subprocess.PIPE))
         return max(process.wait() for process in running)
     finally:

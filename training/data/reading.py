@@ -189,7 +189,7 @@ def table_of(
         # Another search of a searched position replaces the one that chose the move of the game.
         replaced = annotated and target.prior_nodes > 0
         policy = columns["prior"] if replaced else _for_moves(shard, "policy", columns)
-        columns["shares"] = _shares(policy, columns["move_start"])
+        columns["shares"] = _shares(policy, columns["move_start"], target.search_exponent)
         made = _of_search(shard, rows, wdl_of(shard.columns["prior_wdl" if replaced else "wdl"]), target)
     if tables is not None:
         made["wdl"] = targets.rescored(made["wdl"], results(shard, columns["boards"], tables))
@@ -249,9 +249,10 @@ def _for_moves(shard: Shard, name: str, columns: Mapping[str, NDArray[Any]]) -> 
     return found
 
 
-def _shares(policy: NDArray[np.uint8], start: NDArray[np.int64]) -> NDArray[np.float16]:
-    """Return the shares of `share_bytes`. Those of row i, policy[start[i] : start[i + 1]], add up to 1."""
-    shares = np.where(policy == NO_SHARE, 0, np.exp(-policy / np.float32(NAT_STEPS)))
+def _shares(policy: NDArray[np.uint8], start: NDArray[np.int64], exponent: float) -> NDArray[np.float16]:
+    """Return the shares of `share_bytes`, raised to the exponent. Those of row i, policy[start[i] :
+    start[i + 1]], add up to 1."""
+    shares = np.where(policy == NO_SHARE, 0, np.exp(-policy * np.float32(exponent / NAT_STEPS)))
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     totals = np.bincount(row, shares, len(start) - 1)
     return (shares / np.maximum(totals, 1e-9)[row]).astype(np.float16)
@@ -375,8 +376,6 @@ def _of_search(
     columns = shard.columns
     result = wdl_of(columns["result"])
     result = np.where((rows.ply % 2 == 1)[:, None], result[:, ::-1], result)
-    best, lost = wdl_of(columns["best_wdl"]), columns["lost"] * np.float32(2 / 255)
-    ended = targets.deblundered(result, best, lost, rows.game, target)
     plies_left = columns["plies_left"].astype(np.float32)
     plies_left[columns["plies_left"] == UNKNOWN_PLIES] = np.nan
     count = len(rows.game)
@@ -384,7 +383,7 @@ def _of_search(
         "listed": np.full((count, LISTED), NO_PLACE, np.uint8),
         "listed_score": np.zeros((count, LISTED), np.float32),
         "best": rows.places[:, 0],
-        "wdl": targets.mixed(ended, searched, target.q_ratio),
+        "wdl": targets.mixed(result, searched, target.q_ratio),
         "next_wdl": targets.mean_of_next(searched, rows.game, target.short_term_decay, own=False),
         "plies_left": plies_left,
         "score": np.zeros(count, np.float32),

@@ -17,7 +17,6 @@ from torch.nn import functional
 
 from evaluator.network import spec
 from evaluator.network.spec import Activation, FloatArray
-from training.model import quantisation
 
 RARE = 0.001
 """Units that are positive on a smaller share of a batch's squares are nearly dead. Usual share: 0.1."""
@@ -52,10 +51,8 @@ def activate(activation: Activation, x: Tensor) -> Tensor:
             return torch.sigmoid(x)
 
 
-def product(x: Tensor, weights: Tensor, biases: Tensor | None, *, quantised: bool) -> Tensor:
-    """Return weights @ x + biases in the type of x. quantised: rounded as in `quantisation`."""
-    if quantised:
-        x, weights = quantisation.quantised(x, weights)
+def product(x: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+    """Return weights @ x + biases in the type of x."""
     return functional.linear(x, weights.to(x.dtype), None if biases is None else biases.to(x.dtype))
 
 
@@ -68,19 +65,17 @@ def with_slope(activation: Activation, x: Tensor, slope: float) -> Tensor:
 
 
 class Dense(nn.Module):
-    """weights @ x + biases, then the activation. quantised: compute the product as in 8 bits.
-    slope: see `with_slope`; 0 disables it."""
+    """weights @ x + biases, then the activation. slope: see `with_slope`; 0 disables it."""
 
     def __init__(self, layer: spec.Dense) -> None:
         super().__init__()
         self.weights = parameter(layer.weights)
         self.biases = parameter(layer.biases)
         self.activation = layer.activation
-        self.quantised = False
         self.slope = 0.0
 
     def forward(self, x: Tensor) -> Tensor:
-        y = product(x, self.weights, self.biases, quantised=self.quantised)
+        y = product(x, self.weights, self.biases)
         return with_slope(self.activation, y, self.slope) if self.slope else activate(self.activation, y)
 
     def spec(self) -> spec.Dense:
@@ -126,7 +121,6 @@ class Smolgen(nn.Module):
         self.dense1, self.norm1 = Dense(layer.dense1), LayerNorm(layer.norm1)
         self.dense2, self.norm2 = Dense(layer.dense2), LayerNorm(layer.norm2)
         self.heads = heads
-        self.quantised = False
 
     def forward(self, x: Tensor, position_weights: Tensor) -> Tensor:
         """Return logits [n, heads, 64 query squares, 64 key squares]."""
@@ -134,7 +128,7 @@ class Smolgen(nn.Module):
         hidden = functional.linear(x, self.compress.to(x.dtype)).reshape(n, -1)
         hidden = self.norm1(self.dense1(hidden))
         generated = self.norm2(self.dense2(hidden)).reshape(n, self.heads, -1)
-        logits = product(generated, position_weights, None, quantised=self.quantised)
+        logits = product(generated, position_weights, None)
         return logits.reshape(n, self.heads, 64, 64)
 
     def spec(self, position_weights: FloatArray) -> spec.Smolgen:
@@ -163,7 +157,6 @@ class Attention(nn.Module):
         self.output = Dense(layer.output)
         self.smolgen = None if layer.smolgen is None else Smolgen(layer.smolgen, layer.heads)
         self.heads = layer.heads
-        self.quantised = False
         self._kernel: Callable[[Tensor, Tensor, int], Tensor] | None = None
 
     def use_kernel(self) -> None:
@@ -178,7 +171,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, position_weights: Tensor | None) -> Tensor:
         weights, biases = self.qkv_weights.flatten(0, 1), self.qkv_biases.flatten()
-        y = product(x, weights, biases, quantised=self.quantised)
+        y = product(x, weights, biases)
         bias = x.new_empty(0) if self.smolgen is None else self.smolgen(x, position_weights)
         kernel = self._kernel if y.dtype.itemsize == 2 else None
         mixed = (kernel or self._mixed)(y, bias, self.heads)

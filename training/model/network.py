@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -154,16 +154,6 @@ class AttentionNetwork(nn.Module):
         if method == "kernel" or (method == "auto" and can):
             for attention in attentions:
                 attention.use_kernel()
-
-    def quantise(self, on: bool = True) -> None:
-        """Simulate the encoders' products that a CPU's int8 pass computes in 8 bits, or stop doing so."""
-        quantised: list[Any] = [] if self.tail_ffn is None else [self.tail_ffn.dense1, self.tail_ffn.dense2]
-        for layer in (*self.encoders, *self.policy_encoders):
-            attention = layer.attention
-            quantised += [attention, attention.output, layer.ffn.dense1, layer.ffn.dense2]
-            quantised += [] if attention.smolgen is None else [attention.smolgen, attention.smolgen.dense1]
-        for module in quantised:
-            module.quantised = on
 
     def spec(self, *, policy_scale: float = 1.0) -> NetworkSpec:
         """Return the current network. policy_scale: factor of all policy logits."""

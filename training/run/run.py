@@ -19,7 +19,7 @@ from training.config import RunSettings, TrainConfig, with_defaults
 from training.data.following import Follower, NewShards
 from training.data.reading import ShardReader, shard_files
 from training.errors import TrainingError
-from training.export import export_network, int8_told
+from training.export import export_network
 from training.model.initial import count_parameters, initial_network
 from training.plots import METRICS, plot_runs
 from training.run.checkpoint import differences, has_checkpoint, load_checkpoint, save_checkpoint
@@ -198,9 +198,9 @@ class _Run:
         due = [clock.due(now) for clock in (clocks.report, clocks.validate, clocks.checkpoint)]
         due.append(self.follower is not None and self.follower.ready())
         passed, *said = self.group.agreed([now - clocks.last, float(leaves), *map(float, due)])
-        # The first steps, and those after a change of the step, compile. That is not training time.
-        self.seconds += 0.0 if clocks.compiling or self.trainer.compiles_anew else passed
-        clocks.compiling = self.trainer.compiles_anew = False
+        # The first steps compile. That is not training time.
+        self.seconds += 0.0 if clocks.compiling else passed
+        clocks.compiling = False
         if said[1]:
             self._report(clocks)
         if said[4]:
@@ -306,8 +306,6 @@ class _Run:
             with self.trainer.optimiser.averaged():
                 exported = export_network(self.trainer.network, self.folder / NETWORK)
             self.note(str(exported))
-            if self.config.schedule.quantise_last:
-                self.note(int8_told(exported.path))
 
 
 class _Clock:

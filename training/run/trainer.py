@@ -32,8 +32,7 @@ WATCHED = 8192
 class Trainer:
     """Runs training steps. Equal settings and progress give bit-identical weights on one device.
 
-    compiles_anew: True after the step must be recompiled; the caller resets it. revived: number of restarted
-    units of the initial network.
+    revived: number of restarted units of the initial network.
     """
 
     def __init__(self, config: TrainConfig, tables: Sequence[PositionTable], group: Group) -> None:
@@ -64,7 +63,6 @@ class Trainer:
         self.optimiser = Optimiser(self.heads, config.optimiser)
         self.sampler = Sampler(self.table, config.optimiser.batch, config.run.seed)
         self.steps = self.refreshes = 0
-        self.quantised = self.compiles_anew = False
         self.prior: dict[str, Tensor] | None = None
         self._prior_network: AttentionNetwork | None = None  # from `prior`, or from the file
         self._figures = torch.zeros(len(NAMES) + 1, device=group.device)
@@ -140,9 +138,6 @@ class Trainer:
         schedule = self.config.schedule
         if refreshes_due(schedule, self.config.targets.prior_refreshes, progress) > self.refreshes:
             self._refresh()
-        if schedule.quantise_last and progress >= 1 - schedule.quantise_last and not self.quantised:
-            self.network.quantise()
-            self.quantised, self.compiles_anew = True, self._compiled is not None
         rows, chances = self.sampler.next()
         share = len(rows) // self.group.size
         mine = slice(self.group.rank * share, (self.group.rank + 1) * share)

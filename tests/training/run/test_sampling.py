@@ -114,19 +114,3 @@ def test_surprise_is_limited_and_without_a_prior_it_is_the_mean() -> None:
     assert weights[:3].tolist() == pytest.approx([0.5, 0.5 + 0.5 / mean, 0.5 + 1 / mean])
     assert weights[3] == pytest.approx(0.5 + 0.5 * min(SURPRISE_LIMIT, 100 / mean))
     assert weights[4] == 1
-
-
-def test_the_last_share_of_a_run_is_computed_as_in_8_bits(config: TrainConfig) -> None:
-    quantised = replace(config, schedule=replace(config.schedule, quantise_last=0.25))
-    one, other = trainer_of(config), trainer_of(quantised)
-    for share in (0.1, 0.7):
-        one.step(share)
-        other.step(share)
-    assert all(
-        torch.equal(a, b) for a, b in zip(one.heads.parameters(), other.heads.parameters(), strict=True)
-    )
-    for trainer in (one, other):
-        trainer.step(0.75)
-    assert not all(
-        torch.equal(a, b) for a, b in zip(one.heads.parameters(), other.heads.parameters(), strict=True)
-    )
