@@ -13,7 +13,6 @@ from functools import lru_cache
 from itertools import chain
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from engine._core import Game, Tree
 from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError
 from engine.options import Options
-from engine.pool.pool import PoolPlayer, SearchPool
+from engine.pool.pool import PoolPlayer, SearchPool, answer
 from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.selfplay.shard import read_shard
@@ -139,13 +138,19 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
 
     async def _search(self, positions: Sequence[Game]) -> list[tuple[NDArray[np.float32], Report]]:
         """Return each position's `improved_policy`, of its moves in the core's order, and report."""
-        found = []
         async with self._turns:
             player = self._idle.pop() if self._idle else self.pool.player(self.job.options)
-            for position in positions:
-                player.new_game()
-                found.append(await self._searched(player, position))
+            found = await asyncio.wrap_future(self.pool.drive(self._in_order(player, positions)))
             self._idle.append(player)
+        return found
+
+    async def _in_order(
+        self, player: PoolPlayer, positions: Sequence[Game]
+    ) -> list[tuple[NDArray[np.float32], Report]]:
+        found = []
+        for position in positions:
+            player.new_game()
+            found.append(await self._searched(player, position))
         return found
 
     async def _searched(self, player: PoolPlayer, position: Game) -> tuple[NDArray[np.float32], Report]:
@@ -159,8 +164,7 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
                 if child.visits:
                     q[place], visits[place] = child.evaluation.q, child.visits
 
-        search: Any = player.search(position, Limits(nodes=self.job.nodes), inspect=look)
-        report: Report = await asyncio.wrap_future(search)
+        report = await answer(player.search(position, Limits(nodes=self.job.nodes), inspect=look))
         proved = visits.sum() < self.job.nodes - 1  # then the search ended
         q[visits < 1] = -1.0 if proved else np.average(q, weights=visits)
         return improved_policy(policy, q, self.job.nodes), report

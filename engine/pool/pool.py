@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any
+from types import coroutine as awaitable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine._core import Game, Tree
 from engine.evaluation.balancing.pooled import PooledEvaluator
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 Pooled = PooledSearch | PooledEvaluation
 """The tasks of a pool."""
 
+T = TypeVar("T")
+
 ANSWER_SECONDS = 10.0
 """Longest wait for an answer of the pool's thread."""
 
@@ -62,6 +66,14 @@ class PoolStatistics:
     @property
     def positions_per_second(self) -> float:
         return self.evaluations / self.seconds if self.seconds > 0 else 0.0
+
+
+@awaitable
+def answer(future: Future[T]) -> Generator[Future[T], None, T]:
+    """Wait for a future in a coroutine of `SearchPool.drive`, and return its result or raise its error."""
+    if not future.done():
+        yield future
+    return future.result()
 
 
 class SearchPool(Closing):
@@ -102,8 +114,37 @@ class SearchPool(Closing):
     def evaluate(self, games: Sequence[Game], options: Options) -> Evaluated:
         """Evaluate the current positions of games, at least one, by the network alone, in one batch."""
         running = PooledEvaluation(self._evaluator(EvaluatorSettings.of(options)), games, options)
-        self._ask(running)
+        self.submit(running)
         return running.future
+
+    def drive(self, coroutine: Coroutine[Future[Any], None, T]) -> Future[T]:
+        """Run a coroutine in the pool's thread, and return the future of its result.
+
+        It awaits the pool's futures by `answer`, and nothing else. Searches of a few visits take less time
+        than a change of threads between one and the next. Cancelling the future closes the coroutine.
+        """
+        result: Future[T] = Future()
+
+        def step(_: object = None) -> None:
+            with suppress(InvalidStateError):  # It was cancelled just now.
+                try:
+                    if result.cancelled():
+                        coroutine.close()
+                    else:
+                        coroutine.send(None).add_done_callback(step)
+                except StopIteration as end:
+                    result.set_result(end.value)
+                except Exception as error:
+                    result.set_exception(error)
+
+        def cancelled(future: Future[T]) -> None:
+            with suppress(RuntimeError):  # `close` stops all.
+                if future.cancelled():
+                    self.submit(step)
+
+        result.add_done_callback(cancelled)
+        self.submit(step)
+        return result
 
     def links(self, options: Options) -> list[EvaluatorLink]:
         """Return the links to the evaluators of these options, which are connected in the background."""
@@ -123,7 +164,7 @@ class SearchPool(Closing):
         pool's thread, which answers it."""
         evaluator = self._evaluator(EvaluatorSettings.of(options))
         found: Future[tuple[NetworkInfo, ...] | None] = Future()
-        self._ask(lambda: found.set_result(evaluator.networks()))
+        self.submit(lambda: found.set_result(evaluator.networks()))
         try:
             return found.result(ANSWER_SECONDS)
         except TimeoutError:
@@ -181,16 +222,14 @@ class SearchPool(Closing):
         if not logged:
             self._log(text)
 
-    def submit(self, running: PooledSearch) -> None:
-        """Submit a search to the pool's thread."""
-        self._ask(running)
-
-    def _ask(self, what: Pooled | Callable[[], None]) -> None:
+    def submit(self, what: Pooled | Callable[[], None]) -> None:
+        """Submit a task, or a function to call, to the pool's thread."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
             self._asked.put(what)
-            self._wakeup.wake()
+            if threading.current_thread() is not self._thread:
+                self._wakeup.wake()
 
     def stop(self, running: PooledSearch) -> None:
         """Stop a search as soon as possible."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError
 from engine.games.openings import Opening
 from engine.games.record import GameRecord, MoveRecord, Reason, Result
 from engine.games.referee import Verdict, end_by_rules, win_for
+from engine.pool.pool import answer
 from engine.search.limits import Limits
 from engine.search.report import Line, Report
 from engine.selfplay.config import Resignation, SelfPlayConfig
@@ -85,7 +85,8 @@ class Resigning:
 
 
 async def play_game(number: int, opening: Opening, config: SelfPlayConfig, pool: SearchPool) -> PlayedGame:
-    """Play the game with this number. Its randomness depends only on the number and the seed.
+    """Play the game with this number, in the pool's thread (`SearchPool.drive`). Its randomness depends only
+    on the number and the seed.
 
     If the evaluator's network changes, the game restarts, so that one network plays all of it. Raises
     NoEvaluatorError if the evaluator is lost.
@@ -157,7 +158,7 @@ async def _search(player: PoolPlayer, game: Game, config: SelfPlayConfig, random
     def look(tree: Tree) -> None:  # called in the pool's thread
         seen.append((tree.root_info(), tree.children(), tree.params.input_format))
 
-    report = await asyncio.wrap_future(player.search(game, Limits(nodes=nodes), inspect=look))
+    report = await answer(player.search(game, Limits(nodes=nodes), inspect=look))
     played = [child for _, children, _ in seen for child in children if child.move == report.best_move]
     if not played:
         raise NoEvaluatorError("a search ended before the evaluator had answered anything")

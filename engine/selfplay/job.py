@@ -46,6 +46,6 @@ class SelfPlayExecutor(LocalExecutor[FinishedGame, SelfPlayJob]):
         return await asyncio.to_thread(self.pool.recommended_games, self.job.config.options)
 
     async def play_game(self, number: int) -> FinishedGame:
-        openings = self.job.openings
-        game = await play_game(number, openings[number % len(openings)], self.job.config, self.pool)
-        return await asyncio.to_thread(FinishedGame.of, game, self.job.config)
+        opening, config = self.job.openings[number % len(self.job.openings)], self.job.config
+        playing = self.pool.drive(play_game(number, opening, config, self.pool))
+        return await asyncio.to_thread(FinishedGame.of, await asyncio.wrap_future(playing), config)

@@ -17,9 +17,12 @@ from protocol.host.printing import reason
 
 GAMES_PER_SHARD = 500
 
+PACKERS = 4
+"""Shards packed at once: compression takes most of the time, and no interpreter lock."""
+
 
 class Packer:
-    """Packs games in a thread of its own, so that others can be written meanwhile. Used by one thread.
+    """Packs games in threads of its own, so that others can be written meanwhile. Used by one thread.
     Methods raise JournalError for a shard that cannot be read or written."""
 
     def __init__(self, folder: Folder, played: Collection[int]) -> None:
@@ -28,8 +31,8 @@ class Packer:
         self._games = [number for number in sorted(played) if folder.chunk(number).exists()]
         if self._games:
             self._delete_packed()
-        self._maker = ThreadPoolExecutor(1, "shard-maker")
-        self._making: Future[None] | None = None
+        self._maker = ThreadPoolExecutor(PACKERS, "shard-maker")
+        self._making: list[Future[None]] = []
 
     def add(self, number: int) -> None:
         """Add a game whose file is written."""
@@ -41,16 +44,16 @@ class Packer:
         """Pack the remaining games."""
         with self._maker:
             self._begin()
-            self._begin()  # waits for the last one
+            for making in self._making:
+                making.result()
 
     def _begin(self) -> None:
-        """Start to pack the games, if there are any, once the previous ones are packed."""
+        """Start to pack the games, if there are any, once a thread is free."""
         games, self._games = self._games, []
-        making, self._making = self._making, None
-        if making is not None:
-            making.result()
+        if len(self._making) >= PACKERS:
+            self._making.pop(0).result()
         if games:
-            self._making = self._maker.submit(self._pack, games)
+            self._making.append(self._maker.submit(self._pack, games))
 
     def _pack(self, games: Collection[int]) -> None:
         files = [self._folder.chunk(number) for number in games]
