@@ -35,12 +35,10 @@ def evaluators(backends: list[str], network: Path) -> Iterator[str]:
 
     network: that they load first. They end with this process, however that ends. Raises NoEvaluatorError.
     """
-    commands = [
-        evaluator_command(EvaluatorSettings.of(Options(weights=str(network), backend=backend)))
-        for backend in backends
-    ]
     with ExitStack() as stack:
-        processes = [EvaluatorProcess(command) for command in commands]
-        for process in processes:
-            stack.callback(process.close)
+        processes = []
+        for backend in backends:
+            settings = EvaluatorSettings.of(Options(weights=str(network), backend=backend))
+            processes.append(EvaluatorProcess(evaluator_command(settings)))
+            stack.callback(processes[-1].close)
         yield ",".join(process.await_ready() for process in processes)
