@@ -212,7 +212,7 @@ def test_a_game_of_self_play_is_of_one_network(operator: Operator) -> None:
     config = SelfPlayConfig(operator.options, games=1, nodes=8, max_plies=8)
     pool = Watched(operator.reload, 5, operator.log)
     with pool:
-        game = asyncio.run(selfplay.play_game(0, Opening("start"), config, pool))
+        game = pool.drive(selfplay.play_game(0, Opening("start"), config, pool)).result(timeout=60)
         given_up, played = pool.searched.values()
         assert {*given_up} == {hash_of(OLD), hash_of(NEW)}
         assert {*played} == {hash_of(NEW)}

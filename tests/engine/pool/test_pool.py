@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from threading import Event
 from time import perf_counter
 from typing import Any
@@ -18,7 +18,7 @@ from engine.evaluation.balancing.pipeline import PooledPipeline
 from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.balancing.upstream import Upstream
 from engine.options import Options
-from engine.pool.pool import PoolPlayer, SearchPool
+from engine.pool.pool import PoolPlayer, SearchPool, answer
 from engine.pool.search import Observer
 from engine.search.driver import Search
 from engine.search.limits import Clock, Limits
@@ -340,3 +340,24 @@ def test_a_search_that_loses_its_evaluator_for_good_says_why_it_ended(pool: Sear
     report = future.result(60)
     assert report.nodes > 0
     assert report.ended_early
+
+
+def test_a_cancelled_coroutine_is_closed_and_an_error_is_its_result(pool: SearchPool) -> None:
+    begun, closed = Event(), Event()
+
+    async def waits() -> None:
+        begun.set()
+        try:
+            await answer(Future[None]())
+        finally:
+            closed.set()
+
+    async def fails() -> None:
+        raise ValueError("no move")
+
+    waiting = pool.drive(waits())
+    assert begun.wait(60)
+    assert waiting.cancel()
+    assert closed.wait(60)
+    with pytest.raises(ValueError, match="no move"):
+        pool.drive(fails()).result(timeout=60)
