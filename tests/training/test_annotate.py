@@ -202,11 +202,16 @@ def test_larger_searches_replace_those_of_self_play(network: Path, tmp_path: Pat
     logits = -shard.columns["prior"].astype(np.float32) / NAT_STEPS
     assert table.shares is not None
     assert np.corrcoef(np.exp(logits), table.shares)[0, 1] > 0.99
-    sharper = table_of(shard, data, replace(searched, search_exponent=2.0), input_format=1, prior=prior)
-    assert (
-        sharper.shares is not None
-        and (sharper.shares.astype(float) ** 2).sum() > 1.1 * (table.shares.astype(float) ** 2).sum()
-    )
+    # A sure move has 0 nats; the others 2.5 each.
+    sure = np.full(len(logits), 40, np.uint8)
+    sure[table.move_start[:-1]] = 0
+    certain = replace(shard, columns={**shard.columns, "prior": sure})
+    for exponent in (1.0, 2.0):
+        target = replace(searched, search_exponent=exponent)
+        shares = table_of(certain, data, target, input_format=1, prior=prior).shares
+        assert shares is not None
+        others = (np.diff(table.move_start) - 1) * np.exp(-40 * exponent / NAT_STEPS)
+        assert np.allclose(shares[table.move_start[:-1]], 1 / (1 + others), atol=1e-3)
     # An annotation by the network alone knows less than the search that chose the move.
     alone = replace(searched, prior_nodes=0)
     played = table_of(shard, data, alone, input_format=1, prior=shard.annotated_by)

@@ -252,7 +252,8 @@ def _for_moves(shard: Shard, name: str, columns: Mapping[str, NDArray[Any]]) -> 
 def _shares(policy: NDArray[np.uint8], start: NDArray[np.int64], exponent: float) -> NDArray[np.float16]:
     """Return the shares of `share_bytes`, raised to the exponent. Those of row i, policy[start[i] :
     start[i + 1]], add up to 1."""
-    shares = np.where(policy == NO_SHARE, 0, np.exp(-policy * np.float32(exponent / NAT_STEPS)))
+    nats = policy.astype(np.float32) / NAT_STEPS
+    shares = np.where(policy == NO_SHARE, 0, np.exp(-exponent * nats))
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     totals = np.bincount(row, shares, len(start) - 1)
     return (shares / np.maximum(totals, 1e-9)[row]).astype(np.float16)
