@@ -93,7 +93,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class FinishedGame:
-    """What a game leaves in the files, made where it was played: one process writes those of many."""
+    """What is written of a game, made by the process that played it: one process writes all games."""
 
     entry: GameEntry
     pgn: str
