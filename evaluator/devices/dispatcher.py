@@ -24,7 +24,7 @@ from evaluator.devices.watchdog import Patience
 from evaluator.devices.workers import Choice, Workers
 from evaluator.metrics import Metrics
 from evaluator.scheduling.batching import LatencyTargets, Launch, Wait
-from evaluator.scheduling.placement import Station, free_at_ms, place, share_out
+from evaluator.scheduling.placement import Leave, Station, free_at_ms, place, share_out
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Order, QueueLimits, Scheduler
 from protocol.errors import DeadlineExceeded, DeviceFailed, Overloaded
@@ -337,7 +337,7 @@ def next_job(networks: Sequence[ServedNetwork], order: Order, device: Device, no
                 return job, runner, None
             decision = Wait(free_at_ms(busy_until, now))
         again = decision.until_ms if again is None else min(again, decision.until_ms)
-        if blocked_until is not None and len(network.in_use) == 1:
+        if blocked_until is not None and not isinstance(decision, Leave):
             break  # A full batch of a network that is less urgent would go before it, again and again.
     return None, None, again
 

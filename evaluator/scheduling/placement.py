@@ -43,6 +43,10 @@ class Decider(Protocol):
     def second_at_ms(self, total: int, busy_until_ms: float) -> float | None: ...
 
 
+class Leave(Wait):
+    """Decision: leave the queue to other devices, and decide again at `until_ms`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Station:
     """A device and when it is expected to be free; the current time if it is idle."""
@@ -136,9 +140,9 @@ def place(
     return policy.decide(pending, now_ms, busy_until_ms), skip
 
 
-def _leave(others: Sequence[Station], now_ms: float) -> Wait:
+def _leave(others: Sequence[Station], now_ms: float) -> Leave:
     """Return a wait until another device should have started on the queue."""
-    return Wait(max(now_ms, min(other.free_ms for other in others)) + LOOK_AGAIN_MS)
+    return Leave(max(now_ms, min(other.free_ms for other in others)) + LOOK_AGAIN_MS)
 
 
 def _at_most(pending: list[Pending], most: int) -> list[Pending]:
