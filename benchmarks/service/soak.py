@@ -63,7 +63,7 @@ LEAST_MINUTES = 5.0
 """Minimum length of a soak for a verdict about memory growth."""
 
 MOST_CROSSED = 1
-"""Requests of a kind that may cross the service's notice of its end: their clients get EvaluatorLost."""
+"""Requests of a client that may cross the service's notice of its end: it gets EvaluatorLost."""
 
 
 class Clients:
@@ -318,7 +318,8 @@ class Soak:
                 f"{dict(report.errors)} {dict(report.losses)}"
             )
             missing = report.sent - report.answered
-            missing -= min(MOST_CROSSED, report.broken_off - self._lost.get(clients.kind, 0))
+            crossed = MOST_CROSSED * KINDS[clients.kind].clients
+            missing -= min(crossed, report.broken_off - self._lost.get(clients.kind, 0))
             if missing:
                 against.append(f"{missing} requests of {clients.kind} were not answered")
             if not report.results:
