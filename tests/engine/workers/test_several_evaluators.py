@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,10 @@ from tests.engine.selfplay.test_selfplay import RANDOM, check_folder, config
 
 pytestmark = pytest.mark.integration
 
-GAMES, BEFORE = 16, 3
+GAMES = 16
+
+BEFORE = 500
+"""Positions after which an evaluator is killed, of some 10,000."""
 
 
 @pytest.fixture
@@ -31,11 +36,30 @@ def three(tmp_path: Path) -> Iterator[list[RunningEvaluator]]:
         yield [stack.enter_context(RunningEvaluator(tmp_path, name)) for name in "abc"]
 
 
+@contextmanager
+def killed_in_use(evaluator: RunningEvaluator) -> Iterator[None]:
+    """Kill an evaluator in use. The games themselves may all be over before the first are written."""
+    over = threading.Event()
+
+    def kill() -> None:
+        while positions(evaluator) < BEFORE:
+            assert not over.is_set(), "the games did not use the evaluator"
+        evaluator.kill()
+
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill)
+        try:
+            yield
+        finally:
+            over.set()
+            killing.result()
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_self_play_loses_no_game_when_an_evaluator_is_killed(
     tmp_path: Path, three: list[RunningEvaluator], workers: int
 ) -> None:
-    view = Recorder(three[0].kill, after=BEFORE)
+    view = Recorder()
     settings = config(
         tmp_path / "run",
         games=GAMES,
@@ -44,7 +68,8 @@ def test_self_play_loses_no_game_when_an_evaluator_is_killed(
         workers=workers,
         options=RANDOM.changed(evaluator=addresses(*three)),
     )
-    assert asyncio.run(SelfPlayCampaign(settings).run(view)) == "finished", view.notes
+    with killed_in_use(three[0]):
+        assert asyncio.run(SelfPlayCampaign(settings).run(view)) == "finished", view.notes
     check_folder(Folder(tmp_path / "run"), GAMES)
     assert any("evaluator lost" in note for note in view.notes)
     assert not any("ended early" in note for note in view.notes)
@@ -66,7 +91,8 @@ def test_a_match_loses_no_game_when_an_evaluator_is_killed(
         workers=workers,
         adjudication=Adjudication(max_moves=40),
     )
-    ending, _, view = play(settings, Recorder(three[2].kill, after=BEFORE))
+    with killed_in_use(three[2]):
+        ending, _, view = play(settings, Recorder())
     assert ending == "finished", view.notes
     assert sorted(record.number for record in view.records) == list(range(GAMES))
     assert any("evaluator lost" in note for note in view.notes)
