@@ -98,9 +98,6 @@ class TargetSettings:
     short_term_decay: float = setting(
         0.85, "lambda for the short-term head, without the position's own label", high=0.99
     )
-    q_ratio: float = setting(
-        0.5, "searched positions: share of the search's value; the rest is the result", high=1
-    )
     search_exponent: float = setting(
         1.0,
         "searched positions: exponent of the policy; the loop sets 1 / policy_temperature",

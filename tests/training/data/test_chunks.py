@@ -29,7 +29,7 @@ from training.errors import TrainingError
 
 pytestmark = pytest.mark.integration
 
-SEARCH_ONLY = TargetSettings(q_ratio=1.0)
+SEARCH_ONLY = TargetSettings(result_share=0.0)
 
 
 def write_game(path: Path, records: Records) -> None:
@@ -92,7 +92,7 @@ def test_every_version_of_the_record_is_read(tmp_path: Path, version: int) -> No
         file.write(as_version(records, version))
     imported = import_sources([str(tmp_path / "a.gz")], str(tmp_path / "out"))
     assert (imported.games, imported.positions, imported.broken) == (1, len(records), {})
-    table = tables_of(tmp_path / "out", 1, TargetSettings(q_ratio=0.0))
+    table = tables_of(tmp_path / "out", 1, TargetSettings(result_share=1.0))
     planes = np.stack([reverse_ranks(np.asarray(record["planes"])) for record in records])
     assert np.array_equal(unpack_positions(table.packed)["planes"][:, :104], planes)
     assert np.array_equal(table.wdl[:, 0] - table.wdl[:, 2], records["result_q"])
