@@ -99,9 +99,7 @@ class TargetSettings:
         0.85, "lambda for the short-term head, without the position's own label", high=0.99
     )
     search_exponent: float = setting(
-        1.0,
-        "searched positions: exponent of the policy; the loop sets 1 / policy_temperature",
-        high=4,
+        1.0, "searched positions: exponent of the policy; the loop sets 1 / policy_temperature", high=4
     )
 
 
