@@ -79,15 +79,6 @@ def run_campaign(
     return 0
 
 
-def view_of_arguments(command: str, display: Any, arguments: argparse.Namespace) -> Any:
-    """Return the view of a campaign: on standard output, or only notes on standard error for --json."""
-    from engine.games.display import QuietView, view_of
-
-    if arguments.json:
-        return QuietView(lambda text: print(f"wavefront {command}: {text}", file=sys.stderr, flush=True))
-    return view_of(display)
-
-
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines; a terminal wraps them at words, a log does not."""
     from rich.console import Console

@@ -15,7 +15,6 @@ from engine.campaigns import (
     add_run_arguments,
     print_lines,
     run_campaign,
-    view_of_arguments,
 )
 from engine.option_flags import add_engine_flags, given_options
 from protocol.host.outputs import guard_apart, guard_output, is_figure, named_files
@@ -111,6 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from engine.games.display import view_of
     from engine.match.campaign import MatchCampaign
     from engine.match.display import DISPLAY
     from engine.match.plot import PlotError, check_plot, plot_elo
@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
                 return str(error)
         return None
 
-    view = view_of_arguments("match", DISPLAY, arguments)
+    view = view_of(DISPLAY, as_json=arguments.json)
     return run_campaign("match", "the match", campaign, view, arguments, report)
 
 

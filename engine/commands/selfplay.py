@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.games.display import PlainView, view_of
+    from engine.games.display import view_of
     from engine.selfplay.campaign import SelfPlayCampaign
     from engine.selfplay.display import DISPLAY
 
@@ -100,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = campaign.folder
     reads = asdict(config) | {"output": "", "config": arguments.config_file}
     guard_apart([folder.journal, folder.pgn, folder.summary], named_files(reads))
-    view = PlainView(DISPLAY, sys.stderr, games=False) if arguments.json else view_of(DISPLAY)
+    view = view_of(DISPLAY, as_json=arguments.json)
     return run_campaign(
         *("selfplay", "the games", campaign, view, arguments),
         lambda ending: _print_result(campaign, ending, as_json=arguments.json),

@@ -11,7 +11,6 @@ from engine.campaigns import (
     add_executor_arguments,
     add_run_arguments,
     run_campaign,
-    view_of_arguments,
 )
 from engine.commands.match import guard_run_of
 from engine.option_flags import add_engine_flags, given_options
@@ -57,13 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from engine.games.display import view_of
     from engine.tune.campaign import TuneCampaign
     from engine.tune.display import DISPLAY
 
     config = config_of_arguments(arguments)
     guard_run_of(config.match, arguments, config.plot)
     campaign = TuneCampaign(config)
-    view = view_of_arguments("tune", DISPLAY, arguments)
+    view = view_of(DISPLAY, as_json=arguments.json)
     return run_campaign(
         *("tune", "the tuning", campaign, view, arguments),
         lambda ending: _print_result(campaign, as_json=arguments.json),

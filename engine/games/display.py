@@ -51,12 +51,16 @@ def shows_tables(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def view_of(display: Display[State, Entry]) -> LiveView[State, Entry] | PlainView[State, Entry]:
-    """Return the view for standard output."""
+def view_of(
+    display: Display[State, Entry], *, as_json: bool
+) -> LiveView[State, Entry] | PlainView[State, Entry]:
+    """Return the view for standard output, or for standard error if the other is for JSON."""
     from rich.console import Console
 
-    console = Console()
-    return LiveView(display, console) if shows_tables(console) else PlainView(display, sys.stdout)
+    console = Console(stderr=as_json)
+    if shows_tables(console):
+        return LiveView(display, console)
+    return PlainView(display, sys.stderr if as_json else sys.stdout)
 
 
 def row_table(title: str, rows: Mapping[str, str]) -> RenderableType:
@@ -89,11 +93,9 @@ class QuietView(Closing):
 class PlainView(QuietView, Generic[State, Entry]):
     """Write lines to a stream: games, and a report now and then."""
 
-    def __init__(self, display: Display[State, Entry], stream: TextIO, *, games: bool = True) -> None:
-        """games: print a line for each game."""
+    def __init__(self, display: Display[State, Entry], stream: TextIO) -> None:
         super().__init__(partial(print, file=stream, flush=True))
         self._display = display
-        self._games = games
         self._reports = 0
         self._next_report = monotonic() + REPORT_SECONDS
 
@@ -104,7 +106,7 @@ class PlainView(QuietView, Generic[State, Entry]):
             self._reports = self._display.reports(state)
 
     def game_over(self, state: State, entry: Entry) -> None:
-        line = self._display.game(state, entry) if self._games else ""
+        line = self._display.game(state, entry)
         if line:
             self.note(line)
         if self._display.reports is not None and self._display.reports(state) > self._reports:

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.games.display import PlainView, view_of
+    from engine.games.display import view_of
     from engine.selfplay.shard import SIX_DIGITS, SUFFIX
     from protocol.host.processes import INTERRUPTED, run_interruptible
     from protocol.settings.sources import from_arguments
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     files = [folder / SUMMARY, *folder.glob(f"{SIX_DIGITS}{SUFFIX}")]
     guard_run(folder / JOURNAL, files, overwrite=arguments.overwrite)
     campaign = LabelCampaign(settings, folder, backend=arguments.backend, manifest=manifest)
-    view = PlainView(DISPLAY, sys.stderr) if arguments.json else view_of(DISPLAY)
+    view = view_of(DISPLAY, as_json=arguments.json)
     ending = "interrupted"
     with view, contextlib.suppress(KeyboardInterrupt):
         ending = run_interruptible(campaign.run(view))

@@ -50,6 +50,7 @@ def test_one_line_plays_two_option_sets_and_prints_json(tmp_path: Path) -> None:
     summary = json.loads(done.stdout)
     assert summary["games"] == 4
     assert [player["name"] for player in summary["players"]] == ["low", "high"]
+    assert "game 3 (" in done.stderr, "progress goes where the summary does not"
     (pgn,) = tmp_path.glob("match-*.pgn")
     assert len(replay(pgn)) == 4
     assert json.loads(pgn.with_suffix(".json").read_text("utf-8"))["games"] == 4
