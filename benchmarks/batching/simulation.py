@@ -25,7 +25,7 @@ from evaluator.scheduling.batching import BatchPolicy, Wait
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.placement import Station, free_at_ms, place
 from evaluator.scheduling.requests import Request, Segment
-from evaluator.scheduling.scheduler import Order, Scheduler
+from evaluator.scheduling.scheduler import Scheduler
 from protocol.batch import PositionBatch
 
 CURVES: dict[str, dict[int, float]] = {
@@ -193,8 +193,7 @@ class _Simulation:
         self.warm_ms = warm_ms
         self.in_flight = in_flight
         self.random = np.random.default_rng(seed)
-        self.order = Order()
-        self.scheduler = Scheduler(self.order)
+        self.scheduler = Scheduler()
         self.kinds = [load for load in loads for _ in range(load.count)]
         self.places = [place for place, load in enumerate(loads) for _ in range(load.count)]
         self.load_latencies: list[list[float]] = [[] for _ in loads]
@@ -285,7 +284,7 @@ class _Simulation:
         segments = self.scheduler.take(decision.positions, now, skip)
         positions = sum(segment.stop - segment.start for segment in segments)
         batch_ms = device.model.milliseconds(positions)
-        self.order.ran(batch_ms, segments)
+        self.scheduler.ran(batch_ms, segments)
         own_ms = batch_ms if device.takes_ms is None else device.takes_ms(positions)
         own_ms *= float(np.exp(self.random.normal(0.0, NOISE)))
         device.running.append(_Batch(segments, positions, max(now, busy_until or now) + batch_ms, own_ms))

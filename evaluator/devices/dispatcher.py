@@ -62,7 +62,7 @@ class Dispatcher:
         self._workers = Workers(
             self._lock,
             self._networks,
-            partial(next_job, self._networks, self._order),
+            partial(next_job, self._networks),
             post,
             metrics,
             patience,
@@ -99,6 +99,7 @@ class Dispatcher:
             self._workers.wait_until_idle(network)
             if network in self._networks:
                 self._networks.remove(network)
+                self._order.schedulers.remove(network.scheduler)
             backends = network.give_up()
         for backend in backends:
             backend.close()
@@ -302,9 +303,9 @@ class Dispatcher:
             return network.current_info()
 
 
-def next_job(networks: Sequence[ServedNetwork], order: Order, device: Device, now: float) -> Choice:
+def next_job(networks: Sequence[ServedNetwork], device: Device, now: float) -> Choice:
     """Remove the next job for a device from its queue and return it with its runner; without a job, return
-    the time to check again. order: of the networks' queues."""
+    the time to check again."""
     waiting: list[tuple[ServedNetwork, Runner]] = []
     for network in networks:
         if network.scheduler.positions:
@@ -333,7 +334,7 @@ def next_job(networks: Sequence[ServedNetwork], order: Order, device: Device, no
             if not alone or busy_until is None:
                 segments = queue.take(positions, now, skip)
                 job = Job(network, segments, sum([stop - start for _, start, stop in segments]), alone=alone)
-                order.ran(runner.policy.model.milliseconds(job.positions), segments)
+                queue.ran(runner.policy.model.milliseconds(job.positions), segments)
                 return job, runner, None
             decision = Wait(free_at_ms(busy_until, now))
         again = decision.until_ms if again is None else min(again, decision.until_ms)

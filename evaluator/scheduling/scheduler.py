@@ -10,7 +10,8 @@ that keeps a queue full does not delay one with few positions, whatever networks
 
 While requests of analysis or self-play wait, their class earns GUARANTEED_SHARE of the time that other
 classes use. A class that is owed time goes first, and the time it then uses is deducted. So a deep queue
-takes no more than this share from play, and endless play leaves the others this share.
+takes no more than this share from play, and endless play leaves the others this share. The networks on which
+a class waits divide its share: what fills up another network's batches of a higher class does not count.
 """
 
 from __future__ import annotations
@@ -42,33 +43,11 @@ class QueueLimits(NamedTuple):
 
 
 class Order:
-    """What the queues of all networks share. turns: by class. ranks: the classes, as they are served."""
+    """What the queues of all networks share. turns: by class. schedulers: of the served networks."""
 
     def __init__(self) -> None:
         self.turns = [Turns() for _ in PRIORITIES]
-        self.ranks = [*range(len(PRIORITIES))]
-        self._owed_ms = [0.0] * len(PRIORITIES)
-        """Device time owed to each class; negative for a class in debt. Not kept for play, which is first
-        anyway."""
-
-    def is_owed(self, rank: int) -> bool:
-        """Return True if a class is owed device time."""
-        return self._owed_ms[rank] > 0
-
-    def ran(self, milliseconds: float, segments: Sequence[Segment]) -> None:
-        """Account for a batch. segments: of its requests."""
-        positions = [0] * len(self.turns)
-        for request, start, stop in segments:
-            positions[request.rank] += stop - start
-        per_position = milliseconds / max(1, sum(positions))
-        owed = self._owed_ms
-        for rank in range(1, len(owed)):
-            own_ms = per_position * positions[rank]
-            after_ms = owed[rank] + GUARANTEED_SHARE * milliseconds - own_ms
-            if after_ms > 0 and not self.turns[rank].positions:
-                after_ms = 0.0  # a class without queued positions earns nothing, but pays back
-            owed[rank] = max(after_ms, min(owed[rank], -own_ms, -REMEMBERED_MS))
-        self.ranks = sorted(range(len(owed)), key=lambda rank: owed[rank] <= 0)
+        self.schedulers: list[Scheduler] = []
 
 
 class Scheduler:
@@ -81,7 +60,13 @@ class Scheduler:
         """order: shared with the other networks."""
         self.positions = 0
         self._order = Order() if order is None else order
+        self._order.schedulers.append(self)
         self._queues = [FairQueue(rank, turns) for rank, turns in enumerate(self._order.turns)]
+        self._ranks = [*range(len(PRIORITIES))]
+        """The classes, as they are served."""
+        self._owed_ms = [0.0] * len(PRIORITIES)
+        """Device time owed to each class; negative for a class in debt. Not kept for play, which is first
+        anyway."""
         self._deadlines: list[tuple[float, int, Request]] = []
         self._requests: dict[Hashable, dict[int, Request]] = {}
         self._count = 0
@@ -90,6 +75,29 @@ class Scheduler:
     def __len__(self) -> int:
         """The number of requests queued."""
         return self._count
+
+    def ran(self, milliseconds: float, segments: Sequence[Segment]) -> None:
+        """Account for a batch of this network on all networks. segments: of its requests."""
+        positions = [0] * len(self._queues)
+        for request, start, stop in segments:
+            positions[request.rank] += stop - start
+        per_position = milliseconds / max(1, sum(positions))
+        schedulers = self._order.schedulers
+        for rank in range(1, len(positions)):
+            waiting = 0
+            for each in schedulers:
+                waiting += each._queues[rank].positions > 0
+            earned_ms = GUARANTEED_SHARE * milliseconds / (waiting or 1)
+            for each in schedulers:
+                used_ms = per_position * positions[rank] if each is self else 0.0
+                owed = each._owed_ms
+                after_ms = owed[rank] + earned_ms - used_ms
+                if after_ms > 0 and not each._queues[rank].positions:
+                    after_ms = 0.0  # a class without queued positions earns nothing, but pays back
+                owed[rank] = max(after_ms, min(owed[rank], -used_ms, -REMEMBERED_MS))
+        for each in schedulers:
+            first = [rank for rank in range(len(positions)) if each._owed_ms[rank] > 0]
+            each._ranks = first + [rank for rank in range(len(positions)) if rank not in first]
 
     def positions_of(self, rank: int) -> int:
         """The number of queued positions of one class."""
@@ -145,17 +153,17 @@ class Scheduler:
 
     def urgency(self) -> tuple[int, tuple[float, int]] | None:
         """Return (class, place) of the next request, class -1 if its class is owed time; None if empty."""
-        for rank in self._order.ranks:
+        for rank in self._ranks:
             first = self._queues[rank].first
             if first is not None:
-                return (-1 if self._order.is_owed(rank) else rank), first.place
+                return (-1 if self._owed_ms[rank] > 0 else rank), first.place
         return None
 
     def pending(self, most: int, skip: int = 0) -> list[Pending]:
         """Describe the queue in order, skipping `skip` positions, until `most` positions are reached."""
         runs: list[Pending] = []
         reached = 0
-        for queue in [self._queues[rank] for rank in self._order.ranks]:
+        for queue in [self._queues[rank] for rank in self._ranks]:
             if skip >= queue.positions:
                 skip -= queue.positions
             elif reached < most:
@@ -168,7 +176,7 @@ class Scheduler:
     def take(self, positions: int, now_ms: float, skip: int = 0) -> list[Segment]:
         """Remove up to `positions` positions from the queue, after skipping `skip`."""
         segments: list[Segment] = []
-        for queue in [self._queues[rank] for rank in self._order.ranks]:
+        for queue in [self._queues[rank] for rank in self._ranks]:
             if skip >= queue.positions:
                 skip -= queue.positions
                 continue

@@ -58,7 +58,7 @@ def test_a_network_with_few_positions_is_served_beside_a_flood_of_another(count:
             other.scheduler.add(Request("few", 1, numbered_batch(12), rank, now))
         for device in devices:
             while True:
-                job, chosen, _ = next_job(both, order, device, now)
+                job, chosen, _ = next_job(both, device, now)
                 if job is None or chosen is None:
                     break
                 if job.network is other:

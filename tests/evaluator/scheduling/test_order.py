@@ -13,12 +13,12 @@ from evaluator.scheduling.scheduler import Order, Scheduler
 from tests.evaluator.scheduling.test_scheduler import request
 
 
-def networks(number: int = 2) -> tuple[Order, list[Scheduler]]:
+def networks(number: int = 2) -> list[Scheduler]:
     order = Order()
-    return order, [Scheduler(order) for _ in range(number)]
+    return [Scheduler(order) for _ in range(number)]
 
 
-def served(order: Order, queues: list[Scheduler], batches: int, size: int) -> list[Request]:
+def served(queues: list[Scheduler], batches: int, size: int) -> list[Request]:
     """The requests of a number of batches, each of the network whose turn it is."""
     taken: list[Request] = []
     for _ in range(batches):
@@ -27,24 +27,24 @@ def served(order: Order, queues: list[Scheduler], batches: int, size: int) -> li
             break
         _, index = min(waiting, key=lambda each: (each[0] or (0, (0.0, 0)), each[1]))
         segments = queues[index].take(size, 0.0)
-        order.ran(1.0, segments)
+        queues[index].ran(1.0, segments)
         taken += [segment.request for segment in segments]
     return taken
 
 
 @pytest.mark.parametrize("network", [0, 1])
 def test_player_is_served_next_whatever_network_a_flood_uses(network: int) -> None:
-    order, queues = networks()
+    queues = networks()
     for identity in range(16):
         queues[0].add(request("1", identity, count=256))
-    served(order, queues, batches=4, size=256)
+    served(queues, batches=4, size=256)
     player = request("2", 100, count=1)
     queues[network].add(player)
-    assert player in served(order, queues, batches=2, size=256)
+    assert player in served(queues, batches=2, size=256)
 
 
 def test_connections_of_a_payer_share_its_turns() -> None:
-    order, queues = networks()
+    queues = networks()
     queued = dict.fromkeys(range(40), 0)
 
     def refill() -> None:  # Each of 40 connections keeps two requests queued.
@@ -62,7 +62,7 @@ def test_connections_of_a_payer_share_its_turns() -> None:
         queues[1].add(player)
         waits.append(0)
         while player.taken == 0:
-            for each in served(order, queues, batches=1, size=16):
+            for each in served(queues, batches=1, size=16):
                 if each.payer == "key" and each.taken == each.count:
                     queued[int(str(each.client))] -= 1
             waits[-1] += 1
@@ -71,34 +71,49 @@ def test_connections_of_a_payer_share_its_turns() -> None:
 
 
 def test_clients_of_a_payer_have_their_own_turns() -> None:
-    order, queues = networks(1)
+    queues = networks(1)
     for identity in range(16):
         flood = request("flood", identity, count=256)
         flood.payer = "program"
         queues[0].add(flood)
-    served(order, queues, batches=4, size=256)
+    served(queues, batches=4, size=256)
     player = request("player", 100, count=1)
     player.payer = "program"
     queues[0].add(player)
-    assert player in served(order, queues, batches=2, size=256)
+    assert player in served(queues, batches=2, size=256)
 
 
 def test_class_of_one_network_goes_before_a_lower_class_of_another() -> None:
-    order, queues = networks()
+    queues = networks()
     queues[0].add(request("1", 1, count=8, rank=2, arrived=0.0))
     play = request("2", 2, count=8, rank=0, arrived=5.0)
     queues[1].add(play)
-    assert served(order, queues, batches=1, size=8) == [play]
+    assert served(queues, batches=1, size=8) == [play]
 
 
 def test_a_class_is_owed_time_for_what_other_networks_use() -> None:
-    order, queues = networks()
+    queues = networks()
     waiting = request("1", 1, count=1, rank=2)
     queues[0].add(waiting)
     for identity in range(200):
         queues[1].add(request("2", identity, count=8))
-    taken = served(order, queues, batches=200, size=8)
+    taken = served(queues, batches=200, size=8)
     assert waiting in taken[:-1]
+
+
+def test_batches_of_a_higher_class_filled_up_leave_a_share_to_another_network() -> None:
+    """After a reload the former network has self-play left, and the new one has analysis and self-play."""
+    former, new = queues = networks()
+    for identity in range(10):
+        former.add(request("a", identity, count=8, rank=2))
+    for identity in range(1000, 3000, 2):
+        new.add(request("b", identity, count=8, rank=1))
+        if len(new) < 20:
+            new.add(request("c", identity + 1, count=8, rank=2))
+        served(queues, batches=1, size=16)
+        if not len(former):
+            return
+    pytest.fail("in 1,000 batches the former network was not served")
 
 
 def test_tags_of_endless_payers_are_bounded() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluator.scheduling.requests import Request, distribute, parts_of
-from evaluator.scheduling.scheduler import GUARANTEED_SHARE, REMEMBERED_MS, Order, Scheduler
+from evaluator.scheduling.scheduler import GUARANTEED_SHARE, REMEMBERED_MS, Scheduler
 from protocol.batch import PositionBatch
 from tests.evaluator.service.harness import expected, numbered_batch, same
 from tests.rounds import rounds
@@ -41,20 +41,20 @@ def test_classes_go_in_order() -> None:
 
 
 def test_a_class_is_owed_a_share_of_what_others_take() -> None:
-    scheduler = Scheduler(order := Order())
+    scheduler = Scheduler()
     for identity in range(1, 101):
         scheduler.add(request("player", identity, 1))
     scheduler.add(request("games", 1000, 4, 2))
     served = 0
     while rank_of(scheduler) != -1:
-        order.ran(1.0, scheduler.take(1, 0.0))
+        scheduler.ran(1.0, scheduler.take(1, 0.0))
         served += 1
     assert served == 1  # At once: self-play has had nothing yet.
     segments = scheduler.take(2, 0.0)
     assert [segment.request.id for segment in segments] == [1000]
-    order.ran(1.0, segments)
+    scheduler.ran(1.0, segments)
     while rank_of(scheduler) != -1:
-        order.ran(1.0, scheduler.take(1, 0.0))
+        scheduler.ran(1.0, scheduler.take(1, 0.0))
         served += 1
     assert served == pytest.approx(1 / GUARANTEED_SHARE, abs=1)
 
@@ -68,22 +68,22 @@ def test_the_age_of_a_request_does_not_put_it_before_play() -> None:
 
 
 def test_a_class_that_had_the_device_for_long_is_not_owed_at_once() -> None:
-    scheduler = Scheduler(order := Order())
+    scheduler = Scheduler()
     for identity in range(1, 1001):
         scheduler.add(request("games", identity, 1, 2))
     for _ in range(900):
-        order.ran(1.0, scheduler.take(1, 0.0))
+        scheduler.ran(1.0, scheduler.take(1, 0.0))
     scheduler.add(request("engine", 2000, 4))
     served = 0.0
     while rank_of(scheduler) == 0:
-        order.ran(1.0, ())
+        scheduler.ran(1.0, ())
         served += 1.0
     assert REMEMBERED_MS / GUARANTEED_SHARE <= served <= REMEMBERED_MS / GUARANTEED_SHARE + 2
 
 
 def test_a_class_earns_nothing_while_it_has_nothing_queued() -> None:
-    scheduler = Scheduler(order := Order())
-    order.ran(1000.0, ())
+    scheduler = Scheduler()
+    scheduler.ran(1000.0, ())
     scheduler.add(request("games", 1, 2, 2))
     scheduler.add(request("engine", 2, 2))
     assert rank_of(scheduler) == 0
