@@ -8,10 +8,10 @@ Order: classes that are owed device time, then play, analysis, self-play. Within
 queueing by positions (Goyal, Vin, Cheng: "Start-time fair queuing", 1996), over all networks. So a client
 that keeps a queue full does not delay one with few positions, whatever networks they use.
 
-While requests of analysis or self-play wait, their class earns GUARANTEED_SHARE of the time that other
-classes use. A class that is owed time goes first, and the time it then uses is deducted. So a deep queue
-takes no more than this share from play, and endless play leaves the others this share. The networks on which
-a class waits divide its share: what fills up another network's batches of a higher class does not count.
+While requests of analysis or self-play wait, their class earns GUARANTEED_SHARE of the time that others use.
+A class that is owed time goes first, and the time it then uses is deducted. So a deep queue takes no more
+than this from play, and endless play leaves the others this. The networks on which a class waits divide its
+share: else self-play that fills up batches of analysis on one network would pay for self-play on another.
 """
 
 from __future__ import annotations
