@@ -265,7 +265,7 @@ class LoopSettings:
     )
     data: tuple[str, ...] = setting((), "folders and files of further shards to train on", low=1)
     annotate_nodes: int = setting(
-        100,
+        32,
         "nodes of the searches that annotate the shards of data, and self-play with fewer visits; 0: none",
         high=UNREACHED,
     )
@@ -279,8 +279,8 @@ class LoopSettings:
     selfplay: str = setting(
         "", "settings file of self-play, such as configs/selfplay.toml; empty: its defaults"
     )
-    games: int = setting(2000, "self-play games per generation; 0: none", high=UNREACHED)
-    nodes: int = setting(400, "visits per move of self-play", low=1, high=UNREACHED)
+    games: int = setting(150_000, "self-play games per generation; 0: none", high=UNREACHED)
+    nodes: int = setting(8, "visits per move of self-play", low=1, high=UNREACHED)
     train: str = setting(
         "configs/train-next.toml",
         "settings file of training; the loop sets data, start, output, prior and its nodes",
@@ -290,7 +290,7 @@ class LoopSettings:
         "length of the training in passes over its positions; more memorise them; 0: that of the file",
         high=1000,
     )
-    window: int = setting(5_000_000, "number of newest positions to train on", low=1, high=10**12)
+    window: int = setting(10_000_000, "number of newest positions to train on", low=1, high=10**12)
     policy_temperature: float = setting(
         1.0, "factor of the policy's logits in the networks that play (`export`)", low=0.01, high=100
     )
