@@ -42,9 +42,9 @@ TABLE: tuple[tuple[int, int, float], ...] = (
     (1938, 19, 0.25),
     (2150, 47, 0.25),
     (2245, 71, 0.25),
-    (2440, 152, 0.25),
-    (2640, 433, 0.25),
-    (2800, 1120, 0.25),
+    (2400, 150, 0.25),
+    (2600, 380, 0.25),
+    (2800, 1566, 0.25),
 )
 """Elo, nodes and temperature, measured by `benchmarks.strength.ladder` (docs/how-to/strength.md)."""
 
