@@ -56,6 +56,8 @@ class SearchLoop:
             for evaluator in self.evaluators:
                 if evaluator.awaited:
                     evaluator.receive(0.0)
+        elif len(self.active) == 1:  # It gets no more bursts, even if nothing that it waits for is in flight.
+            self._due |= self.active
         self.active.add(running)
         self._due.add(running)
 

@@ -18,7 +18,7 @@ from engine.evaluation.pipeline import Pipeline
 from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
 from engine.search.levels import choose
-from engine.search.move_choice import candidates, choose_move, temperature_at
+from engine.search.move_choice import Candidate, choose_move, temperature_at
 from engine.search.report import Line, MoveStatistics, Report
 from engine.search.static_choice import static_lines
 from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
@@ -162,7 +162,8 @@ class Search:
         if level is not None:
             move = choose(level, self._task.game, children, self._options, self._task.random)
         else:
-            move = choose_move(candidates(children), self._options, temperature, self._task.random)
+            moves = [Candidate(child.move, child.visits, child.evaluation.q) for child in children]
+            move = choose_move(moves, self._options, temperature, self._task.random)
         if move == report.best_move:
             return report
         line = next(self._line(line) for line in self._tree.lines(len(children)) if line.moves[0] == move)

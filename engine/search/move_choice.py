@@ -14,7 +14,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine._core import ChildInfo
     from engine.options import Options
 
 
@@ -25,11 +24,6 @@ class Candidate:
     move: str
     visits: int
     q: float
-
-
-def candidates(children: Sequence[ChildInfo]) -> list[Candidate]:
-    """Return the root moves of a tree, best first."""
-    return [Candidate(child.move, child.visits, child.evaluation.q) for child in children]
 
 
 def temperature_at(options: Options, moves: int) -> float:

@@ -283,6 +283,20 @@ def test_a_search_goes_on_when_another_one_joins_it(
     assert all(future.result(60).nodes for future in futures)
 
 
+def test_a_search_that_only_answers_advance_goes_on_when_another_one_joins_it(pool: SearchPool) -> None:
+    """It has no clock and no observer, and the core may have sent nothing when the other one joins."""
+    first, second = pool.player(RANDOM), pool.player(RANDOM)
+    for _ in range(20):
+        began = Event()
+        first.clear()
+        future = first.search(Game(), Limits(nodes=1500), prepare=lambda _tree, began=began: began.set())
+        assert began.wait(60)
+        other = second.search(Game(), Limits(infinite=True))
+        assert future.result(60).nodes >= 1500
+        second.stop()
+        other.result(60)
+
+
 def test_an_observer_sees_a_search_as_it_continues(pool: SearchPool) -> None:
     seen: list[tuple[int, int]] = []
     enough = Event()
