@@ -286,10 +286,11 @@ def test_a_search_goes_on_when_another_one_joins_it(
 def test_a_search_that_only_answers_advance_goes_on_when_another_one_joins_it(pool: SearchPool) -> None:
     """It has no clock and no observer, and the core may have sent nothing when the other one joins."""
     first, second = pool.player(RANDOM), pool.player(RANDOM)
+    began = Event()
     for _ in range(20):
-        began = Event()
+        began.clear()
         first.clear()
-        future = first.search(Game(), Limits(nodes=1500), prepare=lambda _tree, began=began: began.set())
+        future = first.search(Game(), Limits(nodes=1500), prepare=lambda _tree: began.set())
         assert began.wait(60)
         other = second.search(Game(), Limits(infinite=True))
         assert future.result(60).nodes >= 1500
