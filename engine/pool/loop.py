@@ -56,7 +56,7 @@ class SearchLoop:
             for evaluator in self.evaluators:
                 if evaluator.awaited:
                     evaluator.receive(0.0)
-        elif len(self.active) == 1:  # It gets no more bursts, even if nothing that it waits for is in flight.
+        elif len(self.active) == 1:  # It gets no more bursts, and perhaps has no answer to wait for.
             self._due |= self.active
         self.active.add(running)
         self._due.add(running)

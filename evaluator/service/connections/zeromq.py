@@ -190,7 +190,7 @@ class ZeroMqSockets:
                 self._accept(descriptor)
             elif descriptor in self._open:
                 open_s = time.monotonic() - self._since.get(descriptor, time.monotonic())
-                if 1000 * open_s >= HANDSHAKE_MS / 2:  # libzmq began to count before a busy thread of ours
+                if 1000 * open_s >= HANDSHAKE_MS / 2:  # Half: a busy thread begins to count after libzmq.
                     self._closed["late"] += 1
                 del self._open[descriptor]
                 self._speaks(descriptor)

@@ -283,8 +283,8 @@ def test_a_search_goes_on_when_another_one_joins_it(
     assert all(future.result(60).nodes for future in futures)
 
 
-def test_a_search_that_only_answers_advance_goes_on_when_another_one_joins_it(pool: SearchPool) -> None:
-    """It has no clock and no observer, and the core may have sent nothing when the other one joins."""
+def test_a_lone_search_with_a_node_limit_goes_on_when_another_one_joins_it(pool: SearchPool) -> None:
+    """It has no clock and no observer, so only an answer advances it, and none may be due."""
     first, second = pool.player(RANDOM), pool.player(RANDOM)
     began = Event()
     for _ in range(20):
