@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from io import TextIOWrapper
 from typing import TYPE_CHECKING, NoReturn
 
 from protocol.host import processes
@@ -47,11 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from engine.uci.loop import run
 
         return run()
-
-    for stream in (sys.stdout, sys.stderr):
-        # A character that the encoding lacks becomes "?" instead of an error that ends a match.
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
     from engine.option_flags import options_of_arguments, with_whole_fens
     from engine.options import OptionError

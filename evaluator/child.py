@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any, TypeVar
 
-from protocol.host.processes import child_command, group_of_its_own, how_it_ended
+from protocol.host.processes import child_command, group_of_its_own, how_it_ended, own_input
 
 T = TypeVar("T")
 
@@ -95,7 +95,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     answer: tuple[Any, Exception | None]
-    module, name, arguments = pickle.load(sys.stdin.buffer)
+    with os.fdopen(own_input(), "rb") as job:
+        module, name, arguments = pickle.load(job)
     try:
         answer = (getattr(importlib.import_module(module), name)(*arguments), None)
     except Exception as error:

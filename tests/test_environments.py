@@ -241,3 +241,30 @@ def test_without_a_home_only_encrypted_addresses_need_a_folder_of_keys(tmp_path:
     with pytest.raises(KeysError, match="--keys"):
         credentials_for(f"tcp://gpu:5577#{'ab' * 32}")
     assert credentials_for(f"tcp://gpu:5577#{'ab' * 32}", tmp_path)[1] is not None
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (["engine", "--backend=random"], "uci"),
+        (["engine", "analysis", "--backend=random"], '{"id": "a", "nodes": 1}'),
+        (["engine", "evaluate", "--backend=random"], '{"fen": "startpos"}\n' * 4000),
+        (["engine", "play", "--backend=random", "--nodes=1"], "e4"),
+        (["evaluator", "serve", "--embedded", "--backend=random"], ""),
+    ],
+)
+def test_programs_keep_their_input_from_libraries_and_children(
+    command: list[str], line: str, tmp_path: Path
+) -> None:
+    # On Windows whoever asks for the state of a pipe waits until the thread that reads it has read.
+    with subprocess.Popen(
+        child_command(*command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        assert Path(f"/proc/{process.pid}/fd/0").readlink() == Path(os.devnull)
+        process.stdin.close()
+        process.stdout.read()

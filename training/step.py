@@ -17,7 +17,7 @@ import threading
 from collections.abc import Sequence
 from typing import IO
 
-from protocol.host.processes import child_command
+from protocol.host.processes import child_command, own_input
 from wavefront_launcher import start
 
 
@@ -29,7 +29,7 @@ def run_step(program: str, arguments: Sequence[str], *, output: IO[str] | None =
     """
     command = child_command("training.step", program, *arguments)
     target = subprocess.PIPE if output is None else output
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=target, text=True) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=target, encoding="utf-8") as process:
         before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
         try:
             kept = process.stdout.read() if process.stdout is not None else ""
@@ -38,14 +38,14 @@ def run_step(program: str, arguments: Sequence[str], *, output: IO[str] | None =
             signal.signal(signal.SIGTERM, before)
 
 
-def _end_with_starter() -> None:
-    while os.read(sys.stdin.fileno(), 4096):
+def _end_with_starter(descriptor: int) -> None:
+    while os.read(descriptor, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> None:
     """Run the program that the command line names."""
-    threading.Thread(target=_end_with_starter, daemon=True).start()
+    threading.Thread(target=_end_with_starter, args=(own_input(),), daemon=True).start()
     del sys.argv[0]
     start(sys.argv[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
@@ -108,6 +109,7 @@ def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) ->
     """Serve standard input and output until both are finished."""
     from engine.analysis.lines import LineClient, read_lines
     from engine.analysis.scheduler import Scheduler
+    from protocol.host.processes import own_input
 
     failures: list[NoEvaluatorError] = []
     scheduler = Scheduler(options, settings, log=_log)
@@ -120,7 +122,7 @@ def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) ->
     scheduler.start(fail)
     threading.Thread(
         target=read_lines,
-        args=(scheduler, client, sys.stdin.buffer),
+        args=(scheduler, client, os.fdopen(own_input(), "rb")),
         kwargs={"at_once": at_once},
         name="analysis-input",
         daemon=True,

@@ -61,14 +61,14 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.evaluation.errors import NoEvaluatorError
     from engine.option_flags import options_of_arguments
     from engine.pool.pool import SearchPool
-    from protocol.host.processes import INTERRUPTED
+    from protocol.host.processes import INTERRUPTED, own_input
 
     options = options_of_arguments(arguments)
     if arguments.file == "-" and sys.stdin is None:
         _log("standard input is closed: give a file")
         return 1
     try:
-        source = sys.stdin.buffer if arguments.file == "-" else open(arguments.file, "rb")  # noqa: PTH123, SIM115
+        source = open(own_input() if arguments.file == "-" else arguments.file, "rb")  # noqa: PTH123, SIM115
     except OSError as error:
         _log(f"cannot read {printable(arguments.file)}: {error.strerror}")
         return 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from protocol.host.printing import printable
-from protocol.host.processes import INTERRUPTED, interrupted_by_signals
+from protocol.host.processes import INTERRUPTED, interrupted_by_signals, own_input
 
 if TYPE_CHECKING:
     import chess
@@ -90,7 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
         reason = f"cannot write {printable(str(arguments.pgn))}: {error.strerror}"
         return _refuse(f"{reason}. Choose another file with --pgn", 1)
     if isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")
+        if sys.stdin.isatty():
+            sys.stdin.reconfigure(errors="replace")
+        else:
+            sys.stdin = os.fdopen(own_input(), encoding="utf-8", errors="replace")
     with suppress(ImportError):
         import readline  # noqa: F401 - gives `input` line editing
     with closing(file), interrupted_by_signals():

@@ -13,6 +13,7 @@ import argparse
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -124,7 +125,7 @@ def core() -> str:
 
 
 def uci() -> str:
-    """Start the engine without arguments, as GUIs do, and measure the time to `uciok`."""
+    """Play a move as GUIs do, without arguments and with an open pipe, and measure `uciok` and `readyok`."""
     from protocol.host.processes import child_command
 
     began = perf_counter()
@@ -133,24 +134,28 @@ def uci() -> str:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
     )
+    late = threading.Timer(COMMAND_SECONDS, process.kill)
+    late.start()
     try:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write("uci\n")
-        process.stdin.flush()
-        options = 0
-        for line in process.stdout:
-            options += line.startswith("option ")
-            if line.strip() == "uciok":
-                break
-        else:
-            raise CheckError(f"the engine ended before uciok: {process.communicate()[1].strip()}")
-        took = perf_counter() - began
+        options, took = 0, []
+        for command, answer in (("uci", "uciok"), ("isready", "readyok"), ("go nodes 1", "bestmove")):
+            process.stdin.write(f"{command}\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                options += line.startswith("option ")
+                if line.split()[:1] == [answer]:
+                    break
+            else:
+                raise CheckError(f"no {answer} came: {process.communicate()[1].strip() or 'the engine hung'}")
+            took.append(perf_counter() - began)
         process.communicate("quit\n", START_SECONDS)
     finally:
+        late.cancel()
         process.kill()
-    return f"uciok after {took * 1000:.0f} ms, {options} options"
+    return f"uciok after {took[0] * 1000:.0f} ms, readyok after {took[1] * 1000:.0f} ms, {options} options"
 
 
 def output_of(program: str, *arguments: str) -> str:
@@ -158,7 +163,7 @@ def output_of(program: str, *arguments: str) -> str:
     from protocol.host.processes import child_command
 
     done = subprocess.run(
-        child_command(program, *arguments), capture_output=True, text=True, timeout=COMMAND_SECONDS
+        child_command(program, *arguments), capture_output=True, encoding="utf-8", timeout=COMMAND_SECONDS
     )
     if done.returncode:
         raise CheckError(done.stderr.strip() or f"{program} {' '.join(arguments)}: status {done.returncode}")

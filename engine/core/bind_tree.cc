@@ -50,7 +50,7 @@ nb::bytes joined(const std::vector<std::span<const T>>& parts) {
   for (const auto& part : parts) size += part.size_bytes();
   auto bytes = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
   if (!bytes.is_valid()) throw nb::python_error();
-  char* end = PyBytes_AS_STRING(bytes.ptr());
+  char* end = PyBytes_AsString(bytes.ptr());
   for (const auto& part : parts) {
     std::memcpy(end, part.data(), part.size_bytes());
     end += part.size_bytes();

@@ -13,7 +13,7 @@ import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
@@ -33,6 +33,7 @@ from engine.uci.parse import (
 )
 from engine.uci.search_thread import SearchThread
 from engine.uci.text import option_line
+from protocol.host.processes import own_input
 
 if TYPE_CHECKING:
     from engine.session import Session
@@ -104,7 +105,8 @@ class UciEngine:
         if os.isatty(0):
             print("Wavefront speaks UCI here: `help` lists commands, `quit` ends.", file=sys.stderr)
             print("For people there is `wavefront analyse`; see `wavefront --help`.", file=sys.stderr)
-        threading.Thread(target=self._read, name="uci-input", daemon=True).start()
+        lines = read_lines(own_input())
+        threading.Thread(target=self._read, args=(lines,), name="uci-input", daemon=True).start()
         try:
             while not self._output.broken:
                 received, line = self._next_line()
@@ -132,8 +134,8 @@ class UciEngine:
                 self._session.close()
         return 1 if self._failed.is_set() else 0
 
-    def _read(self) -> None:
-        for line in read_lines(0):
+    def _read(self, lines: Iterator[str | CommandError]) -> None:
+        for line in lines:
             if isinstance(line, str) and parse_command(line, self._handlers)[0] == "quit":
                 self._quitting.set()
             self._commands.put((perf_counter(), line))

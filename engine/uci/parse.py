@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 
 from engine.search.limits import DEFAULT_MS, Clock, Limits
 from protocol.host.printing import printable
+
+GUI_ENCODING = "mbcs" if sys.platform == "win32" else "utf-8"
+"""Encoding of lines that are not UTF-8: the code page of Windows, in which GUIs send paths there."""
 
 MAX_LINE_BYTES = 8 << 20
 """Longest accepted line. A game of ten thousand moves has 60 kB."""
@@ -205,8 +209,8 @@ def read_lines(descriptor: int) -> Iterator[str | CommandError]:
     """Yield the lines of a byte stream, without line ends (LF, CRLF or CR), never empty.
 
     Reads the descriptor directly: a thread blocked in `sys.stdin` would prevent the interpreter's exit.
-    Byte order marks are removed, and invalid UTF-8 is replaced. For a line longer than MAX_LINE_BYTES it
-    yields a CommandError.
+    Byte order marks are removed. A line of invalid UTF-8 has GUI_ENCODING. For a line longer than
+    MAX_LINE_BYTES it yields a CommandError.
     """
     buffer = bytearray()
     overlong = False
@@ -221,7 +225,7 @@ def read_lines(descriptor: int) -> Iterator[str | CommandError]:
             if overlong:
                 overlong = False
                 yield CommandError(f"a line of more than {MAX_LINE_BYTES} bytes was ignored")
-            elif text := buffer.decode("utf-8", "replace").replace("\ufeff", "").strip():
+            elif text := _decoded(buffer).replace("\ufeff", "").strip():
                 yield text
             buffer.clear()
         if not chunk:
@@ -230,3 +234,10 @@ def read_lines(descriptor: int) -> Iterator[str | CommandError]:
         if len(buffer) > MAX_LINE_BYTES:
             overlong = True
             buffer.clear()
+
+
+def _decoded(line: bytearray) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return line.decode(GUI_ENCODING, "replace")

@@ -127,7 +127,7 @@ def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: 
     if arguments.threads:
         command += ["--threads", str(arguments.threads)]
     process = subprocess.Popen(
-        [*command, "--log-level", "warning"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*command, "--log-level", "warning"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
     )
     try:
         assert process.stdout is not None

@@ -28,6 +28,7 @@ from evaluator import logs
 from evaluator.backends.threads import default_threads
 from evaluator.progress import listen
 from evaluator.settings import Settings, add_flags, from_arguments
+from protocol.host.processes import own_input
 from protocol.settings.spec import SettingsError
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
             log.info("the page that shows this service is at http://%s:%d/", host, where[1])
         if embedded:
             _report_event({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
-            threading.Thread(target=_watch_stdin, args=(service.stop,), daemon=True).start()
+            threading.Thread(target=_watch_stdin, args=(own_input(), service.stop), daemon=True).start()
         else:
             for address in bound:
                 log.info("listening on %s", address)
@@ -352,10 +353,10 @@ def _handle_signals(service: EvaluatorService, settings: Settings, again: Callab
             signal.signal(number, handler)
 
 
-def _watch_stdin(stop: Any) -> None:
+def _watch_stdin(descriptor: int, stop: Any) -> None:
     # The pipe's other end closes with the engine, even if it is killed. No data is ever sent through it.
     with contextlib.suppress(OSError, ValueError):
-        while os.read(0, 4096):
+        while os.read(descriptor, 4096):
             pass
     stop()
 

@@ -7,18 +7,12 @@
 
 namespace wavefront::device {
 
-namespace {
-
-// By default glibc gives each thread its own arena, up to eight per processor. malloc_trim keeps free memory
-// at the end of all but the first, up to M_TRIM_THRESHOLD. Short-lived threads, such as those that load
-// networks, fill one arena after the other.
-constexpr int kArenas = 4;
-
-}  // namespace
-
 void keep_heap_small() {
 #ifdef M_ARENA_MAX
-  mallopt(M_ARENA_MAX, kArenas);
+  // By default glibc gives each thread its own arena, up to eight per processor. malloc_trim keeps free
+  // memory at the end of all but the first, up to M_TRIM_THRESHOLD. Short-lived threads, such as those that
+  // load networks, fill one arena after the other.
+  mallopt(M_ARENA_MAX, 4);
 #endif
 #ifdef M_MMAP_THRESHOLD
   // Smaller blocks, such as normal requests, are not worth the system calls.

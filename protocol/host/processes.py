@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from io import TextIOWrapper
 from typing import Any, NoReturn, TypeVar
 
 from protocol.host.extras import missing
@@ -29,8 +30,12 @@ def console(main: Callable[[], int]) -> NoReturn:
     """Run `main` of a console script and end the process with the exit status that it returns.
 
     The status is INTERRUPTED after Ctrl-C at any time, and 0 if the reader closed the output (`… | head`).
-    A full disk or a missing package is reported in one line, with status 1.
+    A full disk or a missing package is reported in one line, with status 1. All output is UTF-8, also on
+    Windows, and a character that a terminal's encoding lacks becomes "?".
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8" if sys.platform == "win32" else None, errors="replace")
     try:
         status = main()
         if sys.stdout is not None:
@@ -50,6 +55,21 @@ def console(main: Callable[[], int]) -> NoReturn:
         print(f"error: {missing(error)}", file=sys.stderr)
         status = 1
     leave(status)
+
+
+def own_input() -> int:
+    """Return a new descriptor of standard input, and let descriptor 0 be the null device.
+
+    On Windows a thread that reads a pipe blocks all others that ask for the state of that pipe. Libraries do
+    so with the standard handles when they are loaded, and child processes when they start (numpy#24290). So
+    only the caller has the pipe.
+    """
+    nowhere = os.open(os.devnull, os.O_RDONLY)  # Descriptor 0 if standard input is closed.
+    mine = os.dup(0)
+    os.dup2(nowhere, 0)
+    if nowhere:
+        os.close(nowhere)
+    return mine
 
 
 def leave(status: int) -> NoReturn:

@@ -41,7 +41,7 @@ from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.tiles import Measured
 from evaluator.gpu.tuning.tune import Tuner, library_of_key
 from protocol.host.printing import reason
-from protocol.host.processes import child_command, crash_signal, group_of_its_own, how_it_ended
+from protocol.host.processes import child_command, crash_signal, group_of_its_own, how_it_ended, own_input
 
 log = logging.getLogger(__name__)
 
@@ -224,7 +224,8 @@ def main() -> None:
     # Output of a library must not mix with the lines.
     lines = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    job: TuningJob = pickle.load(sys.stdin.buffer)
+    parent = os.fdopen(own_input(), "rb")
+    job: TuningJob = pickle.load(parent)
 
     def send_line(text: str) -> None:
         try:
@@ -233,7 +234,7 @@ def main() -> None:
             os._exit(1)  # compilers and measurements may still run, but nobody needs them
 
     def granted() -> None:
-        if not sys.stdin.buffer.readline():
+        if not parent.readline():
             os._exit(1)
 
     try:
