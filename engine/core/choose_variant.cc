@@ -6,7 +6,15 @@
 // files next to it, because standard library functions compiled for one level must not be linked into
 // another.
 #include <Python.h>
+
+#ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+
+#include <filesystem>
+#else
 #include <dlfcn.h>
+#endif
 
 #include <string>
 
@@ -39,6 +47,33 @@ PyObject* fail(const std::string& message) {
   return nullptr;
 }
 
+#ifdef _WIN32
+
+// Loads a library of this one's folder. Returns its initialisation function, or null with a Python error.
+InitialisationFunction load(const std::string& name) {
+  HMODULE own = nullptr;
+  wchar_t path[32768];  // The longest path on Windows.
+  if (!GetModuleHandleExW(
+          GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+          reinterpret_cast<const wchar_t*>(&load), &own) ||
+      !GetModuleFileNameW(own, path, 32768)) {
+    fail("engine._core does not find its own folder: Windows error " + std::to_string(GetLastError()));
+    return nullptr;
+  }
+  const auto file = std::filesystem::path(path).replace_filename(name + ".pyd");
+  const HMODULE library = LoadLibraryExW(file.c_str(), nullptr, LOAD_WITH_ALTERED_SEARCH_PATH);
+  if (!library) {
+    fail("engine._core cannot load " + name + ".pyd: Windows error " + std::to_string(GetLastError()));
+    return nullptr;
+  }
+  const auto found = reinterpret_cast<InitialisationFunction>(
+      reinterpret_cast<void*>(GetProcAddress(library, "PyInit__core")));
+  if (!found) fail("engine._core is damaged: " + name + ".pyd has no initialisation function");
+  return found;
+}
+
+#else
+
 // Returns the folder of this library, with a final slash; empty if unknown.
 std::string own_folder() {
   Dl_info info;
@@ -48,21 +83,32 @@ std::string own_folder() {
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
 }
 
+// Loads a library of this one's folder. Returns its initialisation function, or null with a Python error.
+InitialisationFunction load(const std::string& name) {
+  const std::string path = own_folder() + name + ".so";
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    fail(std::string("engine._core cannot be loaded: ") + dlerror());
+    return nullptr;
+  }
+  const auto found = reinterpret_cast<InitialisationFunction>(dlsym(library, "PyInit__core"));
+  if (!found) fail("engine._core is damaged: " + path + " has no initialisation function");
+  return found;
+}
+
+#endif
+
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
+PyMODINIT_FUNC PyInit__core() {
   const CpuFeatures cpu = wavefront::engine::detect_cpu_features();
   // For tests and measurements. A variant itself refuses a level that this CPU cannot run.
   const char* wanted = getenv("WAVEFRONT_CPU_LEVEL");
   for (const Variant& variant : kVariants) {
     const bool chosen = wanted ? std::string(wanted) == variant.level : variant.runs_on(cpu);
     if (!chosen) continue;
-    const std::string path = own_folder() + "_core_" + variant.level + ".so";
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) return fail(std::string("engine._core cannot be loaded: ") + dlerror());
-    const auto initialise = reinterpret_cast<InitialisationFunction>(dlsym(library, "PyInit__core"));
-    if (!initialise) return fail("engine._core is damaged: " + path + " has no initialisation function");
-    return initialise();
+    const InitialisationFunction initialise = load(std::string("_core_") + variant.level);
+    return initialise ? initialise() : nullptr;
   }
   return fail(
       wanted ? std::string("WAVEFRONT_CPU_LEVEL must be v2, v3 or v4, not ") + wanted
