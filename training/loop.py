@@ -22,6 +22,7 @@ from typing import Any
 from engine.games.journal import Journal
 from engine.selfplay.shard import ShardError, read_header
 from engine.settings.tables import Table
+from protocol.host.files import replace_file
 from protocol.host.processes import INTERRUPTED
 from protocol.settings.spec import SettingsError
 from training.config import LoopSettings
@@ -246,4 +247,4 @@ def _replace(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f"{target.name}.part")
     shutil.copyfile(source, unfinished)
-    unfinished.replace(target)
+    replace_file(unfinished, target)

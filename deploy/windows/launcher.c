@@ -9,7 +9,6 @@
 #define UNICODE
 #endif
 #define WIN32_LEAN_AND_MEAN
-#define _WIN32_WINNT 0x0602
 #include <windows.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine._core import tree_file_header
+from protocol.host import files
 
 if TYPE_CHECKING:
     from engine._core import Game, SearchParams, TreeFileSize
@@ -102,6 +103,7 @@ def replace_file(path: str, write: Callable[[str], TreeFileSize]) -> TreeFileSiz
         raise ValueError("the file exists and is not a tree of Wavefront: choose another name")
     new = target.with_name(f".{target.name[:100]}.{os.getpid()}.new")
     try:
+        files.check_name(Path(path))
         # Not NamedTemporaryFile: the tree gets the permissions of any new file.
         os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
@@ -112,7 +114,7 @@ def replace_file(path: str, write: Callable[[str], TreeFileSize]) -> TreeFileSiz
         size = write(str(new))
         with new.open("rb+") as file:
             os.fsync(file.fileno())
-        new.replace(target)
+        files.replace_file(new, target)
     except OSError as error:
         raise ValueError(f"the file cannot be written: {error.strerror}") from None
     finally:

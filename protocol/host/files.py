@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from io import FileIO
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 UNFINISHED = ".part"
 """Suffix of a file that is being written."""
@@ -29,6 +29,7 @@ def write_atomically(
     mode: permissions from creation on, if the system supports them; None uses the umask.
     replace: if False, an existing file raises FileExistsError. Raises OSError.
     """
+    check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Several processes and threads may write the same file, so each uses its own name.
     unfinished = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}{UNFINISHED}")
@@ -39,7 +40,7 @@ def write_atomically(
                 file.flush()
                 os.fsync(file.fileno())
         if replace:
-            unfinished.replace(path)
+            replace_file(unfinished, path)
         elif os.name == "posix":
             path.hardlink_to(unfinished)
             unfinished.unlink()
@@ -57,6 +58,28 @@ def write_atomically(
             os.close(folder)
 
 
+def check_name(path: Path, windows: bool = os.name == "nt") -> None:
+    """Raise OSError for a name that Windows gives to a device, such as NUL or con.txt, or would change."""
+    if windows and (PureWindowsPath(path.name).is_reserved() or path.name.endswith((".", " "))):
+        raise OSError(errno.EINVAL, "Windows has no file of this name: choose another", str(path))
+
+
+def replace_file(new: Path, path: Path) -> None:
+    """Rename a file over another one. Raises OSError.
+
+    On Windows a file that another program reads cannot be replaced: wait up to LOCK_SECONDS for its end.
+    """
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            new.replace(path)
+            return
+        except PermissionError:
+            if os.name == "posix" or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+
+
 def _open(mode: int | None, path: str, flags: int) -> int:
     descriptor = os.open(path, flags, 0o666 if mode is None else mode)
     if mode is not None and hasattr(os, "fchmod"):
@@ -67,6 +90,7 @@ def _open(mode: int | None, path: str, flags: int) -> int:
 def open_to_append(path: Path) -> FileIO:
     """Open a file for `append_whole`, and create it and its folder if missing.
     Raises OSError, also for pipes and devices, which store nothing."""
+    check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
     file = FileIO(os.open(path, flags, 0o666), "r+")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from protocol.host.files import check_name
 from protocol.host.folders import expanded
 from protocol.host.printing import ReportedError
 
@@ -42,13 +43,14 @@ def guard_output(
         if same_file(path, read):
             raise OutputError(f"{path} is also read, as {read}: name another file to write")
     try:
+        check_name(path)
         if path.is_dir():
             raise OutputError(f"{path} is a folder and cannot be written: name a file")
         if overwrite or not path.is_file() or not path.stat().st_size:
             return
         known = own is not None and own(path.read_bytes())
     except OSError as error:
-        raise OutputError(f"{path} exists and is unreadable: {error.strerror}") from None
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
     if not known:
         raise OutputError(
             f"{path} is there already, and not of this command: name another file, or add --overwrite"

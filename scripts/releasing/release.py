@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the files of a release for Linux on x86-64: sdist, wheels, an archive with its own Python, hashes.
+"""Make the files of a release for x86-64: sdist, wheels, archives for Linux and Windows, hashes.
 
 Zig's clang compiles everything native for glibc 2.28: the files run wherever manylinux_2_28 wheels do. Run it
-as scripts/release, which installs the tools. `.github/workflows/release.yml` makes files for other systems.
+as scripts/release, which installs the tools. windows.py makes the files for Windows, and
+`.github/workflows/release.yml` those for other systems.
 """
 
 from __future__ import annotations
@@ -12,18 +13,16 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import windows
 from backports import zstd
+from common import CACHE, LOCK, PAGES, PROGRAMS, ROOT, UNUSED, make_compilers, run, say
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
-
-ROOT = Path(__file__).resolve().parents[2]
-CACHE = ROOT / ".cache" / "release"
 
 PYTHON = "3.13"
 """Of the archive. Its wheel serves every CPython from 3.12 on."""
@@ -33,32 +32,11 @@ OTHER_PYTHONS = ("3.11",)
 
 GLIBC = (2, 28)
 MOST_BYTES = {".whl": 60 << 20, ".zst": 180 << 20}
-PROGRAMS = ("wavefront", "wavefront-evaluator", "wavefront-training")
-PAGES = ("LICENSE", "*.md", "docs", "deploy", "configs", "engine/analysis/schema.json")
-"""Git's patterns of the archive's pages, and of the files that these link."""
-
 EXTRAS = ("backports.zstd>=1,<2", "cuda-bindings>=13,<14", "nvidia-ml-py>=12,<14", "rapidgzip>=0.14,<1")
 """Packages of the archive besides the wheel's. NVRTC comes from the system's CUDA."""
 
 SOURCE = re.compile(r"(<!-- where it comes from -->\n).*\n")
 """Line of README.md with the project's address."""
-
-UNUSED = (
-    "__pycache__",
-    "libpython*.a",
-    "pkgconfig",
-    "include",
-    "share",
-    "config-*",
-    "ensurepip",
-    "idlelib",
-    "lib2to3",
-    "pydoc_data",
-    "test",
-    "tkinter",
-    "turtledemo",
-)
-"""Parts of an installed Python that the archive leaves out."""
 
 
 def main() -> int:
@@ -70,10 +48,19 @@ def main() -> int:
     parser.add_argument(
         "--url", help="only write this address of the repository, its releases and issues into the files"
     )
+    parser.add_argument(
+        "--for-wine",
+        action="store_true",
+        help="only make the zip for Windows of this tree, with a numpy that Wine 8 can load",
+    )
     arguments = parser.parse_args()
     output, version = arguments.output.resolve(), arguments.version
     if arguments.url:
         write_url(arguments.url.rstrip("/"))
+        return 0
+    if arguments.for_wine:
+        output.mkdir(parents=True, exist_ok=True)
+        windows.make(version, output, "numpy<2")
         return 0
     check_version(version)
     check_url()
@@ -92,25 +79,12 @@ def main() -> int:
         wheels.append(make_wheel(interpreter, sdist, compilers, output))
     say("archive")
     archive = make_archive(python, wheels[0], version, output)
+    windows.make(version, output)
     say("checks")
     check_archive(archive)
     write_hashes(output)
     print_commands(version, output)
     return 0
-
-
-def say(text: str) -> None:
-    print(f"== {text}", flush=True)
-
-
-def run(*command: str | Path, environment: dict[str, str] | None = None, folder: Path = ROOT) -> str:
-    """Run a program that must succeed and return its standard output."""
-    done = subprocess.run(
-        [str(word) for word in command], env=environment, cwd=folder, stdout=subprocess.PIPE, text=True
-    )
-    if done.returncode:
-        sys.exit(f"error: {' '.join(map(str, command))} ended with status {done.returncode}\n{done.stdout}")
-    return done.stdout
 
 
 def check_version(version: str) -> None:
@@ -154,23 +128,6 @@ def check_url() -> None:
     named = re.search(SOURCE, (ROOT / "README.md").read_text("utf-8"))
     if declared is None or named is None or f"({declared[1]})" not in named[0]:
         sys.exit("error: no address of the project: scripts/release VERSION --url https://… writes it")
-
-
-def make_compilers() -> dict[str, str]:
-    """Return an environment in which `cc` and `c++` compile for GLIBC."""
-    folder = CACHE / "bin"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("cc", "c++"):
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(ROOT / "scripts" / "releasing" / "zig.sh")
-    return {
-        **os.environ,
-        "RELEASE_PYTHON": sys.executable,
-        "CC": str(folder / "cc"),
-        "CXX": str(folder / "c++"),
-        "CXXFLAGS": "-include stdio.h",  # nanobind wants it; Python.h leaves it out of its stable part.
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
 
 
 def make_python(environment: dict[str, str]) -> Path:
@@ -244,17 +201,14 @@ def make_archive(python: Path, wheel: Path, version: str, output: Path) -> Path:
         python.parents[1],
         folder / "python",
         symlinks=True,
-        ignore=shutil.ignore_patterns(
-            "__pycache__", "libpython*.a", "pkgconfig", "include", "share", *UNUSED
-        ),
+        ignore=shutil.ignore_patterns(*UNUSED),
     )
     inside = folder / "python" / "bin" / python.name
     for other in inside.parent.iterdir():
         if other != inside:
             other.unlink()
     run("strip", "--strip-unneeded", inside)
-    lock = ROOT / "deploy" / "requirements.lock"
-    uv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", inside, "-c", lock, "-b", lock]
+    uv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", inside, "-c", LOCK, "-b", LOCK]
     # python-chess is published as source only.
     run(*uv, "--only-binary=:all:", "--no-binary=chess", wheel, *EXTRAS)
     # Next to the archive, since it names the files inside.

@@ -30,7 +30,19 @@ NVIDIA = ("cuda-bindings>=13,<14", "nvidia-cuda-nvrtc>=13,<14", "nvidia-ml-py>=1
 """Packages of the second zip, which is unpacked over the first."""
 
 UNUSED_ON_WINDOWS = (
-    *("libs", "Scripts", "tcl", "_tk*", "tcl*.dll", "tk*.dll", "_test*.pyd", "pip*", "*.chm", "NEWS.txt"),
+    *(
+        "libs",
+        "Scripts",
+        "tcl",
+        "_tk*",
+        "tcl*.dll",
+        "tk*.dll",
+        "_test*.pyd",
+        "pip*",
+        "*.chm",
+        "NEWS.txt",
+        "site-packages",
+    ),
 )
 
 EPOCH = (2020, 1, 1, 0, 0, 0)
@@ -183,8 +195,16 @@ def write_packages(folder: Path, path: Path) -> None:
     found = distributions(path=[str(folder / "python" / "Lib" / "site-packages")])
     requirements = CACHE / "windows" / "packages.txt"
     requirements.write_text("".join(sorted(f"{each.name}=={each.version}\n" for each in found)))
-    tool = Path(sys.executable).parent / "cyclonedx-py"
-    run(tool, "requirements", requirements, "--output-reproducible", "-o", path)
+    run(
+        sys.executable,
+        "-m",
+        "cyclonedx_py",
+        "requirements",
+        requirements,
+        "--output-reproducible",
+        "-o",
+        path,
+    )
 
 
 def write_zip(folder: Path, name: str, paths: set[Path], zipped: Path) -> int:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from engine.games.journal import Journal, JournalError, campaign_journal
 from engine.selfplay.shard import SUFFIX, Shard, write_shard
+from protocol.host.files import replace_file
 from training.data.reading import UNDECIDED
 from training.label.game import Branch, LabelledGame
 from training.label.label import Label
@@ -116,7 +117,7 @@ class LabelArchive:
             )
         self._waiting.close()
         try:
-            self._waiting.path.replace(aside)
+            replace_file(self._waiting.path, aside)
         except OSError as error:
             raise JournalError(f"cannot rename {self._waiting.path}: {error.strerror}") from None
         self._waiting = self._open(WAITING)

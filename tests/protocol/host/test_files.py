@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.host.files import UNFINISHED, write_atomically
+from protocol.host.files import UNFINISHED, check_name, write_atomically
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -34,3 +34,10 @@ def test_permissions_follow_the_umask(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_bytes(b"data")
     assert path.stat().st_mode == plain.stat().st_mode
+
+
+@pytest.mark.parametrize("name", ["NUL", "con.txt", "games.", "games ", "COM1.pgn"])
+def test_check_name_refuses_names_that_windows_changes(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OSError, match="choose another"):
+        check_name(tmp_path / name, windows=True)
+    check_name(tmp_path / "contents.pgn", windows=True)
