@@ -8,6 +8,20 @@ late. A value set by the user stays: `ORT_DISABLE_TELEMETRY=0` enables the telem
 """
 
 import os
+import platform
+import sys
+
+if sys.platform == "win32":
+    # onnxruntime asks for the system's name. CPython finds it by WMI or a shell, which can take seconds or
+    # hang (python/cpython#125315), and then keeps it here.
+    _version = sys.getwindowsversion().platform_version
+    platform._uname_cache = platform.uname_result(  # type: ignore[attr-defined]
+        "Windows",
+        "",
+        "11" if _version[2] >= 22000 else str(_version[0]),
+        ".".join(map(str, _version)),
+        os.environ.get("PROCESSOR_ARCHITECTURE", ""),
+    )
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
