@@ -101,13 +101,15 @@ class Page:
         self.mouse("mousePressed", x, y)
         self.mouse("mouseReleased", x, y)
 
-    def key(self, name: str) -> None:
+    def key(self, name: str, *, shift: bool = False) -> None:
         """Press a key, such as Tab, Enter, ArrowUp or a letter."""
+        held = 8 if shift else 0
         codes = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
         text = {"Enter": "\r"}.get(name, name if len(name) == 1 else "")
         code = codes.get(name, ord(name[0].upper()))
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=name, windowsVirtualKeyCode=code, text=text)
-        self.call("Input.dispatchKeyEvent", type="keyUp", key=name, windowsVirtualKeyCode=code)
+        pressed = {"key": name, "windowsVirtualKeyCode": code, "modifiers": held}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **pressed)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **pressed)
 
     def text(self) -> str:
         """What somebody reads on the page."""

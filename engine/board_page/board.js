@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // A chess board: draws a position, and lets a person make one of the legal moves that it is given.
 //
-//   const board = new Board(element, {bottom: "white", onMove: uci => …});
+//   const board = new Board(element, {bottom: "white", onMove: uci => …, onStep: forwards => …});
 //   board.show(fen, {legal: ["e2e4", …], last: "e7e5", arrows: [{from: "e2", to: "e4", color: "#208040"}]});
 //   board.flip();                       // board.bottom is "white" or "black", and can be set
 //
 // Without `legal` the board only shows. Moves are made by drag, by two taps, or by keys while the board has the
-// focus: arrows move a cursor, Enter or Space chooses, Escape gives up. Moves have the notation of `legal`: castling
-// as e1g1, or as king takes rook, by the target square. The page has the SVG definitions of `pieces()`.
+// focus: Shift and an arrow move a cursor, Enter or Space chooses, Escape gives up. Castling is made by either gesture,
+// to the king's target or onto the rook, and has the notation of `legal`. The wheel and a swipe step through the game.
+// The page has the SVG definitions of `pieces()`.
 
 const SVG = "http://www.w3.org/2000/svg";
 const SIZE = 45;  // of a square: that of the pieces
@@ -37,18 +38,22 @@ function made(name, attributes, parent) {
 }
 
 export class Board {
-  #bottom; #onMove; #svg; #layers = {}; #drawn = {}; #fen = ""; #options = {}; #chosen = ""; #cursor = ""; #held = null;
+  #bottom; #onMove; #onStep; #svg; #layers = {}; #drawn = {}; #fen = ""; #options = {}; #chosen = ""; #cursor = ""; #held = null; #swipe = null; #wheel = 0;
 
-  /** Put a board into an element. onMove: called with a legal move in UCI notation that a person makes. */
-  constructor(element, {bottom = "white", onMove = () => {}, label = "Chess board"} = {}) {
+  /** Put a board into an element. onMove: called with a legal move in UCI notation that a person makes. onStep: called
+   * with whether to go forwards. */
+  constructor(element, {bottom = "white", onMove = () => {}, onStep = () => {}, label = "Chess board"} = {}) {
     this.#bottom = bottom;
     this.#onMove = onMove;
+    this.#onStep = onStep;
     this.#svg = made("svg", {viewBox: `0 0 ${8 * SIZE} ${8 * SIZE}`, class: "board", role: "img", "aria-label": label});
     for (const name of ["squares", "marks", "pieces", "arrows", "choices"]) this.#layers[name] = made("g", {}, this.#svg);
     element.replaceChildren(this.#svg);
     for (const kind of ["down", "move", "up", "cancel"])
       this.#svg.addEventListener(`pointer${kind}`, event => this[`_${kind}`](event));
+    this.#svg.addEventListener("lostpointercapture", () => this._cancel());
     this.#svg.addEventListener("keydown", event => this.#key(event));
+    this.#svg.addEventListener("wheel", event => this.#turned(event), {passive: false});
     this.#squares();
   }
 
@@ -160,7 +165,19 @@ export class Board {
     return {point, square};
   }
 
-  #moves(from, to = "") { return (this.#options.legal ?? []).filter(uci => uci.startsWith(from + to)); }
+  #moves(from, to = "") {
+    const legal = this.#options.legal ?? [], found = legal.filter(uci => uci.startsWith(from + to));
+    return found.length || !to ? found : legal.filter(uci => uci === this.#castling(from, to));
+  }
+
+  // The other notation of castling: onto the rook for the king's target, and the reverse.
+  #castling(from, to) {
+    const king = this.#drawn[from]?.kind, onto = this.#drawn[to]?.kind, rook = king?.replace("king", "rook");
+    if (!king?.endsWith("king") || from[1] !== to[1]) return "";
+    if (onto === rook) return from + (to > from ? "g" : "c") + to[1];
+    const beyond = SQUARES.filter(each => each[1] === to[1] && this.#drawn[each]?.kind === rook && (to > from ? each > from : each < from));
+    return "cg".includes(to[0]) && Math.abs(to.charCodeAt(0) - from.charCodeAt(0)) > 1 ? from + (to > from ? beyond.at(-1) : beyond[0]) : "";
+  }
 
   // Choose a square: the piece to move, or the target of the chosen piece.
   #choose(square) {
@@ -188,13 +205,16 @@ export class Board {
   }
 
   _down(event) {
+    if (this.#held) { this._cancel(); this.#choose(""); return; }  // A second finger: the piece returns.
+    this.#swipe = event.pointerType === "touch" ? {x: event.clientX, y: event.clientY} : null;
     if (!this.#options.legal?.length || event.button > 0) return;
     this.#layers.choices.replaceChildren();
     this.#cursor = "";
     const {square} = this.#at(event), again = square === this.#chosen;
     if (!again || !square) this.#choose(square);
     if (this.#chosen === square && square) {
-      this.#held = {square, node: this.#drawn[square].node, again, moved: false, x: event.clientX, y: event.clientY};
+      this.#held = {square, node: this.#drawn[square].node, again, moved: false, x: event.clientX, y: event.clientY, pointer: event.pointerId};
+      this.#swipe = null;
       this.#svg.setPointerCapture(event.pointerId);
       event.preventDefault();
       this.#svg.focus({preventScroll: true});
@@ -203,15 +223,20 @@ export class Board {
 
   _move(event) {
     const held = this.#held;
-    if (!held || (!held.moved && Math.hypot(event.clientX - held.x, event.clientY - held.y) < 4)) return;
+    if (held?.pointer !== event.pointerId || (!held.moved && Math.hypot(event.clientX - held.x, event.clientY - held.y) < 4)) return;
     if (!held.moved) { held.moved = true; held.node.classList.add("held"); this.#layers.pieces.append(held.node); }
     const {point} = this.#at(event);
     held.node.style.transform = `translate(${point.x - SIZE / 2}px, ${point.y - SIZE / 2}px)`;
   }
 
   _up(event) {
-    const held = this.#held;
-    if (!held) return;
+    const held = this.#held, swipe = this.#swipe;
+    this.#swipe = null;
+    if (swipe) {
+      const [dx, dy] = [event.clientX - swipe.x, event.clientY - swipe.y];
+      if (Math.abs(dx) > 40 && Math.abs(dx) > 2 * Math.abs(dy)) this.#onStep(dx < 0);
+    }
+    if (held?.pointer !== event.pointerId) return;
     this._cancel();
     const {square} = this.#at(event);
     if (held.moved && square !== held.square) this.#choose(square);
@@ -226,9 +251,20 @@ export class Board {
     this.#place(node, square);
   }
 
+  // A mouse's wheel makes large steps, a touch pad many small ones.
+  #turned(event) {
+    if (event.ctrlKey || !event.deltaY) return;
+    event.preventDefault();
+    if (event.deltaY * this.#wheel < 0) this.#wheel = 0;
+    this.#wheel += event.deltaY;
+    if (Math.abs(this.#wheel) < 40) return;
+    this.#onStep(this.#wheel > 0);
+    this.#wheel = 0;
+  }
+
   #key(event) {
     if (!this.#options.legal?.length || event.ctrlKey || event.altKey || event.metaKey) return;
-    const step = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]}[event.key];
+    const step = event.shiftKey && {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]}[event.key];
     if (step) {
       const sign = this.#bottom === "white" ? 1 : -1;
       const from = this.#cursor || (this.#bottom === "white" ? "e1" : "e8");

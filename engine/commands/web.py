@@ -40,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="network that imitates people, named by their rating: maia-1500.pb.gz; may be repeated",
     )
+    parser.add_argument(
+        "--private", action="store_true", help="keep the page's games in memory, not in files"
+    )
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="PEM file of a certificate, for TLS")
     parser.add_argument(
         "--key", type=Path, metavar="FILE", help="PEM file of its key (default: --certificate)"
@@ -59,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.commands.analysis import default_options, read_check, serve_until_stopped
     from engine.option_flags import options_of_arguments
     from engine.web.limits import ApiSettings
+    from protocol.host.folders import data_folder
     from protocol.http.access import check_address, read_address
     from protocol.settings.sources import from_arguments
     from protocol.settings.spec import SettingsError
@@ -92,7 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
         from engine.analysis.listening import AnalysisServer as Server
         from engine.web.service import WebService
 
-        service = WebService(scheduler, options, api, arguments.human, _log)
+        folder = None if arguments.private else data_folder()
+        kept = folder and folder / "games"
+        service = WebService(scheduler, options, api, arguments.human, kept, _log)
         server = Server(
             scheduler,
             check,

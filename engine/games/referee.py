@@ -41,3 +41,10 @@ def end_by_rules(game: Game) -> Verdict | None:
     repetition; None if the game continues. Mate precedes the 50-move rule."""
     name, reason = game.result()
     return Verdict(RESULTS[name], Reason(reason)) if name in RESULTS else None
+
+
+def out_of_time(board: chess.Board) -> Verdict:
+    """Return the verdict if the mover's time is over: a draw if the opponent cannot mate (FIDE Laws 6.9)."""
+    if board.has_insufficient_material(not board.turn):
+        return Verdict("1/2-1/2", Reason.TIME, "the opponent cannot mate")
+    return Verdict(win_for(not board.turn), Reason.TIME)

@@ -15,7 +15,7 @@ import chess
 from engine.evaluation.errors import NetworkChangedError
 from engine.games.openings import Opening
 from engine.games.record import GameRecord, MoveRecord, Reason
-from engine.games.referee import Verdict, end_by_rules, win_for
+from engine.games.referee import Verdict, end_by_rules, out_of_time, win_for
 from engine.match.adjudication import Adjudication, Adjudicator, Tablebases
 from engine.match.players.player import Clocks, ForfeitError, Player, Position, Thought
 from engine.match.schedule import ScheduledGame
@@ -112,7 +112,7 @@ async def _play(
         except ValueError as error:
             return Verdict(win_for(not mover), Reason.ILLEGAL_MOVE, str(error))
         if not clock.spend(thought.seconds * 1000):
-            return _out_of_time(board)
+            return out_of_time(board)
         record = MoveRecord(
             uci=position.push(move),
             seconds=round(thought.seconds, 4),
@@ -154,13 +154,6 @@ def _legal(board: chess.Board, thought: Thought) -> chess.Move:
 def _forfeit(board: chess.Board, fault: ForfeitError, clock: GameClock) -> Verdict:
     """Return the verdict for a game whose mover fails."""
     if fault.reason is Reason.TIME and clock.allowed_ms is not None:
-        return _out_of_time(board)
+        return out_of_time(board)
     reason = Reason.STALL if fault.reason is Reason.TIME else fault.reason
     return Verdict(win_for(not board.turn), reason, str(fault))
-
-
-def _out_of_time(board: chess.Board) -> Verdict:
-    """Return a time forfeit of the mover; a draw if the opponent cannot mate (FIDE Laws of Chess 6.9)."""
-    if board.has_insufficient_material(not board.turn):
-        return Verdict("1/2-1/2", Reason.TIME, "the opponent cannot mate")
-    return Verdict(win_for(not board.turn), Reason.TIME)

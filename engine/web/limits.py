@@ -31,6 +31,12 @@ class ApiSettings(SettingsGroup):
         0.0, "seconds of requests of one client per minute, all together; 0 is any", high=10**6
     )
     max_body_bytes: int = setting(8 << 20, "maximum bytes of a request", low=1024, high=1 << 30)
+    max_stored_bytes: int = setting(
+        64 << 20,
+        "maximum bytes of the games that the page keeps; the oldest are deleted",
+        low=1 << 20,
+        high=1 << 40,
+    )
     max_review_games: int = setting(1000, "maximum games of one review", low=1, high=10**6)
 
 

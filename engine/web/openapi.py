@@ -71,6 +71,16 @@ class PgnFields(SettingsGroup):
 
 
 @dataclass(frozen=True, slots=True)
+class GameFields(SettingsGroup):
+    """A game of the page, as the page writes it."""
+
+    noun = "field"
+
+    title: str = setting("", "what lists of games show")
+    state: str = setting("", "text that only the page reads")
+
+
+@dataclass(frozen=True, slots=True)
 class ReviewFields(SettingsGroup):
     """Games to review."""
 
@@ -128,6 +138,7 @@ def _schemas() -> dict[str, Schema]:
         "legal": {"description": "SAN by UCI", "type": "object", "additionalProperties": TEXT},
         "check": _or_null(TEXT),
         "end": _or_null(end),
+        "flag": {"description": "result if the side to move runs out of time", **TEXT},
         "claim": _or_null({"description": "draw that a player may claim", **TEXT}),
     }
     node = {
@@ -193,6 +204,7 @@ def _operations() -> dict[str, dict[str, _Operation]]:
     line = {"line": _list(_ref("made_move"))}
     shown = _schemas()["position"]["properties"]
     listed = _list(_object({"number": COUNT, "players": TEXT}))
+    stored = _list(_object({"identity": TEXT, "title": TEXT}))
     networks = next(
         each for each in schema()["$defs"]["action_answer"]["anyOf"]
         if each["properties"]["action"]["const"] == "query_networks"
@@ -254,6 +266,16 @@ def _operations() -> dict[str, dict[str, _Operation]]:
             "post": _Operation(
                 "Write a game as PGN.", _object(start | writing, ("nodes",)), {200: _object({"pgn": TEXT})}
             )
+        },
+        "/api/v1/games": {
+            "get": _Operation(
+                "List the stored games, the newest first.", None, {200: _object({"games": stored})}
+            )
+        },
+        "/api/v1/games/{identity}": {
+            "get": _Operation("Return a stored game.", None, {200: _object({"title": TEXT, "state": TEXT})}),
+            "put": _Operation("Store a game.", _group(GameFields, ("state",)), {204: {}}),
+            "delete": _Operation("Delete a stored game.", None, {204: {}}),
         },
         "/api/v1/review": {
             "post": _Operation(

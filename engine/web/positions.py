@@ -11,6 +11,7 @@ import chess.pgn
 
 from engine.games.casual import CasualGame, start_of
 from engine.games.pgn_reading import PgnError, PgnGames
+from engine.games.referee import out_of_time
 
 MOST_NODES = 20_000
 """Maximum moves of a PGN that is written."""
@@ -36,6 +37,7 @@ def position(game: CasualGame) -> dict[str, Any]:
         "legal": {} if game.end else {board.uci(move): board.san(move) for move in board.legal_moves},
         "check": None if king is None else chess.square_name(king),
         "end": None if game.end is None else {"result": game.end.result, "reason": str(game.end.reason)},
+        "flag": out_of_time(board).result,
         "claim": str(verdict.reason) if verdict and not game.end else None,
     }
 

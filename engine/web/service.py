@@ -30,11 +30,13 @@ from engine.games.casual import HINT_NODES, CasualGame
 from engine.games.pgn_reading import PgnError
 from engine.search.fen import read_fen
 from engine.web import positions
+from engine.web.games import StoredGames
 from engine.web.levels import Levels
 from engine.web.limits import ApiSettings, ClientLimits
 from engine.web.openapi import (
     MOST_MOVES,
     EvaluateFields,
+    GameFields,
     HumanFields,
     MoveFields,
     PgnFields,
@@ -106,14 +108,16 @@ class WebService:
         options: Options,
         settings: ApiSettings,
         human: Sequence[Path],
+        folder: Path | None,
         log: Callable[[str], None],
     ) -> None:
-        """human: see Levels."""
+        """human: see Levels. folder: see StoredGames."""
         self._scheduler = scheduler
         self._options = options
         self._settings = settings
         self._limits = ClientLimits(settings)
         self._levels = Levels(scheduler.pool, options, human, log)
+        self._games = StoredGames(folder, settings.max_stored_bytes)
         self._reviews = Reviews(scheduler.pool, options, log, settings.max_review_games)
 
     def routes(self) -> list[BaseRoute]:
@@ -128,13 +132,17 @@ class WebService:
             "pgn/write": partial(self._counted, self._write_pgn),
             "review": self._start_review,
         }
-        review = f"{API}/review/{{identity}}"
+        review, game = f"{API}/review/{{identity}}", f"{API}/games/{{identity}}"
         return [
             *(
                 Route(f"{API}/{name}", partial(self._guarded, each), methods=["POST"])
                 for name, each in post.items()
             ),
             Route(f"{API}/networks", partial(self._guarded, self._networks)),
+            Route(f"{API}/games", partial(self._guarded, self._list_games)),
+            Route(game, partial(self._guarded, self._read_game)),
+            Route(game, partial(self._guarded, self._keep_game), methods=["PUT"]),
+            Route(game, partial(self._guarded, self._delete_game), methods=["DELETE"]),
             Route(review, self._review),
             Route(review, self._cancel_review, methods=["DELETE"]),
             Route(f"{review}/games/{{number:int}}", self._reviewed_game),
@@ -327,6 +335,24 @@ class WebService:
         except (ValueError, TypeError, RecursionError) as error:
             raise HttpError(422, str(error)) from None
         return JSONResponse({"pgn": written})
+
+    # -- games -------------------------------------------------------------------------------------------
+
+    async def _list_games(self, request: Request) -> Response:
+        return JSONResponse({"games": self._games.listed(_owner(request))})
+
+    async def _read_game(self, request: Request) -> Response:
+        return JSONResponse(self._games.read(_owner(request), request.path_params["identity"]))
+
+    async def _keep_game(self, request: Request) -> Response:
+        fields = await _fields(request, GameFields())
+        with self._limits.charged(_owner(request), 1):
+            self._games.write(_owner(request), request.path_params["identity"], fields.title, fields.state)
+        return Response(status_code=204)
+
+    async def _delete_game(self, request: Request) -> Response:
+        self._games.delete(_owner(request), request.path_params["identity"])
+        return Response(status_code=204)
 
     # -- reviews -----------------------------------------------------------------------------------------
 

@@ -18,6 +18,11 @@ def config_folder() -> Path | None:
     return _of_user("user_config_dir")
 
 
+def data_folder() -> Path | None:
+    """Return the folder of what the user makes, which may not exist. None if the user has none."""
+    return _of_user("user_data_dir")
+
+
 def expanded(path: str | os.PathLike[str]) -> Path:
     """Return a path with `~` expanded. Without a home folder it is unchanged."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises without a home

@@ -36,7 +36,7 @@ HEADERS = {
 """Headers of all answers, unless the application sets them. Only the server's own scripts run, whatever names
 clients and networks have."""
 
-_METHODS = b"GET, POST, DELETE"
+_METHODS = b"GET, POST, PUT, DELETE"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 

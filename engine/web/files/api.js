@@ -10,21 +10,39 @@ if (given) {
 
 export const token = () => sessionStorage.getItem(KEY) ?? "";
 
-/** Send a request and return the answer's JSON. Throws an Error with the server's reason. */
+/** What the server said to a request that it refuses. */
+export class Refusal extends Error {}
+
+/** Why requests wait; empty while the server answers. hear: called with each change. */
+export const server = {
+  away: "", hear: () => {},
+  say(text) { if (text !== this.away) { this.away = text; this.hear(text); } },
+};
+
+const wait = ms => new Promise(done => setTimeout(done, ms));
+
+/** Send a request and return the answer's JSON. Repeats it while the server is busy, restarts or is out of reach.
+ * Throws a Refusal. */
 export async function ask(method, path, body) {
-  const headers = {"Content-Type": "application/json"};
-  if (token()) headers.Authorization = `Bearer ${token()}`;
-  let reply;
-  try {
-    reply = await fetch(path, {method, headers, body: body && JSON.stringify(body)});
-  } catch {
-    throw new Error("The server does not answer.");
+  for (let pause = 500; ; pause = Math.min(10000, 2 * pause)) {
+    const headers = {"Content-Type": "application/json"};
+    if (token()) headers.Authorization = `Bearer ${token()}`;
+    const reply = await fetch(path, {method, headers, body: body && JSON.stringify(body)}).catch(() => null);
+    const text = await reply?.text().catch(() => null);
+    if ((reply?.status === 401 || reply?.status === 403) && askForToken()) continue;
+    if (typeof text !== "string" || reply.status === 429 || reply.status === 503) {
+      server.say(!reply ? "The server does not answer; trying again." : reply.status === 429 ? "The server limits requests; trying again." : "The server is busy or starting; trying again.");
+      await wait(1000 * Number(reply?.headers.get("Retry-After")) || pause);
+      continue;
+    }
+    server.say("");
+    if (reply.ok) return text ? JSON.parse(text) : {};
+    throw new Refusal(reasonOf(text) ?? `The server refused it (status ${reply.status}).`);
   }
-  if ((reply.status === 401 || reply.status === 403) && askForToken()) return ask(method, path, body);
-  const text = await reply.text();
-  const answer = text ? JSON.parse(text) : {};
-  if (!reply.ok) throw new Error(answer.error ?? `status ${reply.status}`);
-  return answer;
+}
+
+function reasonOf(text) {
+  try { return JSON.parse(text).error; } catch { return null; }
 }
 
 export const post = (name, body) => ask("POST", `/api/v1/${name}`, body);
@@ -39,16 +57,16 @@ function askForToken() {
 export class Analysis {
   #socket = null; #number = 0; #running = ""; #wanted = null; #onAnswer; #pause = 500;
 
-  /** onAnswer: called with each answer to the newest query. onState: with whether the server can be reached. */
-  constructor(onAnswer, onState) {
+  /** onAnswer: called with each answer to the newest query. */
+  constructor(onAnswer) {
     this.#onAnswer = onAnswer;
-    this.onState = onState;
     this.#connect();
   }
 
   /** Analyse another position, or none. */
   show(query) {
     this.#wanted = query;
+    if (!query) this.#current = null;
     if (this.#running) this.#send({id: "stop", action: "terminate", terminate_id: this.#running});
     else this.#next();
   }
@@ -56,10 +74,11 @@ export class Analysis {
   #connect() {
     const names = ["wavefront-analysis", ...(token() ? [`wavefront-token.${token()}`] : [])];
     const socket = this.#socket = new WebSocket(`${location.origin.replace(/^http/, "ws")}/analysis`, names);
-    socket.addEventListener("open", () => { this.#pause = 500; this.onState(true); this.#running = ""; this.#next(); });
+    socket.addEventListener("open", () => { this.#pause = 500; server.say(""); this.#running = ""; this.#next(); });
     socket.addEventListener("close", () => {
+      if (this.#running) this.#wanted ??= this.#current;
       this.#running = "";
-      this.onState(false);
+      server.say("The server does not answer; trying again.");
       setTimeout(() => this.#connect(), this.#pause);
       this.#pause = Math.min(30000, 2 * this.#pause);
     });
@@ -83,7 +102,7 @@ export class Analysis {
 
   #hear(answer) {
     if (answer.id !== this.#running || answer.warning) return;
-    if (!this.#wanted) this.#onAnswer(answer, this.#current.node);
+    if (!this.#wanted && this.#current) this.#onAnswer(answer, this.#current.node);
     if (!answer.during_search) { this.#running = ""; this.#next(); }
   }
 }

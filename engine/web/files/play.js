@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // A game against a level of the engine. The server finds the engine's moves and judges the game; the clock runs here.
+//
+// The game is a line of the page's tree, from its root to `tip`. The page may show any other node: answers go to the tip.
 
-import { post } from "./api.js";
+import { post, server } from "./api.js";
 import { Tree } from "./tree.js";
 
 const other = side => side === "white" ? "black" : "white";
 const shown = ms => `${Math.floor(ms / 60000)}:${String(Math.floor(ms / 1000) % 60).padStart(2, "0")}`;
+const won = side => side === "white" ? "1-0" : "0-1";
 
 export class Play {
-  running = false; arrows = [];
-  #page; #person = "white"; #elo = 1500; #clock = null; #thinking = 0; #turn = "white";
+  running = false; arrows = []; tip = null;
+  #page; #person = "white"; #elo = 1500; #clock = null; #thinking = 0; #hinted = null;
 
-  /** page: {get, board, show, fail, game, begin, move}. game: returns the tree. begin: takes a new one. move: plays
-   * a move of the engine. */
+  /** page: {get, board, show, go, known, fail, game, begin}. game: returns the tree. begin: takes a new one. known: asks
+   * for a node's position. */
   constructor(page) {
     this.#page = page;
     const {get} = page, click = (id, work) => get(id).addEventListener("click", () => work.call(this).catch(page.fail));
@@ -20,99 +23,132 @@ export class Play {
     get("new-game").addEventListener("submit", event => { event.preventDefault(); this.#begin().catch(page.fail); });
     click("take-back", this.#takeBack);
     click("hint", this.#hint);
-    click("resign", async () => this.#end(this.#person === "white" ? "0-1" : "1-0", "resignation"));
-    click("claim", async () => this.#end("1/2-1/2", this.#page.game().now.position.claim));
+    click("resign", async () => this.#end(won(other(this.#person)), "resignation"));
+    click("claim", async () => this.#end("1/2-1/2", this.tip.position.claim));
     setInterval(() => this.#tick(), 200);
   }
 
-  /** Whether a person may not move in a position. */
-  blocks(node) { return this.running && (node.position.turn !== this.#person || node !== this.#page.game().end()); }
+  get #turn() { return this.tip.position.turn; }
 
-  /** Another position is shown. */
+  /** Whether a person may not move in a position. */
+  blocks(node) { return this.running && (node !== this.tip || node.position.turn !== this.#person); }
+
+  /** Another position is shown, or the game has changed. */
   changed(node) {
-    const {get} = this.#page, own = this.running && node.position.turn === this.#person;
-    get("take-back").disabled = !this.running || this.#page.game().path().length < 2;
+    const {get} = this.#page, own = this.running && !this.blocks(node);
+    get("take-back").disabled = !this.running || !this.#backTo();
     get("hint").disabled = !own;
     get("resign").disabled = !this.running;
     get("claim").hidden = !own || !node.position.claim;
+    if (this.#hinted && this.#hinted !== node) this.#forgetHint();
   }
 
   names() {
-    const {get, board} = this.#page, names = {[this.#person]: "You", [other(this.#person)]: `Wavefront ${this.#elo}`};
+    const {get, board, game} = this.#page, {headers} = game();
     for (const [id, side] of [["below", board.bottom], ["above", other(board.bottom)]]) {
-      const time = document.createElement("b");
+      const time = document.createElement("b"), name = side === "white" ? "White" : "Black";
       time.textContent = this.#clock ? shown(this.#clock[side]) : "";
-      get(id).replaceChildren(this.running ? names[side] : "", time);
+      const known = [headers[name] === "?" ? "" : headers[name], headers[`${name}Elo`]].filter(Boolean).join(", ");
+      get(id).replaceChildren(this.running && side === this.#person ? "You" : known, time);
     }
   }
 
-  /** End the game without a result. */
+  /** Leave the game as it is. */
   stop() {
     this.running = false;
+    this.tip = null;
     this.#thinking++;
     this.#clock = null;
-    this.arrows = [];
+    this.#forgetHint();
     this.#page.get("verdict").textContent = "";
     this.names();
   }
 
+  /** What of the game is to be kept beside its tree; null without one. */
+  state() {
+    const {game} = this.#page;
+    return this.tip && {person: this.#person, elo: this.#elo, running: this.running, clock: this.#clock && {...this.#clock, at: 0},
+                        tip: game().path(this.tip).map(node => node.uci), verdict: this.#page.get("verdict").textContent};
+  }
+
+  /** Go on with a game whose tree is the page's. */
+  async resume({person, elo, running, clock, tip, verdict}) {
+    const {get, board, game, known} = this.#page;
+    [this.#person, this.#elo, this.#clock, this.running] = [person, elo, clock, running];
+    this.tip = tip.reduce((node, uci) => node?.children.find(each => each.uci === uci), game().root) ?? game().end();
+    get("verdict").textContent = verdict;
+    board.bottom = person;
+    this.names();
+    await known(this.tip);
+    if (this.running && !this.#ended() && this.#turn !== person) await this.#answer();
+  }
+
   /** The person has moved: let the engine move. */
   async answered(node) {
-    if (!this.running) return;
-    this.arrows = [];
+    if (!this.running || node.parent !== this.tip) return;
     this.#press();
-    if (this.#ended(node.position)) return;
-    const thinking = ++this.#thinking;
-    const {move, san, position} = await post("move", {...this.#page.game().position(node), elo: this.#elo});
+    this.tip = node;
+    this.#forgetHint();
+    await this.#page.known(node);
+    if (!this.#ended()) await this.#answer();
+  }
+
+  async #answer() {
+    const {game, go, show, known} = this.#page, tree = game(), before = this.tip, thinking = ++this.#thinking;
+    const {move, san, position} = await post("move", {...tree.position(before), elo: this.#elo});
     if (thinking !== this.#thinking || !this.running) return;  // The game was left, or a move taken back.
     this.#press();
-    await this.#page.move({uci: move, san, fen: position.fen});
-    this.#ended(this.#page.game().now.position);
+    this.tip = tree.add(before, {uci: move, san, fen: position.fen});
+    await known(this.tip);
+    if (tree.now === before) await go(this.tip);
+    else await show();
+    this.#ended();
   }
 
   async #begin() {
-    const {get, game, begin, board, show} = this.#page, before = game();
+    const {get, game, begin, board, show, known} = this.#page, before = game();
     this.stop();
     this.#elo = Number(get("elo").value);
     this.#person = get("side-of").value || (Math.random() < 0.5 ? "white" : "black");
-    const start = get("from-here").checked ? {fen: before.now.fen, chess960: before.start.chess960} : {fen: "startpos", chess960: get("chess960").checked};
-    const tree = new Tree(start), names = {[this.#person]: "Person", [other(this.#person)]: `Wavefront, Elo ${this.#elo}`};
+    const chess960 = get("chess960").checked, here = get("from-here").checked;
+    const fen = here ? before.now.fen : chess960 ? chess960Start(get("number").value) : "startpos";
+    const tree = new Tree({fen, chess960: here ? before.start.chess960 : chess960});
+    const names = {[this.#person]: "Person", [other(this.#person)]: `Wavefront, Elo ${this.#elo}`};
     tree.headers = {Event: "Game in a browser", Date: new Date().toISOString().slice(0, 10).replaceAll("-", "."), White: names.white, Black: names.black, Result: "*"};
+    await known(tree.root, tree);  // Throws for a position that is not one.
     begin(tree);
     const [seconds, increment] = get("clock").value.split(" ").map(Number);
     this.#clock = seconds ? {white: 1000 * seconds, black: 1000 * seconds, increment: 1000 * increment, at: 0} : null;
+    this.tip = tree.root;
     this.running = true;
     board.bottom = this.#person;
     await show();
-    this.#turn = tree.root.position.turn;
     this.names();
-    if (this.#turn !== this.#person) {
-      this.#turn = other(this.#turn);  // `answered` gives it back.
-      await this.answered(tree.root);
-    }
+    if (!this.#ended() && this.#turn !== this.#person) await this.#answer();
   }
 
-  /** Press the clock. */
+  /** Press the clock of the side to move. */
   #press() {
     const clock = this.#clock;
     if (clock?.at) clock[this.#turn] += clock.increment;
-    this.#turn = other(this.#turn);
     if (clock) clock.at = performance.now();
   }
 
+  // Nobody's time runs while the server is away.
   #tick() {
     const clock = this.#clock;
     if (!this.running || !clock?.at) return;
-    const now = performance.now();
-    clock[this.#turn] = Math.max(0, clock[this.#turn] - (now - clock.at));
+    const now = performance.now(), side = this.#turn;
+    if (!server.away) clock[side] = Math.max(0, clock[side] - (now - clock.at));
     clock.at = now;
     this.names();
-    if (!clock[this.#turn]) this.#end(this.#turn === "white" ? "0-1" : "1-0", "time");
+    if (!clock[side]) this.#end(this.tip.position.flag, "time");
   }
 
-  #ended(position) {
-    if (position.end) this.#end(position.end.result, position.end.reason);
-    return Boolean(position.end);
+  #ended() {
+    const {end} = this.tip.position;
+    if (end && this.running) this.#end(end.result, end.reason);
+    return Boolean(end);
   }
 
   #end(result, reason) {
@@ -121,28 +157,59 @@ export class Play {
     this.#thinking++;
     if (this.#clock) this.#clock.at = 0;
     game().headers.Result = result;
-    game().end().comment = reason;
+    this.tip.comment = reason;
     get("verdict").textContent = `${result}, by ${reason}.`;
+    get("review-this").hidden = false;
+    this.names();
     return show();
   }
 
+  /** The first move that a person takes back, or none. */
+  #backTo() {
+    const path = this.#page.game().path(this.tip);
+    return path.at(this.#turn === this.#person ? -2 : -1);
+  }
+
   async #takeBack() {
-    const tree = this.#page.game(), path = tree.path(tree.end());
-    this.#thinking++;
-    const mine = path.at(-1)?.parent.position?.turn === this.#person ? 1 : 2;
-    const node = path.at(-mine);
+    const tree = this.#page.game(), node = this.#backTo();
     if (!node) return;
+    this.#thinking++;
+    this.#forgetHint();
+    this.tip = node.parent;
     tree.now = node.parent;
     tree.remove(node);
-    this.#turn = this.#person;
     await this.#page.show();
   }
 
   async #hint() {
     const tree = this.#page.game(), node = tree.now, {move, san} = await post("move", {...tree.position(), nodes: 200});
-    if (tree.now !== node) return;
+    if (tree.now !== node || !this.running) return;
     this.arrows = [{from: move.slice(0, 2), to: move.slice(2, 4), color: "#208040"}];
+    this.#hinted = node;
     this.#page.get("verdict").textContent = `Hint: ${san}`;
     await this.#page.show();
   }
+
+  #forgetHint() {
+    this.arrows = [];
+    if (this.#hinted) this.#page.get("verdict").textContent = "";
+    this.#hinted = null;
+  }
+}
+
+/** The FEN of a start of Chess960 by its number, or of any. The numbers are Scharnagl's
+ * (https://en.wikipedia.org/wiki/Fischer_random_chess_numbering_scheme). */
+function chess960Start(text) {
+  let number = text === "" ? Math.floor(960 * Math.random()) : Math.max(0, Math.min(959, Math.floor(Number(text) || 0)));
+  const row = Array(8).fill(""), divided = by => { const rest = number % by; number = Math.floor(number / by); return rest; };
+  const put = (piece, free) => { row[row.map((each, file) => each ? -1 : file).filter(file => file >= 0)[free]] = piece; };
+  row[2 * divided(4) + 1] = "b";
+  row[2 * divided(4)] = "b";
+  put("q", divided(6));
+  const knights = [[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [1, 3], [1, 4], [2, 3], [2, 4], [3, 4]][number];
+  put("n", knights[0]);
+  put("n", knights[1] - 1);
+  for (const piece of ["r", "k", "r"]) put(piece, 0);
+  const pieces = row.join("");
+  return `${pieces}/pppppppp/8/8/8/8/PPPPPPPP/${pieces.toUpperCase()} w KQkq - 0 1`;
 }

@@ -10,6 +10,15 @@ export class Tree {
     this.now = this.root;
   }
 
+  /** Make a tree of nodes that name their parents by index, -1 for the root. */
+  static of({start, headers, comment, nodes}) {
+    const tree = new Tree(start), made = [];
+    tree.headers = headers;
+    tree.root.comment = comment;
+    for (const {parent, ...move} of nodes) made.push(tree.add(parent < 0 ? tree.root : made[parent], move));
+    return tree;
+  }
+
   /** Return the child of a node by this move, added if it is new. */
   add(node, {uci, san, fen, comment, nags}) {
     let child = node.children.find(each => each.uci === uci);
@@ -43,12 +52,12 @@ export class Tree {
     if (this.path().includes(node)) this.now = node.parent;
   }
 
-  /** The nodes as the API writes them. */
-  nodes() {
+  /** The nodes as the API writes them. all: with SAN and FEN. */
+  nodes(all = false) {
     const found = [], places = new Map([[this.root, -1]]);
     const visit = node => node.children.forEach(child => {
       places.set(child, found.length);
-      found.push({parent: places.get(node), uci: child.uci, ...(child.comment && {comment: child.comment}), ...(child.nags && {nags: child.nags})});
+      found.push({parent: places.get(node), uci: child.uci, ...(all && {san: child.san, fen: child.fen}), ...(child.comment && {comment: child.comment}), ...(child.nags && {nags: child.nags})});
       visit(child);
     });
     visit(this.root);

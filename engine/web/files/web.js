@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The page: a board with a tree of moves, and the panels Analyse, Play and Review.
 
-import { Analysis, ask, post } from "./api.js";
+import { Analysis, Refusal, ask, post, server } from "./api.js";
 import { Board } from "./board.js";
 import { showLines, showPeople } from "./lines.js";
 import { Play } from "./play.js";
@@ -11,21 +11,24 @@ import { Tree, afterMoves, drawMoves } from "./tree.js";
 const get = id => document.getElementById(id);
 
 let tree = new Tree(), searching = false, panel = "analyse", shown = 0;
-const board = new Board(get("board"), {onMove: uci => attempt(() => moved(uci))});
-const analysis = new Analysis(heard, alive => say("state", alive ? "" : "The server does not answer; trying again."));
+const board = new Board(get("board"), {onMove: uci => attempt(() => moved(uci)), onStep: forwards => get(forwards ? "next" : "back").click()});
+const analysis = new Analysis(heard);
 const play = new Play({
-  get, board, show, fail,
+  get, board, show, go, known, fail,
   game: () => tree,
-  begin: started => { tree = started; },
-  move: made => go(tree.add(tree.now, made)),
+  begin: started => { tree = started; get("review-this").hidden = true; },
 });
+server.hear = text => say("state", text);
 
 function say(id, text) {
   const element = get(id);
   if (element.textContent !== text) element.textContent = text;
 }
 
-function fail(error) { say("problem", error.message); }
+function fail(error) {
+  if (!(error instanceof Refusal)) console.error(error);
+  say("problem", error instanceof Refusal ? error.message : "Something went wrong on this page: please reload it.");
+}
 
 async function attempt(work) {
   say("problem", "");
@@ -35,12 +38,13 @@ async function attempt(work) {
 // -- positions -----------------------------------------------------------------------------------------------
 
 /** Ask the server for what it knows of a node: its FEN, legal moves and end. */
-async function known(node) {
+async function known(node, from = tree) {
   if (!node.position) {
-    const {line, ...position} = await post("position", tree.position(node));
+    node.asked ??= post("position", from.position(node)).finally(() => { node.asked = null; });
+    const {line, ...position} = await node.asked;
     node.position = position;
     node.fen = position.fen;
-    if (node === tree.root) [tree.root.side, tree.root.number] = [position.turn, Number(position.fen.split(" ").pop())];
+    if (!node.parent) [node.side, node.number] = [position.turn, Number(position.fen.split(" ").pop())];
   }
   return node.position;
 }
@@ -57,6 +61,8 @@ async function show() {
   showLines(get("pvs"), node, preview, play1);
   figures(node);
   play.changed(node);
+  keep();
+  if (position.end) get("people").replaceChildren();
   if (searching && !position.end) analysis.show({node, query: {...tree.position(), multipv: Number(get("lines").value), network: get("network").value}});
   else analysis.show(null);
   if (panel === "analyse" && !position.end) people(node);
@@ -77,8 +83,8 @@ const target = move => move.slice(2, 4);
 async function moved(uci) {
   const node = tree.now, san = node.position.legal[uci];
   if (!san) return;
-  await go(tree.add(node, {uci, san, fen: ""}));
-  await play.answered(tree.now);
+  const made = tree.add(node, {uci, san, fen: ""});
+  await Promise.all([go(made), play.answered(made)]);
 }
 
 const play1 = line => attempt(() => moved(line.move));
@@ -97,7 +103,7 @@ function preview(node, moves) {
 // -- analysis ------------------------------------------------------------------------------------------------
 
 function heard(answer, node) {
-  if (answer.error) { fail(new Error(answer.error)); return; }
+  if (answer.error) { fail(new Refusal(answer.error)); return; }
   if (!answer.moves) return;
   node.lines = answer.moves;
   node.root = answer.root;
@@ -110,9 +116,13 @@ function heard(answer, node) {
   draw(node);
 }
 
-/** The evaluation bar, depth and speed. */
+const RESULTS = {"1-0": [1, 0, 0], "0-1": [0, 0, 1], "1/2-1/2": [0, 1, 0]};
+
+/** The evaluation bar, depth and speed. The bar is empty for a position without evaluation, and while a game is played. */
 function figures(node) {
-  const {search, root} = node, [win, draws, loss] = root?.wdl ?? [1 / 3, 1 / 3, 1 / 3];
+  const {search, root} = node, playing = panel === "play" && play.running;
+  const shares3 = node.position?.end ? RESULTS[node.position.end.result] : playing ? null : root?.wdl;
+  const [win, draws, loss] = shares3 ?? [0, 0, 0];
   const shares = board.bottom === "white" ? [["black", loss], ["draw", draws], ["white", win]] : [["white", win], ["draw", draws], ["black", loss]];
   shares.forEach(([name, share], index) => {
     const part = get("bar").children[index];
@@ -120,10 +130,11 @@ function figures(node) {
     part.style.flexBasis = `${100 * share}%`;
   });
   const percent = share => `${Math.round(100 * share)} %`;
-  get("bar").setAttribute("aria-valuenow", String(Math.round(100 * (win + draws / 2))));
-  get("bar").setAttribute("aria-valuetext", `White wins ${percent(win)}, draw ${percent(draws)}, Black wins ${percent(loss)}`);
+  get("bar").setAttribute("aria-valuenow", String(shares3 ? Math.round(100 * (win + draws / 2)) : 50));
+  get("bar").setAttribute("aria-valuetext", shares3 ? `White wins ${percent(win)}, draw ${percent(draws)}, Black wins ${percent(loss)}` : "not evaluated");
   const speed = search && search.seconds > 0.05 ? `, ${Math.round(search.playouts / search.seconds).toLocaleString("en")} nodes/s` : "";
-  say("figures", search ? `depth ${search.depth}, ${root.visits.toLocaleString("en")} nodes${speed}; W ${percent(win)} D ${percent(draws)} L ${percent(loss)}` : "");
+  if (node.position?.end) say("figures", `${node.position.end.result}, by ${node.position.end.reason}`);
+  else say("figures", search && root && !playing ? `depth ${search.depth}, ${root.visits.toLocaleString("en")} nodes${speed}; W ${percent(win)} D ${percent(draws)} L ${percent(loss)}` : "");
 }
 
 function toggleSearch(on = !searching) {
@@ -136,29 +147,75 @@ function toggleSearch(on = !searching) {
 async function people(node) {
   const elo = Number(get("human").value);
   say("human-elo", String(elo));
+  if (node.position.end) return;
   const found = await post("human", {...tree.position(node), elo});
   node.people = found;
   if (node === tree.now && elo === Number(get("human").value)) drawPeople(node);
 }
 
+/** The moves of people, or of a level of the engine: the sentence says which. */
 function drawPeople(node) {
-  if (node.people) showPeople(get("people"), node.people, node.policy, move => attempt(() => moved(move)));
+  if (!node.people) return;
+  const {network, elo} = node.people, asked = get("human").value;
+  say("human-label", network === "level" ? "Level of this engine:" : "Players of");
+  say("human-elo", network === "level" && String(elo) !== asked ? `${asked} (first moves of ${elo})` : asked);
+  showPeople(get("people"), node.people, node.policy, move => attempt(() => moved(move)));
+}
+
+// -- the game is kept by the server ----------------------------------------------------------------------------
+
+let kept = "", keeping = null;
+const last = localStorage.getItem("wavefront-game");
+let identity = new URLSearchParams(location.hash.slice(1)).get("game") ?? last ?? crypto.randomUUID();
+
+/** Keep the game a moment later: several changes make one request. The address names it and the node on the board. */
+function keep() {
+  const place = tree.path().map(node => node.parent.children.indexOf(node)).join(".");
+  history.replaceState(null, "", `#game=${identity}${place && `&at=${place}`}`);
+  localStorage.setItem("wavefront-game", identity);
+  clearTimeout(keeping);
+  keeping = setTimeout(() => attempt(async () => {
+    const {start, headers, root} = tree;
+    if (!root.children.length && !play.tip && start.fen === "startpos") return;
+    const state = JSON.stringify({start, headers, comment: root.comment, nodes: tree.nodes(true), play: play.state(), panel, bottom: board.bottom});
+    if (state === kept) return;
+    const title = `${headers.White ?? "?"} – ${headers.Black ?? "?"}, ${headers.Date ?? new Date().toISOString().slice(0, 10)}, ${root.children.length ? tree.path(tree.end()).length : 0} plies`;
+    await ask("PUT", `/api/v1/games/${identity}`, {state, title});
+    kept = state;
+  }), 300);
+}
+
+/** Show the stored game of this identity. place: the indexes of the moves to the node on the board. */
+async function restore(place = "") {
+  const {state} = await ask("GET", `/api/v1/games/${identity}`);
+  if (!state) return;
+  const {start, headers, comment, nodes, play: game, panel: shownPanel, bottom} = JSON.parse(state);
+  tree = Tree.of({start, headers, comment, nodes});
+  for (const index of place.split(".").filter(Boolean)) tree.now = tree.now.children[index] ?? tree.now;
+  board.bottom = bottom;
+  choosePanel(shownPanel);
+  await known(tree.root);
+  if (game) play.resume(game).catch(fail);
+}
+
+/** Leave the game for another one: both are kept. */
+function another(made) {
+  tree = made;
+  identity = crypto.randomUUID();
+  play.stop();
+  get("review-this").hidden = true;
 }
 
 // -- games as text -------------------------------------------------------------------------------------------
 
 async function load(pgn, game = 0) {
   const {games, game: read} = await post("pgn/read", {pgn, game});
-  const made = new Tree({fen: read.fen, chess960: read.chess960});
-  made.headers = read.headers;
-  const nodes = [];
-  for (const {parent, ...move} of read.nodes) nodes.push(made.add(parent < 0 ? made.root : nodes[parent], move));
+  const made = Tree.of({...read, start: {fen: read.fen, chess960: read.chess960}});
   if (!game) {
     get("game").replaceChildren(...games.map(({number, players}) => new Option(`${number}. ${players}`, number)));
     get("choose").hidden = games.length < 2;
   }
-  tree = made;
-  play.stop();
+  another(made);
   get("chess960").checked = read.chess960;
   say("problem", read.faults.length ? `Read with faults: ${read.faults[0]}` : "");
   await show();
@@ -167,20 +224,39 @@ async function load(pgn, game = 0) {
 async function setUp(fen) {
   const made = new Tree({fen: fen.trim() || "startpos", chess960: get("chess960").checked});
   await post("position", made.position());  // Throws for a FEN that is not one.
-  tree = made;
-  play.stop();
+  another(made);
   await show();
 }
 
 async function save() {
   const {fen, chess960} = tree.start;
-  const {pgn} = await post("pgn/write", {fen, chess960, nodes: tree.nodes(), headers: tree.headers});
+  const {pgn} = await post("pgn/write", {fen, chess960, nodes: tree.nodes(), headers: tree.headers, comment: tree.root.comment ?? ""});
   get("pgn").value = pgn;
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([pgn], {type: "application/x-chess-pgn"}));
   link.download = "game.pgn";
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** List the stored games, to open or delete one. */
+async function listStored() {
+  const {games} = await ask("GET", "/api/v1/games");
+  get("stored").replaceChildren(...games.map(({identity: name, title}) => new Option(title, name, false, name === identity)));
+  for (const id of ["stored", "open-stored", "delete-stored"]) get(id).disabled = !games.length;
+}
+
+async function openStored(name) {
+  another(new Tree());
+  identity = name;
+  await restore();
+  await show();
+}
+
+async function deleteStored(name) {
+  await ask("DELETE", `/api/v1/games/${name}`);
+  if (name === identity) { another(new Tree()); await show(); }
+  await listStored();
 }
 
 // -- controls ------------------------------------------------------------------------------------------------
@@ -232,15 +308,16 @@ get("fen").addEventListener("change", event => attempt(() => setUp(event.target.
 get("clear").addEventListener("click", () => attempt(() => setUp("")));
 get("load").addEventListener("click", () => attempt(() => load(get("pgn").value)));
 get("game").addEventListener("change", event => attempt(() => load(get("pgn").value, Number(event.target.value))));
+get("setup").addEventListener("toggle", () => get("setup").open && attempt(listStored));
+get("open-stored").addEventListener("click", () => attempt(() => openStored(get("stored").value)));
+get("delete-stored").addEventListener("click", () => attempt(() => deleteStored(get("stored").value)));
 get("save").addEventListener("click", () => attempt(save));
 get("pgn-file").addEventListener("change", event => attempt(async () => {
   get("pgn").value = await event.target.files[0].text();
   await load(get("pgn").value);
 }));
 document.addEventListener("keydown", event => {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, textarea, select, .board.playable")) {
-    if (!event.target.closest?.(".board") || event.key.startsWith("Arrow")) return;
-  }
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, textarea, select")) return;
   const key = {ArrowLeft: "back", ArrowRight: "next", Home: "first", End: "last", f: "flip", F: "flip", s: "search", S: "search"}[event.key];
   if (!key || (key === "search" && panel !== "analyse")) return;
   event.preventDefault();
@@ -254,9 +331,18 @@ startReviews({get, say, attempt, open: async (pgn, number) => {
   if (number > 1) await load(pgn, number);
 }});
 
+get("review-this").addEventListener("click", () => attempt(async () => {
+  const {fen, chess960} = tree.start;
+  const {pgn} = await post("pgn/write", {fen, chess960, nodes: tree.nodes(), headers: tree.headers});
+  choosePanel("review");
+  get("games").value = pgn;
+  get("start-review").requestSubmit();
+}));
+
 attempt(async () => {
   const waiting = ask("GET", "/api/v1/networks");
-  toggleSearch(true);
+  await restore(new URLSearchParams(location.hash.slice(1)).get("at") ?? "");
+  toggleSearch(panel === "analyse");
   const {networks} = await waiting;
   for (const {name} of networks) get("network").append(new Option(name, name));
 });

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -60,10 +62,14 @@ class Web:
 
 
 @contextmanager
-def web(*flags: str) -> Iterator[Web]:
-    """A server with random evaluations, ready when this returns."""
-    command = [*COMMAND, "--listen", "127.0.0.1:0", "--backend", "random", *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def web(*flags: str, port: int = 0, data: Path | None = None) -> Iterator[Web]:
+    """A server with random evaluations, ready when this returns. data: folder for games; None keeps none."""
+    command = [*COMMAND, "--listen", f"127.0.0.1:{port}", "--backend", "random", *flags]
+    command += [] if data else ["--private"]
+    environment = {**os.environ, **({"XDG_DATA_HOME": str(data)} if data else {})}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
             assert process.stdout is not None
             found = re.search(r"http://\S+", process.stdout.readline())

@@ -73,6 +73,40 @@ def moves(page: Page) -> str:
     return text_of(page, "moves").replace("\n", " ")
 
 
+def move_buttons(page: Page) -> list[str]:
+    found = page.value("[...document.querySelectorAll('#moves button')].map(each => each.textContent)")
+    return list(found)  # type: ignore[call-overload]
+
+
+def now(page: Page) -> object:
+    """The move on the board."""
+    return page.value("document.querySelector('#moves .now')?.textContent ?? null")
+
+
+def begin_game(page: Page, *, clock: str = "", here: bool = False) -> None:
+    press(page, "tab-play")
+    fill(page, "side-of", "white")
+    fill(page, "clock", clock)
+    page.value(f"document.getElementById('from-here').checked = {json.dumps(here)}")
+    page.value("document.querySelector('#new-game button').click()")
+    page.wait(lambda: "You" in text_of(page, "below"))
+
+
+LATE = """{ const asked = window.fetch;
+window.fetch = (path, options) => !String(path).endsWith("/move") ? asked(path, options)
+  : new Promise(done => { window.held = () => done(asked(path, options)); }); }"""
+"""Holds the engine's move until `held` is called."""
+
+FAILING = """{ const asked = window.fetch, answer = "ANSWER"; let once = true;
+window.fetch = async (path, options) => {
+  if (!once || !String(path).endsWith("/move")) return asked(path, options);
+  once = false;
+  if (answer === "lost") throw new TypeError("Failed to fetch");
+  return new Response('{"error": "busy"}', {status: Number(answer), headers: {"Retry-After": "1"}});
+}; }"""
+"""Lets the first request for a move fail."""
+
+
 def test_game_against_a_level_is_played_to_mate(page: Page) -> None:
     fill(page, "fen", LADDER)
     page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 4)
@@ -157,9 +191,112 @@ def test_board_is_played_by_keys_alone(page: Page) -> None:
     while not focused():
         page.key("Tab")
     for key in ("ArrowUp", "Enter", "ArrowUp", "ArrowUp", "Enter"):  # From e1 to e2, and to e4.
-        page.key(key)
+        page.key(key, shift=key != "Enter")
     page.wait(lambda: "e4" in moves(page))
     assert "e4" in text_of(page, "spoken")
+
+
+def test_arrow_keys_and_wheel_step_through_the_game_after_a_move(page: Page) -> None:
+    for number, move in enumerate(("e2e4", "c7c5", "g1f3"), 1):
+        tap(page, move)
+        page.wait(lambda number=number: len(move_buttons(page)) == number)
+    page.key("ArrowLeft")
+    page.wait(lambda: now(page) == "c5")
+    x, y = square(page, "e5")
+    for delta, san in ((-120, "e4"), (120, "c5")):
+        page.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=delta)
+        page.wait(lambda san=san: now(page) == san)
+
+
+def test_late_answer_goes_to_the_game_and_not_to_the_position_on_the_board(page: Page) -> None:
+    page.value(LATE)
+    begin_game(page)
+    tap(page, "e2e4")
+    page.wait(lambda: page.value("window.held !== undefined"))
+    press(page, "back")
+    page.wait(lambda: now(page) is None)
+    page.value("window.held()")
+    page.wait(lambda: len(move_buttons(page)) == 2)
+    assert now(page) is None
+    assert page.value("document.querySelectorAll('#moves .variation').length") == 0
+    assert not page.value("document.querySelector('.board').classList.contains('playable')")
+
+
+@pytest.mark.parametrize("answer", ["429", "503", "lost"])
+def test_move_is_asked_for_again_after(page: Page, answer: str) -> None:
+    page.value(FAILING.replace("ANSWER", answer))
+    begin_game(page)
+    tap(page, "e2e4")
+    page.wait(lambda: "trying again" in text_of(page, "state"))
+    page.wait(lambda: len(move_buttons(page)) == 2)
+    page.wait(lambda: text_of(page, "state") == "")
+
+
+def test_flag_falls_for_a_draw_against_a_bare_king(page: Page) -> None:
+    fill(page, "fen", "8/8/3k4/8/8/8/4Q3/4K3 w - - 0 1")
+    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 3)
+    begin_game(page, clock="60 1", here=True)
+    tap(page, "e2e3")
+    page.wait(lambda: len(move_buttons(page)) == 2)
+    page.value("{ const now = performance.now.bind(performance); performance.now = () => now() + 1e6; }")
+    page.wait(lambda: text_of(page, "verdict").startswith("1/2-1/2, by time"))
+
+
+@pytest.mark.parametrize("target", ["g1", "h1"])
+def test_castling_takes_either_gesture(page: Page, target: str) -> None:
+    fill(page, "fen", "4k3/8/8/8/8/8/8/4K2R w K - 0 1")
+    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 3)
+    tap(page, f"e1{target}")
+    page.wait(lambda: "O-O" in moves(page))
+
+
+def test_second_finger_returns_the_piece(page: Page) -> None:
+    page.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    (x, y), second = square(page, "e2"), square(page, "d2")
+
+    def touch(kind: str, *points: tuple[float, float]) -> None:
+        touches = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(points)]
+        page.call("Input.dispatchTouchEvent", type=kind, touchPoints=touches)
+
+    touch("touchStart", (x, y))
+    touch("touchMove", (x, y - 60))
+    page.wait(lambda: page.value("document.querySelectorAll('.board .held').length") == 1)
+    touch("touchStart", (x, y - 60), second)
+    page.wait(lambda: page.value("document.querySelectorAll('.board .held').length") == 0)
+    touch("touchMove", (x, y - 120), second)
+    touch("touchEnd")
+    assert moves(page) == ""
+
+
+def test_end_shows_the_result_and_no_figures(page: Page) -> None:
+    fill(page, "fen", "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")
+    page.wait(lambda: text_of(page, "figures") == "1/2-1/2, by stalemate")
+    assert text_of(page, "people") == ""
+
+
+def test_game_goes_on_after_a_reload_and_a_restart_of_the_server(tmp_path: Path) -> None:
+    with browsing(tmp_path) as page:
+        with web(data=tmp_path / "data") as first:
+            page.open(first.url, width=1200)
+            page.wait(lambda: page.value("document.querySelectorAll('#pvs li').length") == 3)
+            begin_game(page, clock="300 3")
+            tap(page, "e2e4")
+            page.wait(lambda: len(move_buttons(page)) == 2)
+            before = moves(page)
+            page.wait(lambda: list((tmp_path / "data").rglob("*.json")))
+            page.value("location.reload()")
+            page.wait(lambda: "You" in text_of(page, "below") and moves(page) == before)
+            port = int(first.url.rstrip("/").rpartition(":")[2])
+        page.wait(lambda: "trying again" in text_of(page, "state"))
+        tap(page, "d2d4")
+        with web(data=tmp_path / "data", port=port) as second:
+            page.wait(lambda: len(move_buttons(page)) == 4)
+            page.wait(
+                lambda: "d4" in " ".join(each.read_text() for each in (tmp_path / "data").rglob("*.json"))
+            )
+            page.value("localStorage.setItem('other', '1')")
+            page.open(second.url, width=1200)
+            page.wait(lambda: moves(page).startswith(before) and "You" in text_of(page, "below"))
 
 
 def test_games_are_reviewed(page: Page, server: Web) -> None:
