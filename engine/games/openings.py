@@ -19,7 +19,7 @@ import chess.polyglot
 from engine._core import Game
 from engine.games.epd import position_lines, read_epd
 from engine.games.identity import file_identity
-from engine.games.pgn_reading import PgnGames
+from engine.games.pgn_reading import PgnGames, main_fault
 from engine.games.text import STANDARD_INPUT, TextError, read_text
 from protocol.host.folders import expanded
 from protocol.host.printing import ReportedError
@@ -293,6 +293,8 @@ class _PgnLines(_Source):
 
     def opening(self, index: int) -> Opening:
         game = self._games[index].read()
+        if fault := main_fault(game):
+            raise fault
         headers, board = game.headers, game.board()
         if board.chess960 and not self._chess960:
             raise ValueError(f"this game is {headers.get('Variant', 'Chess960')}, which is not played here")

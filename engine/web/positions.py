@@ -9,8 +9,9 @@ from typing import Any
 import chess
 import chess.pgn
 
+from engine._core import Game
 from engine.games.casual import CasualGame, start_of
-from engine.games.pgn_reading import PgnError, PgnGames
+from engine.games.pgn_reading import PgnError, PgnGames, Walk
 
 MOST_NODES = 20_000
 """Maximum moves of a PGN that is written."""
@@ -70,23 +71,25 @@ def tree_of(text: str, number: int) -> dict[str, Any]:
         raise PgnError(f"game: {number} is not in 1 to {len(games)}, the games of this PGN")
     if len(games[number - 1].text) > LONGEST_GAME:
         raise PgnError(f"game {number} is longer than {LONGEST_GAME:,} characters")
-    game = games[number - 1].read(variations=True)
+    game = games[number - 1].read(null_moves=True)
     board = game.board()
+    walk = Walk(Game(board.fen(), board.chess960))
+    start = walk.ply
     nodes: list[dict[str, Any]] = []
-    waiting: list[tuple[chess.pgn.ChildNode, int, chess.Board]] = []
-
-    def push(node: chess.pgn.GameNode, index: int, after: chess.Board) -> None:
-        waiting.extend((child, index, after) for child in reversed(node.variations))
-
-    push(game, -1, board)
+    waiting = [(node, -1, start) for node in reversed(game.variations)]
     while waiting:
-        node, parent, before = waiting.pop()
-        after = before.copy(stack=False)
-        uci = after.uci(node.move)
-        made = {"parent": parent, "uci": uci, "san": after.san_and_push(node.move), "fen": after.fen()}
-        more = {"comment": node.comment, "nags": sorted(node.nags)}
-        nodes.append(made | {name: value for name, value in more.items() if value})
-        push(node, len(nodes) - 1, after)
+        node, parent, ply = waiting.pop()
+        while walk.ply > ply:
+            walk.pop()
+        uci = node.move.uci()
+        made = {"parent": parent, "uci": uci, "san": walk.san(uci)}
+        walk.push(uci)
+        more = {"before": node.starting_comment, "comment": node.comment, "nags": sorted(node.nags)}
+        nodes.append(
+            made | {"fen": walk.board.fen()} | {name: value for name, value in more.items() if value}
+        )
+        index = len(nodes) - 1
+        waiting.extend((child, index, walk.ply) for child in reversed(node.variations))
     return {
         "headers": dict(game.headers),
         "fen": board.fen(),
