@@ -82,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="networks that imitate people, with a rating in their names, such as maia-1500.pb.gz",
     )
+    parser.add_argument(
+        "--encoding",
+        default="",
+        metavar="NAME",
+        help="of files that are not UTF-8, such as cp1251 (default: guessed by the letters)",
+    )
     parser.add_argument("--restart", action="store_true", help="discard an earlier review in the folder")
     add_overwrite_flag(parser)
     parser.add_argument("--json", action="store_true", help="also print each review as a line of JSON")
@@ -113,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise OptionError(f"--people: {error}") from None
     try:
-        sources = list(games_of(arguments.file, _log))
+        sources = list(games_of(arguments.file, _log, arguments.encoding))
     except OSError as error:
         _log(f"cannot read {error.filename}: {error.strerror}")
         return 1

@@ -130,16 +130,16 @@ class GameReview:
         return [expected(each) for each in self.wdl]
 
 
-def games_of(paths: Sequence[Path], note: Callable[[str], None]) -> Iterator[SourceGame]:
+def games_of(paths: Sequence[Path], note: Callable[[str], None], encoding: str = "") -> Iterator[SourceGame]:
     """Yield the games of PGN files.
 
-    note: called with each file that has no games, text outside games or another encoding than UTF-8.
-    Raises OSError and TextError.
+    note: called with each file that has no games, text outside games or a guessed encoding. encoding: see
+    `read_text`. Raises OSError and TextError.
     """
     number = 0
     copies: dict[bytes, int] = {}
     for path in paths:
-        games = PgnGames(read_text(path, note))
+        games = PgnGames(read_text(path, note, encoding))
         if games.ignored:
             line, words = games.ignored
             note(f"{path.name}:{line}: text before the first game ignored: {cleaned(words)[:60]!a}")
