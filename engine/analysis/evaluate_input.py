@@ -15,6 +15,7 @@ from engine.analysis.evaluation import read_line
 from engine.games.epd import read_epd
 from engine.games.pgn_reading import PgnGames, main_fault
 from engine.games.text import read_text
+from protocol.host.printing import reason
 from protocol.settings.spec import shown
 
 MAX_LINE_BYTES = READ_BYTES = 1 << 20
@@ -124,6 +125,6 @@ def _of_games(text: str) -> Iterator[list[Entry]]:
                 found.append(Entry(game.copy(), {"game": number, "ply": ply, "fen": game.fen()}, each.line))
             if fault := main_fault(node):
                 raise fault
-        except ValueError as error:
-            found.append(Entry(None, {"game": number, "error": str(error)}, each.line))
+        except Exception as error:  # The other games go on, whatever it is.
+            found.append(Entry(None, {"game": number, "error": reason(error)}, each.line))
         yield found

@@ -22,7 +22,7 @@ from engine.games.identity import file_identity
 from engine.games.pgn_reading import PgnGames, main_fault
 from engine.games.text import STANDARD_INPUT, TextError, read_text
 from protocol.host.folders import expanded
-from protocol.host.printing import ReportedError
+from protocol.host.printing import ReportedError, reason
 from protocol.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
@@ -201,8 +201,8 @@ class _Usable:
         try:
             opening = self._source.opening(index)
             _check(opening, chess960=self._chess960)
-        except ValueError as error:
-            self._faults.append(f"{self._source.place(index)}: {error}{self._source.about(index)}")
+        except Exception as error:  # The other openings are read, whatever it is.
+            self._faults.append(f"{self._source.place(index)}: {reason(error)}{self._source.about(index)}")
         else:
             return opening
         if len(self._faults) == len(self._source):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -14,13 +15,16 @@ import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import chess
 import chess.pgn
 import pytest
 from jsonschema import Draft202012Validator
 
+from engine.options import Options
+from engine.pool.pool import SearchPool
+from engine.web.reviews import Job, Reviews
 from tests.engine.web.serving import COMMAND, WAIT_S, Web, web
 
 pytestmark = pytest.mark.integration
@@ -196,6 +200,22 @@ def test_review_is_a_job_with_progress_pages_and_pgn(server: Web) -> None:
     assert b"[Annotator" in server.get(f"{folder}games.pgn").body
     assert server.ask("DELETE", where).status == 204
     assert server.get(where).status == 404
+
+
+def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
+    log: list[str] = []
+
+    async def run() -> Job:
+        # Without a pool each step fails by an error that nobody thought of.
+        reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10)
+        job = await reviews.start("me", SCHOLARS, 5)
+        assert job.task is not None
+        await job.task
+        return job
+
+    job = asyncio.run(run())
+    assert job.state == "failed" and "AttributeError" in job.reason
+    assert log == [f"review {job.identity} failed: {job.reason}"]
 
 
 @pytest.mark.parametrize(
