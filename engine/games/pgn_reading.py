@@ -614,6 +614,11 @@ def cleaned(text: str) -> str:
     return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", " ".join(text.split()))
 
 
+def tag_value(text: str) -> str:
+    """Return a value for the tag of a PGN that is written."""
+    return cleaned(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
 def _result(text: str) -> str:
     """Return a result in the spelling of the standard."""
     text = text.translate(_ALIKE).replace("—", "-").replace("½", "1/2")

@@ -11,6 +11,7 @@ import chess
 import chess.engine
 import chess.pgn
 
+from engine.games.pgn_reading import tag_value
 from engine.review.games import GameReview, SourceGame
 from engine.review.judging import FAULTS, NAGS, SERIOUS, MoveReview
 from engine.review.scale import WDL, expected
@@ -49,7 +50,7 @@ def annotated(source: SourceGame, review: GameReview) -> str:
         text = remark(move, lost_here=move.ply == review.decisive)
         node.comment = " ".join(filter(None, (text, node.comment, wdl_command(review.wdl[move.ply + 1]))))
     for name, text in game.headers.items():
-        game.headers[name] = text.replace("\\", "\\\\").replace('"', '\\"')
+        game.headers[name] = tag_value(text)
     exporter = chess.pgn.StringExporter(columns=100)
     return f"{game.accept(exporter)}\n\n"
 
