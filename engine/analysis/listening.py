@@ -193,7 +193,8 @@ class AnalysisServer:
             for client in self._clients
         ]
         idle, busy = self._server.idle_connections, self._middleware.in_flight
-        return Figures(self._scheduler.state, tuple(clients), idle, busy, self._middleware.refused)
+        load, refused = self._scheduler.load(), self._middleware.refused
+        return Figures(self._scheduler.state, tuple(clients), load, idle, busy, refused)
 
     async def _converse(self, connection: WebSocket) -> None:
         if len(self._clients) >= self._most_clients:
@@ -241,9 +242,5 @@ async def _routed(router: Router, scope: Scope, receive: Receive, send: Send) ->
         await router({**scope, "app": router}, receive, send)
     except HTTPException as error:
         allowed = {name: each for name, each in (error.headers or {}).items() if name == "Allow"}
-        message = (
-            f"{scope.get('method', '')} is not allowed here: use {allowed['Allow']}"
-            if allowed
-            else error.detail
-        )
+        message = f"the method is not one of {allowed['Allow']}" if allowed else error.detail
         raise HttpError(error.status_code, message, **allowed) from None

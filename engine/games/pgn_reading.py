@@ -434,8 +434,8 @@ class _Reading:
         """Begin a variation."""
         line, replaced = self._lines[-1], ""
         node = line.node
-        if node is not line.base:
-            replaced, node = _uci(node), cast(chess.pgn.GameNode, node.parent)
+        if isinstance(node, chess.pgn.ChildNode) and node is not line.base:
+            replaced, node = node.move.uci(), node.parent
             self._walk.pop()
         self._first_comment = ""
         self._lines.append(_Line(node, node, self._walk.ply, replaced))
@@ -628,10 +628,6 @@ def _result(text: str) -> str:
 @cache
 def _move_of(uci: str) -> chess.Move:
     return chess.Move.from_uci(uci)
-
-
-def _uci(node: chess.pgn.GameNode) -> str:
-    return node.move.uci() if node.move else NULL
 
 
 def _parts(text: str) -> Iterator[_Part]:

@@ -128,10 +128,8 @@ def pgn_of(
             move = before.parse_uci(uci)
         except ValueError as error:
             raise ValueError(f"node {index}: {error}") from None
-        texts = {"comment": "comment", "starting_comment": "before"}
-        child = above.add_variation(
-            move, **{name: _comment(node.get(key, "")) for name, key in texts.items()}
-        )
+        first = _comment(node.get("before", ""))
+        child = above.add_variation(move, comment=_comment(node.get("comment", "")), starting_comment=first)
         child.nags = {nag for nag in node.get("nags", ()) if isinstance(nag, int) and 0 <= nag < 256}
         after = before.copy(stack=False)
         after.push(move)
