@@ -41,7 +41,7 @@ _STRUCTURE = re.compile(
     r"""
     (?= [{;%[()1½0*] ) (?:
     (?P<comment> \{ | ;[^\n]* | ^%[^\n]* )
-    | (?P<tag> \[ \s* (?P<name>[^\s"\[\]]+) \s* "(?P<value>[^\n]*?)" \s* \] )
+    | (?P<tag> \[ \s* (?P<name>[^\s"\[\]]+) \s* "(?P<value>[^\n]{0,1000}?)" \s* \] )
     | (?P<mark> \[ (?: [^\[\]{}"\n]* | %[^\[\]\n]* ) \] )
     | (?P<broken> \[ \s* \w+ \s* "[^\n]* )
     | (?P<end> (?<![\w/—-]) (?:1[—-]0|0[—-]1|1/2(?:[—-]1/2)?|½(?:[—-]½)?|\*) (?![\w/—-]) )
@@ -62,7 +62,7 @@ _GAP = re.compile(r"\n\s*\n")
 _NUMBERED = re.compile(r"(?:\A\s*|^[ \t]*)(\d+)\s*\.", re.MULTILINE)
 """Start of a game without tags: a move number at the begin of a text or line."""
 
-_IS_MARK = re.compile(r"[^\w-]*|[ND]")
+_IS_MARK = re.compile(r"[^\w-]*|[DN]")
 """Marks among tags, which do not begin the moves."""
 
 _FIRST_NUMBER = re.compile(r"(\d+)\s*\.")
@@ -87,7 +87,7 @@ LARGEST_NAG = 255
 
 _WORD = re.compile(
     rf"""
-    (?P<sign> (?: {"|".join(re.escape(each) for each in sorted(_SIGNS, key=len)[::-1] if each not in "ND")} )
+    (?P<sign> (?: {"|".join(re.escape(each) for each in sorted(_SIGNS, key=len)[::-1] if each not in "DN")} )
         (?![\w=/—-]) )
     | (?P<null> (?: --|—{{1,2}}|Z0|0000|@@@@|<>|null|pass ) (?![\w—-]) )
     | P?\ufe0e? (?: (?P<san> [KQRBN]?\ufe0e?[a-h]?[1-8]?[-—x:]?[a-h][1-8] )
@@ -98,13 +98,16 @@ _WORD = re.compile(
     | (?P<number> (?<![\w+\#])\d+ | \d+(?=\s*[.…]) ) (?P<dots> (?: \s*[.…] )* )
     | (?P<pause> [.…]{{2,}} | … | (?<=\S)\. | e\.?p\.?(?!\w) )
     | \$ (?P<nag> \d+ )
-    | (?P<letters> [ND](?!\w) )
+    | (?P<letters> [DN](?!\w) )
     | \(\s?(?P<bracketed> [DN=+\#]|[!?]{{1,2}} )\s?\)
     | (?P<unknown> \S+ )
     """,
     re.VERBOSE,
 )
 """The tokens between comments, variations and results. letters: novelty, diagram."""
+
+MOST_FAULTS = 100
+"""Maximum faults of a game that are reported: finding the line of each takes time."""
 
 RESULTS = ("1-0", "0-1", "1/2-1/2", "*")
 
@@ -324,6 +327,7 @@ class _Reading:
         self.game = game = chess.pgn.Game()
         self._cut: int | None = None
         """Depth of a line that ended early."""
+        self._comments: dict[chess.pgn.GameNode, list[str]] = {}
         self._first_comment = ""
         """Comment before the first move of a variation."""
         self._knight = False
@@ -349,10 +353,9 @@ class _Reading:
                     raise PgnError("the game has two FEN tags: end each game with its result, such as *")
                 tags[part.name] = part.value
             elif part.kind == "broken":
-                error = self._error(part.offset, part.text, 'is not a tag: write [Name "value"]')
+                error = self._note(part.offset, part.text, 'is not a tag: write [Name "value"]')
                 if re.match(r"\[\s*(?:FEN|SetUp|Variant)", part.text, re.IGNORECASE):
                     raise error
-                self.game.errors.append(error)
         if "Variant" in tags:
             tags["Variant"] = self._variant(cleaned(tags["Variant"]))
         for name, value in tags.items():
@@ -411,9 +414,7 @@ class _Reading:
                 if part.kind == "moves":
                     self._comment(part)
                     if any(token["san"] for token in _WORD.finditer(part.text)):
-                        self.game.errors.append(
-                            self._error(part.offset, part.text, "is a move after the result")
-                        )
+                        self._note(part.offset, part.text, "is a move after the result")
             elif part.kind == "open":
                 self._open(part)
             elif part.kind == "close" and part.depth:
@@ -428,6 +429,8 @@ class _Reading:
         elif self._cut is None and line.numbered and line.numbered[1] == self._walk.ply:
             number, _, place = line.numbered
             self._note(place, str(number), "has no move")
+        for node, texts in self._comments.items():
+            node.comment = " ".join(filter(None, texts))
         self._check_result(ended)
 
     def _open(self, part: _Part) -> None:
@@ -461,7 +464,7 @@ class _Reading:
         if line.node is line.base and line.node is not self.game:
             self._first_comment = f"{self._first_comment} {text}".strip()
         else:
-            line.node.comment = f"{line.node.comment} {text}".strip()
+            self._comments.setdefault(line.node, []).append(text)
         if part.kind == "unclosed":
             self._stop(part.offset, begin, "begins a comment with no closing brace")
         elif begin == "{" and "{" in text:
@@ -588,22 +591,22 @@ class _Reading:
 
     def _stop(self, offset: int, token: str, reason: str) -> None:
         """End the line that is being read."""
+        error = self._note(offset, token, reason, ends=True)
         self._cut, self._knight = len(self._lines) - 1, False
-        error = self._error(offset, token, reason, ends=True)
-        self.game.errors.append(error)
-        node = self._lines[-1].node
-        node.comment = f"{node.comment} Unread from here: {cleaned(str(error)).replace('}', ')')}".strip()
+        text = f"Unread from here: {cleaned(str(error)).replace('}', ')')}"
+        self._comments.setdefault(self._lines[-1].node, []).append(text)
 
-    def _error(self, offset: int, token: str, reason: str, *, ends: bool = False) -> TokenError:
-        """Return an error with its place. Columns count characters from 1."""
+    def _note(self, offset: int, token: str, reason: str, *, ends: bool = False) -> TokenError:
+        """Add a fault with its place. Columns count characters from 1."""
+        depth = max(0, len(self._lines) - 1)
+        if len(self.game.errors) >= MOST_FAULTS and (depth or not ends):
+            return TokenError(reason, depth=depth, ends=ends)
         text = self._source.text
         line, column = self._source.line + text.count("\n", 0, offset), offset - text.rfind("\n", 0, offset)
         shown = text[offset : offset + min(40, len(token))].partition("\n")[0].rstrip()
-        text = f"line {line}, column {column}: {shown!r} {reason}"
-        return TokenError(text, depth=max(0, len(self._lines) - 1), ends=ends)
-
-    def _note(self, offset: int, token: str, reason: str) -> None:
-        self.game.errors.append(self._error(offset, token, reason))
+        error = TokenError(f"line {line}, column {column}: {shown!r} {reason}", depth=depth, ends=ends)
+        self.game.errors.append(error)
+        return error
 
     def _fault(self, text: str) -> None:
         self.game.errors.append(PgnError(text))
