@@ -79,8 +79,8 @@ def annotate(
                 reader.submit(_encoded, each, network.input_format) for each in wanted[number : number + 1]
             ]
             if isinstance(ready, Exception):
-                done.broken[str(path)] = str(ready)
-                note(f"{path}: {ready}; left as it is")
+                done.broken[str(path)] = reason(ready)
+                note(f"{path}: {reason(ready)}; left as it is")
                 continue
             shard, rows = ready
             logits, wdl = evaluation.evaluate(rows, step)
@@ -143,7 +143,7 @@ class _Annotation(Campaign[SearchedGame, SearchedGame]):
         for path in paths:
             try:
                 header = read_header(path)
-            except (ShardError, OSError) as error:
+            except Exception as error:  # The other shards go on, whatever it is.
                 self._break(str(path), reason(error))
                 continue
             count = int(header["games"])
@@ -208,7 +208,7 @@ def _unannotated(paths: Sequence[Path], annotations: str, done: Annotated) -> li
     def there(path: Path) -> bool:
         try:
             return bool(read_header(path).get("annotated_by") == annotations)
-        except (ShardError, OSError):
+        except Exception:
             return False  # reading the shard reports the error
 
     wanted = [path for path in paths if not there(path)]
@@ -234,5 +234,5 @@ def _encoded(path: Path, input_format: int) -> tuple[Shard, EncodedRows] | Excep
     try:
         shard = read_shard(path)
         return shard, EncodedRows(*encoded_positions(shard, input_format))
-    except (ShardError, OSError) as error:
+    except Exception as error:  # The other shards go on, whatever it is.
         return error

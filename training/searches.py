@@ -25,6 +25,7 @@ from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.selfplay.shard import read_shard
 from engine.workers.executor import ExecutorError, LocalExecutor, Log, WorkerContext, play_together
+from protocol.host.printing import reason
 from training.data.replay import ShardGames
 
 PULL = 0.75
@@ -117,9 +118,10 @@ class SearchExecutor(LocalExecutor[SearchedGame, SearchJob]):
         path, game = self.job.games[number]
         try:
             replayed = dict(_games(path).rows(game))
-        except (ValueError, OSError) as error:
+        except Exception as error:  # The other games go on, whatever it is.
             none, empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
-            return SearchedGame(number, none, none, empty, empty.reshape(0, 3), "", f"game {game}: {error}")
+            failure = f"game {game}: {reason(error)}"
+            return SearchedGame(number, none, none, empty, empty.reshape(0, 3), "", failure)
         positions = [*replayed.values()]
         parts = [positions[k : k + ROWS_IN_ORDER] for k in range(0, len(positions), ROWS_IN_ORDER)]
         searches = await play_together(map(self._search, parts))

@@ -13,8 +13,9 @@ from typing import Any, BinaryIO, NamedTuple
 from engine._core import Game
 from engine.analysis.evaluation import read_line
 from engine.games.epd import read_epd
-from engine.games.pgn_reading import PgnGames
+from engine.games.pgn_reading import PgnGames, main_fault
 from engine.games.text import read_text
+from protocol.host.printing import reason
 from protocol.settings.spec import shown
 
 MAX_LINE_BYTES = READ_BYTES = 1 << 20
@@ -111,16 +112,19 @@ def _position(text: str) -> tuple[Game | None, dict[str, Any]]:
 
 
 def _of_games(text: str) -> Iterator[list[Entry]]:
-    """Yield the positions of each game's main line."""
+    """Yield the positions of each game's main line, up to the first error in it."""
     for number, each in enumerate(PgnGames(text), 1):
+        found: list[Entry] = []
         try:
             node = each.read()
             board = node.board()
             game = Game(board.fen(), board.chess960)
-            found = [Entry(game.copy(), {"game": number, "ply": 0, "fen": game.fen()}, each.line)]
-            for ply, move in enumerate(node.mainline_moves(), 1):
-                game.push_uci(move.uci())
+            for ply, move in enumerate([None, *node.mainline_moves()]):
+                if move:
+                    game.push_uci(move.uci())
                 found.append(Entry(game.copy(), {"game": number, "ply": ply, "fen": game.fen()}, each.line))
-        except ValueError as error:
-            found = [Entry(None, {"game": number, "error": str(error)}, each.line)]
+            if fault := main_fault(node):
+                raise fault
+        except Exception as error:  # The other games go on, whatever it is.
+            found.append(Entry(None, {"game": number, "error": reason(error)}, each.line))
         yield found

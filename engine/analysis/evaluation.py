@@ -17,7 +17,8 @@ from engine.analysis.fields import Fields
 from engine.analysis.messages import read_object
 from engine.analysis.query import read_game
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
-from protocol.settings.spec import SettingsError, shown
+from protocol.host.printing import reason
+from protocol.settings.spec import shown
 
 if TYPE_CHECKING:
     from engine.analysis.clients import Task
@@ -48,8 +49,8 @@ def read_line(line: bytes, most_bytes: int) -> tuple[Game | None, dict[str, Any]
         if unknown := fields.keys() - LINE_FIELDS:
             raise QueryError(f"unknown key {shown(min(unknown))}; known are {', '.join(LINE_FIELDS)}")
         game, notes = read_game(Fields().changed(**fields), playable=False)
-    except (QueryError, SettingsError) as error:
-        return None, named | {"error": str(error)}
+    except Exception as error:  # The other lines go on, whatever it is.
+        return None, named | {"error": reason(error)}
     return game, named | ({"warning": "; ".join(notes)} if notes else {})
 
 

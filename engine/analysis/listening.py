@@ -16,9 +16,11 @@ import itertools
 import signal
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -28,7 +30,7 @@ from engine.analysis.scheduler import Scheduler
 from protocol.http.access import SUBPROTOCOL, AccessCheck, ListenAddress
 from protocol.http.middleware import HttpError, Middleware
 from protocol.http.server import HttpLimits, HttpServer
-from protocol.settings.spec import SettingsError
+from protocol.settings.spec import SettingsError, shown
 
 PUBLIC = (HEALTH, "/live", "/ready")
 """Paths for health checks, which everyone may ask for."""
@@ -130,7 +132,7 @@ class AnalysisServer:
         own: list[BaseRoute] = [Route(path, self._page) for path in PATHS]
         own += [*routes, WebSocketRoute("/{path:path}", self._converse)]
         self._middleware = Middleware(
-            Router(own, redirect_slashes=False, default=_no_page),
+            partial(_routed, Router(own, redirect_slashes=False, default=_no_page)),
             lambda: self.check,
             public=PUBLIC,
             without_token=without_token,
@@ -191,7 +193,8 @@ class AnalysisServer:
             for client in self._clients
         ]
         idle, busy = self._server.idle_connections, self._middleware.in_flight
-        return Figures(self._scheduler.state, tuple(clients), idle, busy, self._middleware.refused)
+        load, refused = self._scheduler.load(), self._middleware.refused
+        return Figures(self._scheduler.state, tuple(clients), load, idle, busy, refused)
 
     async def _converse(self, connection: WebSocket) -> None:
         if len(self._clients) >= self._most_clients:
@@ -229,5 +232,15 @@ class AnalysisServer:
 
 
 async def _no_page(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request of an unknown page: the service speaks WebSocket there."""
-    await PlainTextResponse("not found\n", 404)(scope, receive, send)
+    """Refuse a request of an unknown page: the service speaks WebSocket there."""
+    raise HttpError(404, f"there is no page {shown(scope['path'])}")
+
+
+async def _routed(router: Router, scope: Scope, receive: Receive, send: Send) -> None:
+    """Let a router answer. Raises HttpError where it would answer with an error of its own."""
+    try:
+        await router({**scope, "app": router}, receive, send)
+    except HTTPException as error:
+        allowed = {name: each for name, each in (error.headers or {}).items() if name == "Allow"}
+        message = f"the method is not one of {allowed['Allow']}" if allowed else error.detail
+        raise HttpError(error.status_code, message, **allowed) from None

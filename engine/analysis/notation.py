@@ -36,21 +36,19 @@ def read_move(game: Game, text: str) -> str:
         return uci
     if not is_move(text):
         raise ValueError("it is no move, such as e2e4 or Nf3")
-    import chess  # takes 0.1 s, so not at the start
-
-    board = chess.Board(game.fen(), chess960=game.chess960)
     try:
-        return board.uci(board.parse_san(text.rstrip("+#!?").replace("0", "O")))
-    except chess.AmbiguousMoveError:
-        raise ValueError("several legal moves fit: add the file or rank that the piece leaves") from None
-    except ValueError:
+        return game.copy().push_san(text.rstrip("+#!?").replace("0", "O"))
+    except ValueError as error:
+        if str(error).startswith("several"):
+            raise ValueError("several legal moves fit: add the file or rank that the piece leaves") from None
         raise ValueError("it is illegal in this position") from None
 
 
 @lru_cache(maxsize=4096)
 def san_of(fen: str, chess960: bool, moves: tuple[str, ...]) -> tuple[str, ...]:
     """Return legal moves from a position as SAN. Reports of a search repeat most lines."""
-    import chess
-
-    board = chess.Board(fen, chess960=chess960)
-    return tuple(board.san_and_push(board.parse_uci(move)) for move in moves)
+    game, found = Game(fen, chess960), []
+    for move in moves:
+        found.append(game.san(move))
+        game.push_uci(move)
+    return tuple(found)

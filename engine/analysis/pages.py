@@ -33,11 +33,13 @@ class ClientInfo:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The data of the pages. state: of the evaluator (STATES). silent: connections without a request.
+    """The data of the pages. state: of the evaluator (STATES). load: running and waiting positions, those of
+    requests by HTTP among them. silent: connections without a request.
     in_flight: running requests, WebSockets among them. refused: refused requests by HTTP status."""
 
     state: str
     clients: tuple[ClientInfo, ...]
+    load: tuple[int, int]
     silent: int
     in_flight: int
     refused: Mapping[int, int]
@@ -80,8 +82,8 @@ class _Collector:
             ("clients", "Connected clients.", len(clients)),
             ("silent_connections", "Connections without a request.", figures.silent),
             ("requests_in_flight", "Running requests, WebSockets among them.", figures.in_flight),
-            ("searching_positions", "Positions in search.", sum(each.searching for each in clients)),
-            ("waiting_positions", "Positions waiting for a search.", sum(each.waiting for each in clients)),
+            ("searching_positions", "Positions in search.", figures.load[0]),
+            ("waiting_positions", "Positions waiting for a search.", figures.load[1]),
         ):
             yield GaugeMetricFamily(f"{_PREFIX}{name}", text, value=value)
         refused = CounterMetricFamily(

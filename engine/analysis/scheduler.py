@@ -129,10 +129,10 @@ class Scheduler:
         """Return the evaluator's networks; None while there is no evaluator."""
         return self._pool.networks(self.options)
 
-    def load(self, client: Client) -> tuple[int, int]:
-        """Return the numbers of a client's running and waiting positions."""
-        account = self._accounts.get(client)
-        return (0, 0) if account is None else (len(account.running), len(account.waiting))
+    def load(self, client: Client | None = None) -> tuple[int, int]:
+        """Return the numbers of running and waiting positions of a client, or of all."""
+        accounts = [each for key, each in list(self._accounts.items()) if client is None or key == client]
+        return sum(len(each.running) for each in accounts), sum(len(each.waiting) for each in accounts)
 
     def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:
         """Stop a client's positions with this id and these turns (None: any). They are answered."""

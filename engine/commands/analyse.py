@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import chess
     from rich.console import Console
     from rich.table import Table
 
@@ -180,11 +179,9 @@ class _View:
     """A live table on a terminal, otherwise plain lines."""
 
     def __init__(self, console: Console, game: Game, evaluator: str) -> None:
-        import chess
         from rich.live import Live
 
         self._console = console
-        self._board = chess.Board(game.fen(), chess960=game.chess960)
         self._game = game
         self._evaluator = evaluator
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
@@ -255,25 +252,17 @@ class _View:
         return table
 
     def _san(self, move: str) -> str:
-        return self._board.san(self._board.parse_uci(move))
+        return self._game.san(move)
 
     def _moves(self, line: Line) -> str:
-        import chess
+        from engine.analysis.notation import san_of
 
-        moves = [chess.Move.from_uci(move) for move in line.moves[:SHOWN_PLIES]]
-        try:
-            return self._board.variation_san(self._standard(moves))
-        except chess.IllegalMoveError:
-            return " ".join(line.moves[:SHOWN_PLIES])
-
-    def _standard(self, moves: list[chess.Move]) -> list[chess.Move]:
-        """Return the moves with castling in this game's notation."""
-        board = self._board.copy()
-        parsed = []
-        for move in moves:
-            parsed.append(board.parse_uci(move.uci()))
-            board.push(parsed[-1])
-        return parsed
+        told = list(san_of(self._game.fen(), self._game.chess960, line.moves[:SHOWN_PLIES]))
+        for place in range(len(told)):
+            number, black = divmod(self._game.ply + place, 2)
+            if not black or not place:
+                told[place] = f"{number + 1}{'...' if black else '. '}{told[place]}"
+        return " ".join(told)
 
 
 def _score(line: Line) -> str:

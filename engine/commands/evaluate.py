@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from protocol.host.outputs import guard_output
-from protocol.host.printing import printable
+from protocol.host.printing import printable, reason
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -144,7 +144,6 @@ def _send(
     """Send the positions of a stream in batches until it ends, without the first `done`."""
     from engine.analysis.evaluate_input import Entry, entries
     from engine.analysis.evaluation import batch_size
-    from engine.games.text import TextError
 
     links = pool.links(options)
     with suppress(RuntimeError):  # The pool was closed because there is no evaluator.
@@ -157,8 +156,8 @@ def _send(
                     batch, arrived = arrived[:size], arrived[size:]
                     games = [entry.game for entry in batch if entry.game is not None]
                     sent.put((batch, pool.evaluate(games, options) if games else None))
-        except (OSError, TextError) as error:
-            sent.put(([Entry(None, {"error": str(error)}, 1)], None))
+        except Exception as error:  # The answers so far are written, whatever it is.
+            sent.put(([Entry(None, {"error": reason(error)}, 1)], None))
         sent.put(None)
 
 

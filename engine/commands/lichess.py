@@ -63,11 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from engine._core import Game
-    from engine.evaluation.errors import NoEvaluatorError, PipelineError
-    from engine.lichess.broker import ERRORS, RefusedError, register
+    from engine.lichess.broker import register
     from engine.lichess.provider import Provider
     from engine.option_flags import options_of_arguments
     from engine.pool.pool import SearchPool
+    from protocol.host.printing import reason
     from protocol.host.processes import INTERRUPTED, interrupted_by_signals
 
     options = options_of_arguments(arguments)
@@ -111,8 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
             provider.run()
     except KeyboardInterrupt:
         status = INTERRUPTED
-    except (NoEvaluatorError, PipelineError, RefusedError, *ERRORS) as error:
-        status = _fail(str(error))
+    except Exception as error:
+        status = _fail(reason(error))
     finally:
         provider.close()
         pool.close()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from protocol.host.folders import expanded
 from protocol.host.outputs import add_overwrite_flag
+from protocol.host.printing import reason as reason_of
 from protocol.host.processes import INTERRUPTED
 from protocol.settings.spec import shown
 
@@ -82,6 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="networks that imitate people, with a rating in their names, such as maia-1500.pb.gz",
     )
+    parser.add_argument(
+        "--encoding",
+        default="",
+        metavar="NAME",
+        help="of files that are not UTF-8, such as cp1251 (default: guessed by the letters)",
+    )
     parser.add_argument("--restart", action="store_true", help="discard an earlier review in the folder")
     add_overwrite_flag(parser)
     parser.add_argument("--json", action="store_true", help="also print each review as a line of JSON")
@@ -113,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise OptionError(f"--people: {error}") from None
     try:
-        sources = list(games_of(arguments.file, _log))
+        sources = list(games_of(arguments.file, _log, arguments.encoding))
     except OSError as error:
         _log(f"cannot read {error.filename}: {error.strerror}")
         return 1
@@ -197,8 +204,8 @@ def _fault(source: SourceGame) -> str:
     """Return why a game is unreadable, or an empty text."""
     try:
         source.read()
-    except ValueError as error:
-        return str(error)
+    except Exception as error:  # The other games go on, whatever it is.
+        return reason_of(error)
     return ""
 
 
@@ -212,6 +219,7 @@ def _review(
 ) -> int:
     """Review the games that the folder lacks, write its files, and return the exit status. Raises
     NoEvaluatorError, ExecutorError, JournalError and OSError."""
+    from engine.games.journal import JournalError
     from engine.review.games import GameReview
     from engine.review.searching import review_games
     from engine.workers.local import local_executor
@@ -240,16 +248,22 @@ def _review(
 
         def take(game: Reviewed) -> None:
             nonlocal searches, shown
-            source = game.source
+            source, reason, entry = game.source, game.reason, {}
             for fault in game.faults:
                 _log(f"{source}: {fault}")
-            if game.review is None:
-                _skip(source, game.reason)
-                skipped.append((str(source), game.reason))
+            if game.review is not None:
+                try:
+                    entry = folder.add(source, game.review)
+                except (OSError, JournalError):
+                    raise
+                except Exception as error:  # The other games go on, whatever it is.
+                    reason = reason_of(error)
+            if not entry or game.review is None:
+                _skip(source, reason)
+                skipped.append((str(source), reason))
                 place = {"key": source.key, "number": source.number, "place": source.place}
-                show(place | {"skipped": game.reason})
+                show(place | {"skipped": reason})
             else:
-                entry = folder.add(source, game.review)
                 reviews.append(game.review)
                 if len(reviews) >= 2 * shown:  # The page of all games is long.
                     shown = len(reviews)

@@ -19,6 +19,7 @@
 #include "chess/fen.h"
 #include "chess/game.h"
 #include "chess/perft.h"
+#include "chess/san.h"
 #include "chess/uci_move.h"
 #include "encoding/encoder.h"
 #include "encoding/policy_index.h"
@@ -170,6 +171,22 @@ Raises ValueError for any other fault.)")
       .def(
           "push_uci", [](Game& game, const nb::str& move) { game.push_uci(utf8(move)); }, "move"_a,
           "Play a legal move. Raises ValueError, and leaves the game unchanged, for any other text.")
+      .def(
+          "push_san",
+          [](Game& game, const nb::str& move) {
+            const Move parsed = parse_san(game.current(), utf8(move));
+            const std::string uci = move_to_uci(game.current(), parsed, game.chess960);
+            game.push(parsed);
+            return uci;
+          },
+          "move"_a,
+          "Play a legal move in SAN without signs of check, and return its UCI text. Raises ValueError.")
+      .def(
+          "san",
+          [](const Game& game, const nb::str& move) {
+            return move_to_san(game.current(), parse_uci(game.current(), utf8(move)));
+          },
+          "move"_a, "Return a legal move, given as UCI text, as SAN. Raises ValueError.")
       .def(
           "pop",
           [](Game& game) {

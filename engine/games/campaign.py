@@ -22,9 +22,12 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from engine.games.throughput import Throughput
 from engine.pool.pool import PoolStatistics
-from engine.workers.executor import GameExecutor, GameJob, Log, MakeExecutor
+from engine.workers.executor import ExecutorError, FailedGame, GameExecutor, GameJob, Log, MakeExecutor
 from engine.workers.local import local_executor
 from protocol.host.files import write_atomically
+
+MOST_FAILED = 10
+"""Games that may fail by errors that nobody thought of, more than are played, before the run ends."""
 
 SUMMARY_SECONDS = 5.0
 """Minimum time between two writes of the summary during the games."""
@@ -178,6 +181,7 @@ class _Run(Generic[Game, Entry]):
         self._failure: BaseException | None = None
         self._began = monotonic()
         self._games = 0
+        self._failed: list[FailedGame] = []
         self._next_summary = 0.0
 
     async def play(
@@ -211,6 +215,8 @@ class _Run(Generic[Game, Entry]):
             self._write_summary(last=True)
         if self._failure is not None:
             raise self._failure
+        if self._failed and ending == "finished":
+            raise self._too_many()
         return ending
 
     async def _play_groups(self, groups: Iterator[list[int]], at_once: int) -> RunEnding:
@@ -252,9 +258,22 @@ class _Run(Generic[Game, Entry]):
             if self._campaign.over():
                 return
 
-    async def _keep(self, games: Sequence[Game]) -> None:
+    def _too_many(self) -> ExecutorError:
+        first = self._failed[0]
+        return ExecutorError(
+            f"{len(self._failed)} games failed, the first is game {first.number + 1}: {first.reason}; "
+            "the same command plays them again"
+        )
+
+    async def _keep(self, games: Sequence[Game | FailedGame]) -> None:
         loop = asyncio.get_running_loop()
         for game in games:
+            if isinstance(game, FailedGame):
+                self._failed.append(game)
+                self._view.note(f"game {game.number + 1} failed: {game.reason}")
+                if len(self._failed) > self._games + MOST_FAILED:
+                    raise self._too_many()
+                continue
             entry = await loop.run_in_executor(self._writer, self._campaign.write, game)
             self._campaign.count(entry)
             self._games += 1

@@ -60,21 +60,25 @@ class MoveNote:
 
 @dataclass(slots=True)
 class CasualGame:
-    """board: has all moves on its stack. notes: on its last moves. end: None while the game is running."""
+    """board: has all moves on its stack. notes: on its last moves. end: None while the game is running.
+    corrections: of the first position's FEN."""
 
     board: chess.Board
     notes: list[MoveNote] = field(default_factory=list)
     end: End | None = None
+    corrections: Sequence[str] = ()
 
     @classmethod
     def of(cls, fen: str = "startpos", moves: Sequence[str] = (), *, chess960: bool = False) -> CasualGame:
-        """Return the game after moves in SAN or UCI notation. Raises ValueError for what is not legal."""
-        game = cls(start_of(fen, chess960=chess960)[0])
+        """Return the game after moves in SAN or UCI, or null moves. Raises ValueError for illegal ones."""
+        board, corrections = start_of(fen, chess960=chess960)
+        game = cls(board, corrections=corrections)
         for number, word in enumerate(moves, 1):
-            move = parsed_move(game.board, word)
+            passes = word in ("0000", "--") and not board.is_check()
+            move = chess.Move.null() if passes else parsed_move(board, word)
             if move is None:
-                raise ValueError(f"move {number}: {word[:20]!a} is not legal in {game.board.fen()}")
-            game.board.push(move)
+                raise ValueError(f"move {number}: {word[:20]!a} is not legal in {board.fen()}")
+            board.push(move)
         game.judge()
         return game
 

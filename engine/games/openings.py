@@ -19,10 +19,10 @@ import chess.polyglot
 from engine._core import Game
 from engine.games.epd import position_lines, read_epd
 from engine.games.identity import file_identity
-from engine.games.pgn_reading import PgnGames
+from engine.games.pgn_reading import PgnGames, main_fault
 from engine.games.text import STANDARD_INPUT, TextError, read_text
 from protocol.host.folders import expanded
-from protocol.host.printing import ReportedError
+from protocol.host.printing import ReportedError, reason
 from protocol.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
@@ -201,8 +201,8 @@ class _Usable:
         try:
             opening = self._source.opening(index)
             _check(opening, chess960=self._chess960)
-        except ValueError as error:
-            self._faults.append(f"{self._source.place(index)}: {error}{self._source.about(index)}")
+        except Exception as error:  # The other openings are read, whatever it is.
+            self._faults.append(f"{self._source.place(index)}: {reason(error)}{self._source.about(index)}")
         else:
             return opening
         if len(self._faults) == len(self._source):
@@ -293,6 +293,8 @@ class _PgnLines(_Source):
 
     def opening(self, index: int) -> Opening:
         game = self._games[index].read()
+        if fault := main_fault(game):
+            raise fault
         headers, board = game.headers, game.board()
         if board.chess960 and not self._chess960:
             raise ValueError(f"this game is {headers.get('Variant', 'Chess960')}, which is not played here")

@@ -29,9 +29,15 @@ def win_for(color: chess.Color) -> Result:
 
 
 def game_of(board: chess.Board) -> Game:
-    """Return the core's game of a board, with its moves. Raises ValueError for an illegal position."""
-    game = Game(board.root().fen(), board.chess960)
-    for move in board.move_stack:
+    """Return the core's game of a board, with its moves since the last null move. Raises ValueError for an
+    illegal position."""
+    moves, start = list(board.move_stack), board.root()
+    if chess.Move.null() in moves:
+        start, moves = board.copy(), []
+        while start.peek():
+            moves.insert(0, start.pop())
+    game = Game(start.fen(), board.chess960)
+    for move in moves:
         game.push_uci(move.uci())
     return game
 

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import codecs
+import re
 import sys
 import zlib
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 STANDARD_INPUT = Path("-")
@@ -34,15 +36,52 @@ _MARKS = {
 """Encoding by byte order mark. The mark of UTF-32 begins with that of UTF-16, so it comes first."""
 
 
+_EASTERN = ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "äöüß", "ćčđšž", "ăâîşţ")
+_CYRILLIC = (
+    "абвгдежзийклмнопрстуфхцчшщъыьэюяё",
+    "абвгдежзийклмнопрстуфхцчшщьюяєіїґ",
+    "абвгдежзијклљмнњопрстћуфхцчџшђ",
+)
+_LETTERS = {
+    "cp1252": (
+        "äöüß",
+        "àâæçéèêëîïôœùûü",
+        "áéíóúñüïç",
+        "áâãàçéêíóôõú",
+        "åäöæøéü",
+        "àèéìòóù",
+        "áðéíóúýþæö",
+        "äöõüšž",
+    ),
+    "cp1250": _EASTERN,
+    "iso8859-2": _EASTERN,
+    "cp1251": _CYRILLIC,
+    "koi8-r": _CYRILLIC[:1],
+    "cp1253": ("αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ",),
+    "cp1254": ("çğıöşüâi̇",),
+}
+"""Letters of languages, beside those of ASCII, by the encoding of their files. Earlier ones are preferred."""
+
+_WORDS = re.compile(rb"[A-Za-z]*[\x80-\xff][A-Za-z\x80-\xff]*")
+
+MOST_WORDS = 5000
+"""Maximum words that an encoding is guessed by."""
+
+
 class TextError(ValueError):
     """A file is no text. The message names the file and the remedy."""
 
 
-def read_text(path: Path, note: Callable[[str], None] = lambda text: None) -> str:
+def read_text(path: Path, note: Callable[[str], None] = lambda text: None, encoding: str = "") -> str:
     """Return the text of a file, or of standard input for "-", with \\n at the ends of lines.
 
-    note: called with the file and its encoding if that is not UTF-8. Raises OSError and TextError.
+    note: called with the file and its encoding if that is guessed. encoding: of files that are not UTF-8;
+    empty to guess it. Raises OSError and TextError.
     """
+    try:
+        "a".encode(encoding or "utf-8")
+    except LookupError:
+        raise TextError(f"--encoding: {encoding!a} is unknown: name one such as cp1251") from None
     name = "standard input" if path == STANDARD_INPUT else str(path)
     data = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
     if data.startswith(b"\x1f\x8b"):
@@ -50,11 +89,11 @@ def read_text(path: Path, note: Callable[[str], None] = lambda text: None) -> st
     archive = next((kind for start, kind in _ARCHIVES.items() if data.startswith(start)), None)
     if archive:
         raise TextError(f"{name} is compressed ({archive}): unpack it, or compress it with gzip")
-    text, encoding = _decoded(data)
+    text, found = _decoded(data, encoding)
     if "\0" in text:
         raise TextError(f"{name} is no text: unpack it, or save it as UTF-8")
-    if encoding != "utf-8":
-        note(f"{name} is not UTF-8, and is read as {encoding}")
+    if found not in ("utf-8", encoding):
+        note(f"{name} is not UTF-8, and is read as {found} (--encoding names another)")
     # Joined files have the mark of each one.
     return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
 
@@ -78,30 +117,50 @@ def _unpacked(data: bytes, name: str) -> bytes:
     return b"".join(parts)
 
 
-def _decoded(data: bytes) -> tuple[str, str]:
-    """Return the text and the encoding. Bytes that are not UTF-8 are those of Windows-1252."""
-    for mark, encoding in _MARKS.items():
+def _decoded(data: bytes, encoding: str) -> tuple[str, str]:
+    """Return the text and its encoding. Lines that are not UTF-8 have the given or the guessed one."""
+    for mark, marked in _MARKS.items():
         if data.startswith(mark):
-            return data[len(mark) :].decode(encoding, "western"), encoding
+            return data[len(mark) :].decode(marked, "replace"), marked
     start = data[:4096]
-    if b"\0" in start:  # UTF-16 without a mark: one half of the bytes of Western text is 0.
-        for first, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+    if b"\0" in start and not encoding:  # UTF-16 without a mark: one half of the bytes of Western text is 0.
+        for first, wide in ((1, "utf-16-le"), (0, "utf-16-be")):
             if start[first::2].count(0) > len(start) // 4 and not start[1 - first :: 2].count(0):
-                return data.decode(encoding, "replace"), encoding
+                return data.decode(wide, "replace"), wide
     try:
         return data.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
-        return data.decode("utf-8", "western"), "Windows-1252"
+        encoding = encoding or _guessed(data)
+    if codecs.lookup(encoding).name.startswith("utf-"):
+        return data.decode(encoding, "replace"), encoding
+    return "".join(_line(line, encoding) for line in data.splitlines(keepends=True)), encoding
 
 
-def _western(error: UnicodeError) -> tuple[str, int]:
-    """Decode invalid bytes as Windows-1252, and those that it does not define as Latin-1."""
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    if error.encoding != "utf-8":
-        return "\ufffd", error.end
-    parts = (bytes([byte]) for byte in error.object[error.start : error.end])
-    return "".join(part.decode("cp1252", "ignore") or part.decode("latin-1") for part in parts), error.end
+def _line(line: bytes, encoding: str) -> str:
+    """Return a line in UTF-8 or else the encoding. Bytes that this does not define are Latin-1."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode(encoding, "latin-1")
 
 
-codecs.register_error("western", _western)
+def _guessed(data: bytes) -> str:
+    """Return the encoding in which most words have the letters of one language, and a usual case."""
+    words = set(islice(_WORDS.findall(data), MOST_WORDS))
+
+    def explained(encoding: str) -> tuple[int, int]:
+        found = [word.decode(encoding, "replace") for word in words]
+        usual = [word.lower() for word in found if word in (word.lower(), word.upper(), word.capitalize())]
+        rows = [
+            [not re.sub(f"[{'a-z' if each < 'Ͱ' else ''}{each}]", "", word) for word in usual]
+            for each in _LETTERS[encoding]
+        ]
+        return sum(map(any, zip(*rows, strict=True))), max(map(sum, rows))
+
+    return max(_LETTERS, key=explained)
+
+
+codecs.register_error(
+    "latin-1",
+    lambda error: (error.object[error.start : error.end].decode("latin-1"), error.end),  # type: ignore[attr-defined]
+)

@@ -47,7 +47,7 @@ def last_position(path: Path, number: int | None) -> tuple[chess.Board, str]:
     number: of the game, from 1; None means the last one. Raises ValueError if the file or the game is
     unreadable, or there is no such game.
     """
-    from engine.games.pgn_reading import PgnGames
+    from engine.games.pgn_reading import PgnGames, main_fault
     from engine.games.text import read_text
 
     name = printable(str(path))
@@ -70,4 +70,6 @@ def last_position(path: Path, number: int | None) -> tuple[chess.Board, str]:
     if isinstance(end, chess.pgn.ChildNode):
         before = end.parent.board()
         where = f"after {before.fullmove_number}{'.' if before.turn else '...'} {end.san()}"
+    if fault := main_fault(game):
+        where += f" ({printable(str(fault))})"
     return end.board(), f"{name}: game {number} of {len(games)}, {players}, {where}"

@@ -7,10 +7,13 @@ import json
 import select
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+from protocol.host.printing import ReportedError, reason
 
 LICHESS = "https://lichess.org"
 BROKER = "https://engine.lichess.ovh"
@@ -28,7 +31,7 @@ ERRORS = (OSError, HTTPException, ValueError)
 """What a request may raise. ValueError: the answer is not what the protocol says."""
 
 
-class RefusedError(Exception):
+class RefusedError(ReportedError):
     """Lichess refuses a request permanently. The message gives the reason."""
 
 
@@ -65,7 +68,7 @@ class Job:
                 multipv=min(max(int(work.get("multiPv") or 1), 1), 5),
                 limit=limits[0],
             )
-        except (KeyError, TypeError, IndexError) as error:
+        except Exception as error:  # Anything may be in an answer.
             raise ValueError(f"the broker sent no job: {type(error).__name__}: {error}") from None
 
 
@@ -86,15 +89,14 @@ def register(
     }
     own = _ask(url, "GET", "/api/external-engine", token)
     known: Sequence[Any] = own if isinstance(own, list) else []
-    same = [each["id"] for each in known if isinstance(each, dict) and each.get("name") == engine]
-    path = f"/api/external-engine/{same[0]}" if same else "/api/external-engine"
+    same = [each.get("id") for each in known if isinstance(each, dict) and each.get("name") == engine]
+    path = f"/api/external-engine/{quote(str(same[0]), safe='')}" if same else "/api/external-engine"
     _ask(url, "PUT" if same else "POST", path, token, body)
 
 
 def poll(url: str, secret: str) -> Job | None:
     """Wait for a job; None if there was none for some seconds. Raises ERRORS."""
-    connection = _connected(url, POLL_S)
-    try:
+    with _connected(url, POLL_S) as connection:
         body = json.dumps({"providerSecret": secret})
         connection.request("POST", "/api/external-engine/work", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
@@ -104,14 +106,11 @@ def poll(url: str, secret: str) -> Job | None:
         if response.status != 200:
             raise ValueError(f"the broker answered with status {response.status}")
         return Job.of(json.loads(data))
-    finally:
-        connection.close()
 
 
 def answer(url: str, job: str, lines: Iterator[str]) -> bool:
     """Send an engine's output as it comes; return False if the broker ended the request. Raises ERRORS."""
-    connection = _connected(url, ANSWER_S)
-    try:
+    with _connected(url, ANSWER_S) as connection:
         connection.putrequest("POST", f"/api/external-engine/work/{quote(job, safe='')}")
         connection.putheader("Content-Type", "text/plain")
         connection.putheader("Transfer-Encoding", "chunked")
@@ -127,8 +126,6 @@ def answer(url: str, job: str, lines: Iterator[str]) -> bool:
         if response.status >= 400:
             raise ValueError(f"the broker answered with status {response.status}")
         return True
-    finally:
-        connection.close()
 
 
 def _has_answered(connection: HTTPConnection) -> bool:
@@ -137,14 +134,11 @@ def _has_answered(connection: HTTPConnection) -> bool:
 
 
 def _ask(url: str, method: str, path: str, token: str, body: object = None) -> object:
-    connection = _connected(url, ANSWER_S)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    try:
+    with _connected(url, ANSWER_S) as connection:
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         response: HTTPResponse = connection.getresponse()
         data = response.read(MOST_BYTES)
-    finally:
-        connection.close()
     if response.status in (401, 403):
         raise RefusedError("lichess refuses the token: it needs the scopes engine:read and engine:write")
     if 400 <= response.status < 500 and response.status != 429:
@@ -154,9 +148,20 @@ def _ask(url: str, method: str, path: str, token: str, body: object = None) -> o
     return json.loads(data) if data else None
 
 
-def _connected(url: str, timeout_s: float) -> HTTPConnection:
+@contextmanager
+def _connected(url: str, timeout_s: float) -> Iterator[HTTPConnection]:
+    """A connection; errors of the operating system name its address."""
     parts = urlsplit(url)
     if parts.scheme == "https":
         context = ssl.create_default_context()
-        return HTTPSConnection(parts.hostname or "", parts.port, timeout=timeout_s, context=context)
-    return HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+        connection: HTTPConnection = HTTPSConnection(
+            parts.hostname or "", parts.port, timeout=timeout_s, context=context
+        )
+    else:
+        connection = HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+    try:
+        yield connection
+    except OSError as error:
+        raise OSError(error.errno, f"{url}: {reason(error)}") from None
+    finally:
+        connection.close()

@@ -10,13 +10,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from engine._core import Game
-from engine.evaluation.errors import NoEvaluatorError, PipelineError
-from engine.lichess.broker import ERRORS, Job, answer, poll
+from engine.lichess.broker import Job, answer, poll
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool
 from engine.pool.search import Observer
@@ -25,6 +23,7 @@ from engine.search.limits import Limits
 from engine.search.memory import LEAST_MB, tree_megabytes
 from engine.search.report import Report
 from engine.uci.text import best_move_line, info_lines
+from protocol.host.printing import reason
 
 FIRST_S, EVERY_S = 0.02, 0.25
 """Time from the start of a search to its first report, and between later ones."""
@@ -108,9 +107,9 @@ class Provider:
             try:
                 job = poll(self._url, self._secret)
                 pause = FIRST_PAUSE_S
-            except ERRORS as error:
+            except Exception as error:  # An odd answer ends nothing but itself, whatever it is.
                 self._room.release()
-                self._log(f"no job can be fetched: {error}; next attempt in {pause:g} s")
+                self._log(f"no job can be fetched: {reason(error)}; next attempt in {pause:g} s")
                 self._ended.wait(pause)
                 pause = min(LONGEST_PAUSE_S, 2 * pause)
                 continue
@@ -139,9 +138,9 @@ class Provider:
         self._count(running=1)
         try:
             self._answer(job)
-        except ERRORS as error:
+        except Exception as error:  # The other jobs go on, whatever it is.
             self._count(failed=1)
-            self._log(f"job {job.identity}: {error}")
+            self._log(f"job {job.identity}: {reason(error)}")
         finally:
             self._count(running=-1)
             with self._lock:
@@ -149,7 +148,7 @@ class Provider:
             self._room.release()
 
     def _answer(self, job: Job) -> None:
-        """Search and answer a job. Raises ERRORS."""
+        """Search and answer a job. Raises ERRORS, NoEvaluatorError and PipelineError."""
         weights = self._networks.get(job.network)
         if weights is None:
             raise ValueError(
@@ -220,7 +219,7 @@ class Provider:
                 if report is None:
                     break
                 yield info_lines(report, player.options)
-            last = _result(future)
+            last = future.result()
             if last.lines:
                 yield info_lines(last, player.options)
             yield best_move_line(last)
@@ -240,11 +239,3 @@ class Provider:
             )
             counts = self._counts
         self._changed(counts)
-
-
-def _result(future: Future[Report]) -> Report:
-    """Return a search's report. Raises ValueError, also without an evaluator."""
-    try:
-        return future.result()
-    except (NoEvaluatorError, PipelineError) as error:
-        raise ValueError(str(error)) from None

@@ -11,12 +11,16 @@ import chess
 import chess.engine
 import chess.pgn
 
+from engine.games.pgn_reading import tag_value
 from engine.review.games import GameReview, SourceGame
 from engine.review.judging import FAULTS, NAGS, SERIOUS, MoveReview
 from engine.review.scale import WDL, expected
 from engine.search.scores import thousandths
 
 ANNOTATOR = "Wavefront"
+
+MARKS = {1, 2, 3, 4, 5, 6}
+"""Numeric annotation glyphs of good and bad moves."""
 
 UNCLEAR = 13
 """Numeric annotation glyph of an unclear position."""
@@ -26,19 +30,20 @@ def annotated(source: SourceGame, review: GameReview) -> str:
     """Return the reviewed game as PGN."""
     game = source.read()
     white, black = review.accuracy
-    game.headers["Annotator"] = ANNOTATOR
+    author = game.headers.get("Annotator", "").removesuffix(ANNOTATOR).rstrip(", ")
+    game.headers["Annotator"] = f"{author}, {ANNOTATOR}" if author else ANNOTATOR
     if white is not None:
         game.headers["WhiteAccuracy"] = f"{white:.1f}"
     if black is not None:
         game.headers["BlackAccuracy"] = f"{black:.1f}"
-    if review.opening is not None:
-        game.headers["ECO"], game.headers["Opening"] = review.opening
+    for name, text in zip(("ECO", "Opening"), review.opening or (), strict=False):
+        game.headers.setdefault(name, text)
     board = game.board()  # node.board() replays the game for each move.
     game.comment = f"{wdl_command(review.wdl[0])} {game.comment}".strip()
     for node, move in zip(list(game.mainline()), review.moves, strict=True):
-        if move.mark:
+        if move.mark and not node.nags & MARKS:  # The author's mark stays; the remark tells the review's.
             node.nags.add(NAGS[move.mark])
-        elif move.unclear:
+        elif move.unclear and not move.mark:
             node.nags.add(UNCLEAR)
         if move.mark in SERIOUS:
             add_line(node.parent, board, move)
@@ -49,7 +54,7 @@ def annotated(source: SourceGame, review: GameReview) -> str:
         text = remark(move, lost_here=move.ply == review.decisive)
         node.comment = " ".join(filter(None, (text, node.comment, wdl_command(review.wdl[move.ply + 1]))))
     for name, text in game.headers.items():
-        game.headers[name] = text.replace("\\", "\\\\").replace('"', '\\"')
+        game.headers[name] = tag_value(text)
     exporter = chess.pgn.StringExporter(columns=100)
     return f"{game.accept(exporter)}\n\n"
 

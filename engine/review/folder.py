@@ -133,7 +133,7 @@ class ReviewFolder(Closing):
     def _wrote(self, games: bytes) -> bool:
         """Return True for annotated games of this review that nobody has edited."""
         if not self._written:  # The review was killed before the journal's last line was on disk.
-            return f'[Annotator "{ANNOTATOR}"]'.encode() in games.partition(b"\n\n")[0]
+            return f'{ANNOTATOR}"]'.encode() in games.partition(b"\n\n")[0]
         return hashlib.sha256(games).hexdigest() in self._written
 
 

@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import chess
 import chess.pgn
 
-from engine.games.pgn_reading import PgnGame, PgnGames, cleaned
+from engine.games.pgn_reading import PgnGame, PgnGames, cleaned, main_fault
 from engine.games.text import read_text
 from engine.review.accuracy import game_accuracy, move_accuracy, winning_percentage
 from engine.review.judging import (
@@ -65,8 +65,11 @@ class SourceGame:
         return f"{self.place}: game {self.number} ({PgnGame(self.line, self.text).players})"
 
     def read(self) -> chess.pgn.Game:
-        """Return the game with comments and variations. Raises PgnError."""
-        return PgnGame(self.line, self.text).read(variations=True)
+        """Return the game with comments and variations. Raises PgnError, also if no move can be read."""
+        game = PgnGame(self.line, self.text).read()
+        if not game.variations and (fault := main_fault(game)):
+            raise fault
+        return game
 
 
 Sides = tuple[float | None, float | None]
@@ -127,16 +130,16 @@ class GameReview:
         return [expected(each) for each in self.wdl]
 
 
-def games_of(paths: Sequence[Path], note: Callable[[str], None]) -> Iterator[SourceGame]:
+def games_of(paths: Sequence[Path], note: Callable[[str], None], encoding: str = "") -> Iterator[SourceGame]:
     """Yield the games of PGN files.
 
-    note: called with each file that has no games, text outside games or another encoding than UTF-8.
-    Raises OSError and TextError.
+    note: called with each file that has no games, text outside games or a guessed encoding. encoding: see
+    `read_text`. Raises OSError and TextError.
     """
     number = 0
     copies: dict[bytes, int] = {}
     for path in paths:
-        games = PgnGames(read_text(path, note))
+        games = PgnGames(read_text(path, note, encoding))
         if games.ignored:
             line, words = games.ignored
             note(f"{path.name}:{line}: text before the first game ignored: {cleaned(words)[:60]!a}")
@@ -226,7 +229,7 @@ def notes_of(game: chess.pgn.Game) -> list[Note]:
     node: chess.pgn.GameNode | None = game
     ply = 0
     while node is not None:
-        lines = [line for other in node.variations[1:] for line in _lines(other, board.copy(), [])][:left]
+        lines = list(islice(_lines(node.variations[1:], board), left))
         left -= len(lines)
         text, glyphs = _COMMAND.sub("", node.comment).strip(), sorted(node.nags)
         if text or glyphs or lines:
@@ -237,18 +240,18 @@ def notes_of(game: chess.pgn.Game) -> list[Note]:
     return notes
 
 
-def _lines(node: chess.pgn.ChildNode, board: chess.Board, beginning: list[str]) -> Iterator[list[str]]:
-    """Yield a variation and those within it, each from its first move on. board: before the variation."""
-    line, nested = [*beginning], list[Iterator[list[str]]]()
-    each: chess.pgn.ChildNode | None = node
-    while each is not None:
-        others = [
-            _lines(other, board.copy(), line) for other in each.parent.variations[1:] if each is not node
-        ]
-        nested += others
-        line = [*line, board.san(each.move)]
-        board.push(each.move)
-        each = each.next()
-    yield line
-    for lines in nested:
-        yield from lines
+def _lines(variations: Sequence[chess.pgn.ChildNode], board: chess.Board) -> Iterator[list[str]]:
+    """Yield variations and those within them, each from its first move on. board: before them."""
+    waiting = [(node, board.copy(stack=False), list[str]()) for node in reversed(variations)]
+    while waiting:
+        each, before, line = waiting.pop()
+        nested = []
+        while True:
+            line.append(before.san(each.move))
+            before.push(each.move)
+            nested += [(other, before.copy(stack=False), [*line]) for other in each.variations[1:]]
+            if not each.variations:
+                break
+            each = each.variations[0]
+        yield line
+        waiting += reversed(nested)

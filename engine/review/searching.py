@@ -14,7 +14,7 @@ from math import ceil
 import chess
 
 from engine._core import Game
-from engine.evaluation.errors import PipelineError
+from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool
 from engine.review.games import GameReview, SourceGame, finished
@@ -34,7 +34,15 @@ from engine.search.fen import read_fen
 from engine.search.limits import Limits
 from engine.search.memory import LEAST_MB, tree_megabytes
 from engine.search.report import Line, Report
-from engine.workers.executor import LocalExecutor, Log, MakeExecutor, WorkerContext, play_together
+from engine.workers.executor import (
+    FailedGame,
+    LocalExecutor,
+    Log,
+    MakeExecutor,
+    WorkerContext,
+    play_together,
+)
+from protocol.host.printing import reason
 
 DOUBTFUL, AGAIN = 0.03, 3
 """Lost expected score from which both positions of a move are searched again, and factor of the nodes."""
@@ -157,8 +165,10 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
             )
             review = await asyncio.to_thread(finished, source, game, searches.positions, searches.unclear)
             review = await self._with_people(review, start, moves)
-        except (ValueError, PipelineError) as error:
-            return Reviewed(source, reason=str(error), faults=faults)
+        except NoEvaluatorError:
+            raise
+        except Exception as error:  # The other games go on, whatever it is.
+            return Reviewed(source, reason=reason(error), faults=faults)
         return Reviewed(source, review, faults=faults, searches=searches.count)
 
     async def _with_people(self, review: GameReview, start: Game, moves: Sequence[chess.Move]) -> GameReview:
@@ -313,6 +323,8 @@ async def review_games(
     async def review_some() -> None:
         for number in numbers:
             (reviewed,) = await executor.play([number])
+            if isinstance(reviewed, FailedGame):
+                reviewed = Reviewed(job.sources[number], reason=reviewed.reason)
             async with taking:
                 await asyncio.to_thread(take, reviewed)
 

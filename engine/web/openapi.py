@@ -140,6 +140,7 @@ def _schemas() -> dict[str, Schema]:
         "end": _or_null(end),
         "flag": {"description": "result if the side to move runs out of time", **TEXT},
         "claim": _or_null({"description": "draw that a player may claim", **TEXT}),
+        "corrections": {"description": "of the FEN", **_list(TEXT)},
     }
     node = {
         "parent": {
@@ -150,6 +151,7 @@ def _schemas() -> dict[str, Schema]:
         "uci": TEXT,
         "san": TEXT,
         "fen": TEXT,
+        "before": {"description": "comment before the move", **TEXT},
         "comment": TEXT,
         "nags": _list(COUNT),
     }
@@ -172,7 +174,12 @@ def _schemas() -> dict[str, Schema]:
     skipped = _object({"place": TEXT, "reason": TEXT})
     states = {"enum": ["waiting", "running", "done", "failed", "cancelled"]}
     tree = {"headers": {"type": "object", "additionalProperties": TEXT}, "fen": TEXT}
-    tree |= {"chess960": {"type": "boolean"}, "nodes": _list(_ref("node")), "faults": _list(TEXT)}
+    tree |= {
+        "chess960": {"type": "boolean"},
+        "comment": TEXT,
+        "nodes": _list(_ref("node")),
+        "faults": _list(TEXT),
+    }
     share = {"move": MOVE, "san": TEXT, "share": {"type": "number"}}
     return {
         "error_answer": _object({"error": TEXT}),
@@ -212,7 +219,7 @@ def _operations() -> dict[str, dict[str, _Operation]]:
     known = {name: each for name, each in networks["properties"].items() if name not in ("id", "action")}
     nodes = {"description": "moves, as `pgn/read` returns them", **_list(_ref("node"))}
     headers = {"description": "tags of the PGN", "type": "object", "additionalProperties": TEXT}
-    writing = {"nodes": nodes, "headers": headers}
+    writing = {"nodes": nodes, "headers": headers, "comment": TEXT}
     start = {name: each for name, each in position["properties"].items() if name != "moves"}
     many = _object({"queries": {"type": "array", "items": query, "minItems": 1}})
     answers = _object({"answers": _list(_ref("answer"))})

@@ -9,8 +9,9 @@ from typing import Any
 import chess
 import chess.pgn
 
+from engine._core import Game
 from engine.games.casual import CasualGame, start_of
-from engine.games.pgn_reading import PgnError, PgnGames
+from engine.games.pgn_reading import PgnError, PgnGames, Walk, cleaned, tag_value
 from engine.games.referee import out_of_time
 
 MOST_NODES = 20_000
@@ -22,7 +23,8 @@ LONGEST_GAME = 400_000
 MOST_LISTED = 5000
 """Maximum games of a PGN that is read."""
 
-HEADERS = ("Event", "Site", "Date", "White", "Black", "Result")
+OF_THE_START = ("FEN", "SetUp", "Variant")
+"""Tags that a written PGN has from its first position."""
 
 
 def position(game: CasualGame) -> dict[str, Any]:
@@ -39,6 +41,7 @@ def position(game: CasualGame) -> dict[str, Any]:
         "end": None if game.end is None else {"result": game.end.result, "reason": str(game.end.reason)},
         "flag": out_of_time(board).result,
         "claim": str(verdict.reason) if verdict and not game.end else None,
+        "corrections": list(game.corrections),
     }
 
 
@@ -68,44 +71,55 @@ def tree_of(text: str, number: int) -> dict[str, Any]:
     """Return a game of a PGN text with its variations. nodes: each with the index of its parent, -1 for the
     start. Raises PgnError."""
     games = PgnGames(text)
+    if not games:
+        raise PgnError("pgn: the text has no game, such as 1. e4 e5")
     if not 1 <= number <= len(games):
         raise PgnError(f"game: {number} is not in 1 to {len(games)}, the games of this PGN")
     if len(games[number - 1].text) > LONGEST_GAME:
         raise PgnError(f"game {number} is longer than {LONGEST_GAME:,} characters")
-    game = games[number - 1].read(variations=True)
+    game = games[number - 1].read(null_moves=True)
     board = game.board()
+    walk = Walk(Game(board.fen(), board.chess960))
+    start = walk.ply
     nodes: list[dict[str, Any]] = []
-    waiting: list[tuple[chess.pgn.ChildNode, int, chess.Board]] = []
-
-    def push(node: chess.pgn.GameNode, index: int, after: chess.Board) -> None:
-        waiting.extend((child, index, after) for child in reversed(node.variations))
-
-    push(game, -1, board)
+    waiting = [(node, -1, start) for node in reversed(game.variations)]
     while waiting:
-        node, parent, before = waiting.pop()
-        after = before.copy(stack=False)
-        uci = after.uci(node.move)
-        made = {"parent": parent, "uci": uci, "san": after.san_and_push(node.move), "fen": after.fen()}
-        more = {"comment": node.comment, "nags": sorted(node.nags)}
-        nodes.append(made | {name: value for name, value in more.items() if value})
-        push(node, len(nodes) - 1, after)
+        node, parent, ply = waiting.pop()
+        while walk.ply > ply:
+            walk.pop()
+        uci = node.move.uci()
+        made = {"parent": parent, "uci": uci, "san": walk.san(uci)}
+        walk.push(uci)
+        more = {"before": node.starting_comment, "comment": node.comment, "nags": sorted(node.nags)}
+        nodes.append(
+            made | {"fen": walk.board.fen()} | {name: value for name, value in more.items() if value}
+        )
+        index = len(nodes) - 1
+        waiting.extend((child, index, walk.ply) for child in reversed(node.variations))
     return {
         "headers": dict(game.headers),
         "fen": board.fen(),
         "chess960": board.chess960,
+        "comment": game.comment,
         "nodes": nodes,
         "faults": [str(error) for error in game.errors],
     }
 
 
 def pgn_of(
-    fen: str, nodes: Sequence[Mapping[str, Any]], headers: Mapping[str, str], *, chess960: bool
+    fen: str,
+    nodes: Sequence[Mapping[str, Any]],
+    headers: Mapping[str, str],
+    comment: str = "",
+    *,
+    chess960: bool,
 ) -> str:
-    """Return a game as PGN. nodes: as in `tree_of`. Raises ValueError."""
+    """Return a game as PGN. nodes: as in `tree_of`. comment: before the first move. Raises ValueError."""
     if len(nodes) > MOST_NODES:
         raise ValueError(f"nodes: {len(nodes):,} are more than {MOST_NODES:,}")
     board, _ = start_of(fen, chess960=chess960)
     game = chess.pgn.Game.from_board(board)
+    game.comment = _comment(comment)
     made: list[tuple[chess.pgn.GameNode, chess.Board]] = [(game, board)]
     for index, node in enumerate(nodes):
         parent, uci = node.get("parent"), node.get("uci")
@@ -116,18 +130,17 @@ def pgn_of(
             move = before.parse_uci(uci)
         except ValueError as error:
             raise ValueError(f"node {index}: {error}") from None
-        child = above.add_variation(move, comment=_one_line(node.get("comment", "")))
+        first = _comment(node.get("before", ""))
+        child = above.add_variation(move, comment=_comment(node.get("comment", "")), starting_comment=first)
         child.nags = {nag for nag in node.get("nags", ()) if isinstance(nag, int) and 0 <= nag < 256}
         after = before.copy(stack=False)
         after.push(move)
         made.append((child, after))
-    for name in HEADERS:
-        if name in headers:
-            game.headers[name] = _one_line(headers[name])
+    for name, value in headers.items():
+        if name not in OF_THE_START:
+            game.headers[name] = tag_value(str(value))
     return f"{game}\n"
 
 
-def _one_line(text: object) -> str:
-    return " ".join(
-        "".join(each for each in str(text)[:2000] if each.isprintable()).replace("}", ")").split()
-    )
+def _comment(text: object) -> str:
+    return cleaned(str(text)).replace("}", ")")

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from engine.evaluation.errors import NoEvaluatorError
 from engine.games.pgn_reading import PgnGames
 from engine.options import Options
 from engine.pool.pool import SearchPool
@@ -19,7 +18,8 @@ from engine.review.annotating import annotated
 from engine.review.games import GameReview, SourceGame
 from engine.review.pages import game_page, index_page
 from engine.review.searching import Reviewed, ReviewExecutor, ReviewJob, review_games
-from engine.workers.executor import ExecutorError, GameExecutor, Log, WorkerContext
+from engine.workers.executor import GameExecutor, Log, WorkerContext
+from protocol.host.printing import reason
 from protocol.http.middleware import HttpError
 
 MOST_JOBS = 32
@@ -152,11 +152,12 @@ class Reviews:
                 made = await asyncio.to_thread(ReviewJob.of, job.sources, options, job.nodes, self._pool)
                 await review_games(made, partial(_executor, self._pool), self._log, partial(_take, job))
                 job.state = "done"
-        except (NoEvaluatorError, ExecutorError) as error:
-            job.state, job.reason = "failed", str(error)
         except asyncio.CancelledError:
             job.state = "cancelled"
             raise
+        except Exception as error:  # A job has an end, whatever it is.
+            job.state, job.reason = "failed", reason(error)
+            self._log(f"review {job.identity} failed: {job.reason}")
 
 
 class _Executor(ReviewExecutor):

@@ -28,7 +28,6 @@ from engine.analysis.query import read_game
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.games.casual import HINT_NODES, CasualGame
 from engine.games.pgn_reading import PgnError
-from engine.search.fen import read_fen
 from engine.web import positions
 from engine.web.games import StoredGames
 from engine.web.levels import Levels
@@ -45,6 +44,7 @@ from engine.web.openapi import (
     document,
 )
 from engine.web.reviews import Job, Reviews
+from protocol.host.printing import reason
 from protocol.http.middleware import HEADERS, HttpError
 from protocol.settings.spec import SettingsError, SettingsGroup, shown
 
@@ -326,11 +326,12 @@ class WebService:
             **{name: body[name] for name in ("fen", "chess960") if name in body}
         )
         nodes, headers = _list(body, "nodes"), body.get("headers", {})
+        comment = str(body.get("comment", ""))
         if not isinstance(headers, dict) or not all(isinstance(node, dict) for node in nodes):
             raise HttpError(422, "headers is an object, nodes a list of objects")
         try:
             written = await asyncio.to_thread(
-                positions.pgn_of, fields.fen, nodes, headers, chess960=fields.chess960
+                positions.pgn_of, fields.fen, nodes, headers, comment, chess960=fields.chess960
             )
         except (ValueError, TypeError, RecursionError) as error:
             raise HttpError(422, str(error)) from None
@@ -480,13 +481,13 @@ def _position_of(given: object) -> Game | str:
     """Return the position of an element of `positions`, or its error."""
     try:
         if isinstance(given, str):
-            return read_fen(given, False, allow_opponent_check=True)[0]
+            given = {"fen": given}
         if not isinstance(given, dict):
             return f"a position is a FEN or an object, not {shown(given)}"
         values = {name: given[name] for name in given.keys() & {"fen", "moves", "chess960"}}
         return read_game(Fields().changed(**values), playable=False)[0]
-    except ValueError as error:
-        return str(error)
+    except Exception as error:  # The other positions are evaluated, whatever it is.
+        return reason(error)
 
 
 async def _lines(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

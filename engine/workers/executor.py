@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
-from protocol.host.printing import ReportedError
+from protocol.host.printing import ReportedError, reason
 
 if TYPE_CHECKING:
     from engine.pool.pool import PoolStatistics, SearchPool
     from protocol.messages import Priority
 
 Game = TypeVar("Game")
+Played = TypeVar("Played", covariant=True)
 AnyJob = TypeVar("AnyJob")
 
 Log = Callable[[str], None]
@@ -33,7 +34,7 @@ class ExecutorError(ReportedError, RuntimeError):
     """The executor cannot play games (any more). The message gives the reason."""
 
 
-class GameExecutor(Protocol[Game]):
+class GameExecutor(Protocol[Played]):
     """Play several games concurrently. Only the event loop may use it.
 
     games_per_task: games to request together: those with an equal quotient of number and games_per_task.
@@ -46,7 +47,7 @@ class GameExecutor(Protocol[Game]):
         errors."""
         ...
 
-    async def play(self, numbers: Sequence[int]) -> list[Game]:
+    async def play(self, numbers: Sequence[int]) -> Sequence[Played | FailedGame]:
         """Play the games with these numbers concurrently. Raises ExecutorError."""
         ...
 
@@ -57,6 +58,14 @@ class GameExecutor(Protocol[Game]):
     async def close(self) -> None:
         """Stop the running games and everything that was started for them."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class FailedGame:
+    """A game that an error ended which nobody thought of, while the others go on."""
+
+    number: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,7 @@ class Job(Protocol):
     def engines(self) -> tuple[Options, ...]: ...
 
 
-class GameJob(Job, Protocol[Game]):
+class GameJob(Job, Protocol[Played]):
     """Games to play."""
 
     def games_at_once(self, pool: SearchPool | None) -> int:
@@ -116,7 +125,7 @@ class GameJob(Job, Protocol[Game]):
 
     def executor(
         self, log: Log, context: WorkerContext, pool: SearchPool | None = None
-    ) -> GameExecutor[Game]:
+    ) -> GameExecutor[Played]:
         """Return an executor in this process. pool: closed with it; None opens one if necessary."""
         ...
 
@@ -163,10 +172,18 @@ class LocalExecutor(ABC, Generic[Game, AnyJob]):
         with self._failing():
             return await self.start()
 
-    async def play(self, numbers: Sequence[int]) -> list[Game]:
+    async def play(self, numbers: Sequence[int]) -> list[Game | FailedGame]:
         """Play the games with these numbers concurrently. Raises ExecutorError."""
         with self._failing():
-            return await play_together(self.play_game(number) for number in numbers)
+            return await play_together(self._guarded(number) for number in numbers)
+
+    async def _guarded(self, number: int) -> Game | FailedGame:
+        try:
+            return await self.play_game(number)
+        except Exception as error:  # The other games go on, whatever it is.
+            if isinstance(error, (ReportedError, *self.failures)):
+                raise
+            return FailedGame(number, reason(error))
 
     def statistics(self) -> PoolStatistics:
         from engine.pool.pool import PoolStatistics

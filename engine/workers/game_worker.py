@@ -21,14 +21,14 @@ class GameWorker:
         self.context = context
         self._messages: list[str] = []
         self._executor: GameExecutor[Any] | None = None
-        self._playing: set[asyncio.Task[list[Any]]] = set()
+        self._playing: set[asyncio.Task[Sequence[Any]]] = set()
 
     async def open(self) -> int:
         """Prepare, and return the best number of concurrent games."""
         self._executor = self.job.executor(self._messages.append, self.context)
         return await self._executor.open()
 
-    async def play(self, numbers: Sequence[int]) -> list[Any]:
+    async def play(self, numbers: Sequence[int]) -> Sequence[Any]:
         """Play the games with these numbers concurrently."""
         assert self._executor is not None
         task = asyncio.ensure_future(self._executor.play(numbers))

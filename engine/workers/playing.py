@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic
 
-from engine.workers.executor import ExecutorError, Game, Log, WorkerLostError
+from engine.workers.executor import ExecutorError, FailedGame, Game, Log, WorkerLostError
 from engine.workers.supervisor import Supervisor, Worker
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ class GameSupervisor(Supervisor, Generic[Game]):
         super().worker_ready(worker)
         self._all_workers.append(worker)
 
-    async def play(self, numbers: Sequence[int]) -> list[Game]:
+    async def play(self, numbers: Sequence[int]) -> list[Game | FailedGame]:
         """Play the games with these numbers. Raises ExecutorError if no slot is left."""
         while True:
             worker = await self._least_loaded()
             worker.load += len(numbers)
             try:
-                games: list[Game] = await worker.handle.call("play", list(numbers))
+                games: list[Game | FailedGame] = await worker.handle.call("play", list(numbers))
                 worker.slot.failures = 0
                 await self.ask_report(worker)  # The statistics displayed with a game include it.
                 return games

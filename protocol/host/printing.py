@@ -14,5 +14,9 @@ def printable(text: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return the message of an error, without the number and file of an operating-system error."""
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    """Return the message of an error, without the number and file of an operating-system error. Errors that
+    nobody thought of have the name of their type."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    expected = isinstance(error, ReportedError | OSError | ValueError) and str(error)
+    return str(error) if expected else f"{type(error).__name__}: {error}"

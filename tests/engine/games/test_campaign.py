@@ -7,7 +7,7 @@ import asyncio
 import gc
 import json
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -19,7 +19,14 @@ import pytest
 from engine.games.campaign import Campaign, RunEnding
 from engine.games.journal import JournalError
 from engine.pool.pool import PoolStatistics
-from engine.workers.executor import GameExecutor, GameJob, Log, MakeExecutor
+from engine.workers.executor import (
+    ExecutorError,
+    GameExecutor,
+    GameJob,
+    LocalExecutor,
+    Log,
+    MakeExecutor,
+)
 from tests.engine.games.recorder import Recorder
 
 
@@ -118,7 +125,7 @@ class View(Recorder):
         self._on_game(entry)
 
 
-def making(games: Games) -> MakeExecutor[int]:
+def making(games: GameExecutor[int]) -> MakeExecutor[int]:
     """Makes this executor, whatever the job."""
 
     async def make(job: GameJob[int], log: Log) -> GameExecutor[int]:
@@ -197,6 +204,35 @@ def test_a_game_that_fails_ends_the_run_and_the_others_are_kept(tmp_path: Path) 
         play(count(), games, campaign, concurrency=1)
     assert campaign.written == campaign.counted == list(range(6))
     assert json.loads((tmp_path / "summary.json").read_text("utf-8")) == {"games": 6}
+
+
+class Breaking(LocalExecutor[int, None]):
+    """Games that some numbers end by an error that nobody thought of."""
+
+    broken: Collection[int] = ()
+
+    async def start(self) -> int:
+        return 3
+
+    async def play_game(self, number: int) -> int:
+        if number in self.broken:
+            raise RecursionError("too deep")
+        return number
+
+
+@pytest.mark.parametrize("broken", [(), (3,), range(100)])
+def test_an_error_in_a_game_takes_no_other_game(tmp_path: Path, broken: Collection[int]) -> None:
+    campaign, view, executor = Numbers(tmp_path / "summary.json"), View(), Breaking(None, None)
+    executor.broken = broken
+    expected = [number for number in range(40) if number not in broken]
+    run = campaign.play(view, range(40), make_executor=making(executor))
+    if not broken:
+        assert asyncio.run(run) == "finished"
+    else:
+        with pytest.raises(ExecutorError, match=r"game .*: RecursionError: too deep; the same command plays"):
+            asyncio.run(run)
+        assert any("failed: RecursionError" in note for note in view.notes) and len(view.notes) < 20
+    assert sorted(campaign.written) == expected
 
 
 def test_run_raises_the_first_failed_write_and_leaves_no_other_when_the_disk_is_full(tmp_path: Path) -> None:

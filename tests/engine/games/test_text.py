@@ -12,7 +12,6 @@ import pytest
 from engine.games.text import TextError, read_text
 
 TEXT = '[White "Müller"]\n[Black "Čapek – “x”"]\n\n1. e4 *\n'
-WESTERN = '[White "Müller"]\r\n[Black "“é”"]\r\n\r\n1. e4 *\r'
 
 
 @pytest.mark.parametrize(
@@ -37,12 +36,38 @@ def test_text_is_the_same_in_every_encoding_and_the_encoding_is_reported(
     assert [encoding in note for note in notes] == ([True] if encoding else [])
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le", "utf-16-be"])
-def test_text_without_a_mark_is_decoded_when_it_is_not_utf_8(tmp_path: Path, encoding: str) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1252", "Müller\nPeña\nFrançois\nSørensen"),
+        ("cp1252", "Jäger"),
+        ("cp1250", "Świerczyński, Łukasz\nKraków"),
+        ("iso8859-2", "Šimáček\nŽďár"),
+        ("cp1250", "Šarić, Ivan\nKožul"),
+        ("cp1251", "Иванов, Пётр\nМОСКВА"),
+        ("koi8-r", "Сидоров\nПетрозаводск"),
+        ("cp1253", "Παπαδάκης"),
+        ("utf-16-le", "Müller"),
+        ("utf-16-be", "Müller"),
+    ],
+)
+def test_an_encoding_without_a_mark_is_guessed_by_the_letters(
+    tmp_path: Path, encoding: str, text: str
+) -> None:
     path, notes = tmp_path / "games.pgn", list[str]()
-    path.write_bytes((WESTERN if encoding == "cp1252" else TEXT.replace("Č", "C")).encode(encoding))
-    assert "Müller" in read_text(path, notes.append)
-    assert len(notes) == 1 and str(path) in notes[0]
+    text = f'[Event "Open"]\n[White "{text}"]\n\n1. e4 *\n'
+    path.write_bytes(text.encode(encoding))
+    assert read_text(path, notes.append) == text
+    assert len(notes) == 1 and str(path) in notes[0] and encoding in notes[0]
+
+
+def test_an_encoding_that_is_named_is_taken(tmp_path: Path) -> None:
+    path, notes = tmp_path / "games.pgn", list[str]()
+    path.write_bytes("Yılmaz".encode("cp1254"))
+    assert read_text(path, notes.append, "cp1254") == "Yılmaz" and not notes
+    for unknown in ("nothing", "hex"):
+        with pytest.raises(TextError, match="--encoding"):
+            read_text(path, notes.append, unknown)
 
 
 def test_lines_in_latin_1_are_decoded_when_other_lines_are_utf_8(tmp_path: Path) -> None:

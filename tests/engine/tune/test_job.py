@@ -10,6 +10,7 @@ from statistics import mean
 import pytest
 
 from engine.games.openings import Opening
+from engine.games.record import GameRecord
 from engine.match.job import MatchJob
 from engine.tune.job import TunedGame, use_values
 from engine.workers.executor import WorkerContext
@@ -40,6 +41,7 @@ def test_each_game_is_searched_with_its_own_values(tmp_path: Path) -> None:
         opposite = {0: values[1], 1: values[0]}
         await executor.play([TunedGame(0, opposite)])
         (record,) = await executor.play([TunedGame(0, values)])
+        assert isinstance(record, GameRecord)
         return [mean(move.selective_depth or 0 for move in record.moves[side::2]) for side in (0, 1)]
 
     async def play() -> tuple[list[float], list[float]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -14,13 +15,16 @@ import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import chess
 import chess.pgn
 import pytest
 from jsonschema import Draft202012Validator
 
+from engine.options import Options
+from engine.pool.pool import SearchPool
+from engine.web.reviews import Job, Reviews
 from tests.engine.web.serving import COMMAND, WAIT_S, Web, web
 
 pytestmark = pytest.mark.integration
@@ -148,13 +152,35 @@ def test_chess960_castling_is_king_takes_rook(server: Web) -> None:
     assert server.post("move", {"fen": fen, "chess960": True, "elo": 1000}).status == 200
 
 
-def test_pgn_is_read_and_written_with_its_variations(server: Web) -> None:
-    text = "1. e4 {best} e5 (1... c5 $1 2. Nf3 (2. c3)) 2. Nf3 *"
+def test_pgn_is_written_with_all_that_was_read(server: Web) -> None:
+    tags = '[Round "3"]\n[WhiteElo "1700"]\n[Annotator "\\"A\\" \\\\ B"]\n\n'
+    text = (
+        f"{tags}{{first}} 1. e4 {{best}} e5 (1... {{or}} c5 $1 2. Nf3 (2. c3)) (1... -- 2. d4) 2. Nf3 0~0 *"
+    )
     told = server.post("pgn/read", {"pgn": text}).data["game"]
-    written = server.post("pgn/write", {"nodes": told["nodes"], "headers": told["headers"]}).data["pgn"]
+    assert [node["san"] for node in told["nodes"]] == ["e4", "e5", "Nf3", "c5", "Nf3", "c3", "--", "d4"]
+    assert "'0' " in told["faults"][0] and "Unread from here" in told["nodes"][2]["comment"]
+    assert server.post("position", {"moves": ["e4", told["nodes"][6]["uci"], "d4"]}).status == 200
+    written = server.post("pgn/write", {key: told[key] for key in ("nodes", "headers", "comment")}).data[
+        "pgn"
+    ]
     again = server.post("pgn/read", {"pgn": written}).data["game"]
-    assert again["nodes"] == told["nodes"]
-    assert [node["san"] for node in told["nodes"]] == ["e4", "e5", "Nf3", "c5", "Nf3", "c3"]
+    assert all(again[key] == told[key] for key in ("nodes", "headers", "comment"))
+    assert told["headers"]["Annotator"] == '"A" \\ B' and told["comment"] == "first"
+
+
+def test_corrections_of_a_fen_are_reported(server: Web) -> None:
+    answer = server.post("position", {"fen": "1r2k1r1/8/8/8/8/8/8/1R2K1R1 w KQkq - 0 1"}).data
+    assert " - - " in answer["fen"] and answer["corrections"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/api/v1/analyse", 405), ("GET", "/api/v1/x", 404), ("PUT", "/api/v1/evaluate", 405)],
+)
+def test_each_error_is_json(server: Web, method: str, path: str, status: int) -> None:
+    answer = server.ask(method, path)
+    assert (answer.status, list(answer.data)) == (status, ["error"])
 
 
 def test_pgn_text_cannot_forge_tags_and_games(server: Web) -> None:
@@ -196,6 +222,22 @@ def test_review_is_a_job_with_progress_pages_and_pgn(server: Web) -> None:
     assert b"[Annotator" in server.get(f"{folder}games.pgn").body
     assert server.ask("DELETE", where).status == 204
     assert server.get(where).status == 404
+
+
+def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
+    log: list[str] = []
+
+    async def run() -> Job:
+        # Without a pool each step fails by an error that nobody thought of.
+        reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10)
+        job = await reviews.start("me", SCHOLARS, 5)
+        assert job.task is not None
+        await job.task
+        return job
+
+    job = asyncio.run(run())
+    assert job.state == "failed" and "AttributeError" in job.reason
+    assert log == [f"review {job.identity} failed: {job.reason}"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def play(job: ScriptedJob, games: int) -> tuple[list[tuple[int, int]], PoolStati
             lists = await asyncio.gather(*(executor.play([number]) for number in range(games)))
         finally:
             await executor.close()
-        return [game for found in lists for game in found], executor.statistics()
+        return [game for found in lists for game in found if isinstance(game, tuple)], executor.statistics()
 
     return *asyncio.run(run()), notes
 
