@@ -16,7 +16,6 @@ from protocol.host.version import __version__ as __version__
 if TYPE_CHECKING:
     from engine._core import Game as Game
     from engine.api import Analysis as Analysis
-    from engine.api import AsyncEngine as AsyncEngine
     from engine.api import Engine as Engine
     from engine.api import EngineError as EngineError
     from engine.api import PlayResult as PlayResult
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _API = {
     "Analysis": "engine.api",
-    "AsyncEngine": "engine.api",
     "Engine": "engine.api",
     "EngineError": "engine.api",
     "Game": "engine._core",

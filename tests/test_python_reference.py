@@ -34,5 +34,5 @@ def test_the_examples_run(example: str) -> None:
 
 
 def test_every_form_of_the_api_has_an_example() -> None:
-    for name in ("Engine(", "AsyncEngine(", "popen_uci("):
+    for name in ("Engine(", "asyncio.to_thread(", "popen_uci("):
         assert any(name in example for example in EXAMPLES), name

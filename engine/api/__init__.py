@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python API: engines that play and analyse, for programs.
-
-engine.py: `Engine`, whose calls block. aio.py: `AsyncEngine`, for asyncio.
-"""
+"""The Python API: `Engine`, which plays and analyses for programs."""
 
 from __future__ import annotations
 
-from engine.api.aio import AsyncAnalysis, AsyncEngine
 from engine.api.engine import (
     Analysis,
     Engine,
@@ -20,8 +16,6 @@ from engine.search.report import Line, Report
 
 __all__ = [
     "Analysis",
-    "AsyncAnalysis",
-    "AsyncEngine",
     "Engine",
     "EngineClosedError",
     "EngineError",

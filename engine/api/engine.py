@@ -115,7 +115,8 @@ class Engine(Closing):
         self._session: Session | None = Session(options_of(weights, backend, evaluator, options), log=log)
         self._control: SearchControl | None = None
         try:
-            self._await_evaluator()
+            while not self._opened().ready(60.0):
+                pass
         except NoEvaluatorError as error:
             self.close()
             raise EvaluatorError(str(error)) from None
@@ -185,7 +186,9 @@ class Engine(Closing):
         look for a mate in N moves. clock: a time manager divides the time left. Raises ValueError for a bad
         limit, EvaluatorError if there is no evaluator.
         """
-        return self._play(limits_of(nodes, movetime, depth, mate, clock, search_moves))
+        limits = limits_of(nodes, movetime, depth, mate, clock, search_moves)
+        report = self._search(limits, self._opened().options, play=True)
+        return PlayResult(report.best_move, report.ponder, report)
 
     def analyse(
         self,
@@ -202,7 +205,8 @@ class Engine(Closing):
 
         on_report: gets the analysis a few times per second; may call `stop`. Raises the same as `play`.
         """
-        return self._analyse(limits_of(nodes, movetime, depth, mate, None, search_moves), multipv, on_report)
+        limits = limits_of(nodes, movetime, depth, mate, None, search_moves)
+        return self._analyse(limits, multipv, on_report)
 
     def analysis(
         self,
@@ -266,17 +270,6 @@ class Engine(Closing):
         if self._session is None:
             raise EngineClosedError("the engine is closed")
         return self._session
-
-    # -- shared with AsyncEngine: `control` stops the search, also before it has started ------------------
-
-    def _await_evaluator(self) -> None:
-        """Wait until a search can start. Raises NoEvaluatorError."""
-        while not self._opened().ready(60.0):
-            pass
-
-    def _play(self, limits: Limits, control: SearchControl | None = None) -> PlayResult:
-        report = self._search(limits, self._opened().options, control=control, play=True)
-        return PlayResult(report.best_move, report.ponder, report)
 
     def _analyse(
         self,
@@ -346,13 +339,8 @@ def limits_of(
     mate: int | None,
     clock: Clock | None,
     search_moves: Sequence[Move],
-    *,
-    may_be_infinite: bool = False,
 ) -> Limits:
-    """Return the limits of the keyword arguments of `play`. Raises ValueError.
-
-    may_be_infinite: without a limit, the search ends with `stop`; otherwise a limit is required.
-    """
+    """Return the limits of the keyword arguments of `play`, at least one. Raises ValueError."""
     for name, value in (("nodes", nodes), ("depth", depth), ("mate", mate)):
         if value is not None and value < 1:
             raise ValueError(f"{name} is at least 1, not {value}")
@@ -366,8 +354,6 @@ def limits_of(
         mate=mate,
         search_moves=uci_moves(search_moves),
     )
-    if limits.unbounded and may_be_infinite:
-        return replace(limits, infinite=True)
     if limits.unbounded:
         raise ValueError("say how long to search: nodes, movetime, depth, mate or clock")
     return limits
