@@ -3,9 +3,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+from protocol.host.version import __version__
+
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra."""
+    """Return what installs an extra: a command, or for the Windows zip its second part."""
+    if extra == "nvidia" and os.path.exists(os.path.join(sys.prefix, "..", "wavefront-evaluator.exe")):  # noqa: PTH110, PTH118
+        return f"unpack wavefront-{__version__}-windows-x86_64-nvidia.zip over this folder"
     return f"pip install '.[{extra}]' in the checkout"
 
 
