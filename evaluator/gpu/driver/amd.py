@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluator.gpu.driver import shipped
 from evaluator.gpu.driver.compiler import AMD_FLAGS
 from evaluator.gpu.driver.device import (
     Argument,
@@ -29,7 +30,6 @@ from evaluator.gpu.driver.device import (
     HostBuffer,
     OutOfDeviceMemory,
 )
-from evaluator.gpu.driver.shipped import archive_path
 from evaluator.gpu.driver.target import amd_target
 
 hip: Any
@@ -71,7 +71,7 @@ def device_count() -> int:
             return 0
         _raise(status, "hipGetDeviceCount")
         version = int(_call(hip.hipRuntimeGetVersion))
-        if archive_path() is None:
+        if shipped.archive_path() is None:
             compiler_version()
     except DeviceError as error:
         if "dlopen" not in str(error):

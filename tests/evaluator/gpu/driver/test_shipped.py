@@ -48,7 +48,6 @@ class Recording(Compiler):
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / shipped.ARCHIVE
     monkeypatch.setattr(shipped, "archive_path", lambda: path if path.exists() else None)
-    monkeypatch.setattr(amd, "archive_path", shipped.archive_path)
     return path
 
 
