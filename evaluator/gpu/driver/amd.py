@@ -32,10 +32,7 @@ from evaluator.gpu.driver.device import (
 )
 from evaluator.gpu.driver.target import amd_target
 
-hip: Any
-hiprtc: Any
-_ON_WINDOWS = sys.platform == "win32"
-if _ON_WINDOWS:
+if sys.platform == "win32":
     from evaluator.gpu.driver import hip_windows as hip
 
     hiprtc = hip
@@ -44,6 +41,7 @@ else:
 
 log = logging.getLogger(__name__)
 
+_ON_WINDOWS = sys.platform == "win32"
 _STREAM_NON_BLOCKING = 1
 _EVENT_DISABLE_TIMING = 2
 _HOST_PORTABLE_MAPPED = 1 | 2

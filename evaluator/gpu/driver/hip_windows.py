@@ -123,9 +123,8 @@ def hipModuleLaunchKernel(*given: Any) -> tuple[Any, ...]:  # noqa: N802
     block = b"".join(map(bytes, arguments))
     size = ctypes.c_size_t(len(block))
     pointer, length, end = 1, 2, 3  # HIP_LAUNCH_PARAM_...
-    extra = (ctypes.c_void_p * 5)(
-        pointer, ctypes.cast(block, ctypes.c_void_p), length, ctypes.addressof(size), end
-    )
+    start = ctypes.cast(ctypes.c_char_p(block), ctypes.c_void_p).value
+    extra = (ctypes.c_void_p * 5)(pointer, start, length, ctypes.addressof(size), end)
     return _call("hipModuleLaunchKernel", *geometry, ctypes.addressof(extra))
 
 

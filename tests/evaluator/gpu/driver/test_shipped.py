@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
@@ -30,6 +30,9 @@ SHAPE = NetworkShape(
 )
 OUT_OF_MEMORY = 2
 KEY = KernelKey("policy", Precision.FP16, (("ATTENTION_POLICY", 0), ("ENTRIES", 8)))
+
+
+_Known: TypeAlias = dict[Product, list[Measured]]
 
 
 class Recording(Compiler):
@@ -61,9 +64,9 @@ def test_any_measurements_need_only_shipped_kernels(name: str, target: str) -> N
     of, network = amd_target(target), code_objects.networks()[name]
     listed = code_objects.kernels(network, of)
     for seed, positions in enumerate((1, 3, 11, 40, 100, 300, 700)):
-        measured: dict[Product, list[Measured]] = {}
+        measured: _Known = {}
 
-        def measurements(product: Product, seed: int = seed, to: Any = measured) -> Sequence[Measured]:
+        def measurements(product: Product, seed: int = seed, to: _Known = measured) -> Sequence[Measured]:
             if product not in to:
                 order = random.Random(f"{seed}{product}")
                 found = [Measured(each, order.random()) for each in candidates(product, of, Precision.FP16)]
