@@ -89,16 +89,6 @@ def test_an_archive_has_the_same_bytes_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("member", ["gfx1036", "gfx1201"])
-def test_a_renamed_kernel_is_what_its_own_target_gets(member: str) -> None:
-    if reason := amd_compilers.unavailable(member):
-        pytest.skip(reason)
-    own = code_objects.compiled(KEY, amd_target(member))
-    assert renamed(code_objects.compiled(KEY, amd_target(family(member))), member) == own
-    assert own != code_objects.compiled(KEY, amd_target(family(member)))
-
-
-@pytest.mark.kernels
 @pytest.mark.parametrize("member", [each for members in MACHINES.values() for each in members])
 def test_a_renamed_kernel_has_the_machine_of_its_target(member: str, tmp_path: Path) -> None:
     if reason := amd_compilers.unavailable(member):
@@ -109,6 +99,8 @@ def test_a_renamed_kernel_has_the_machine_of_its_target(member: str, tmp_path: P
         amd_compilers.compile_file(tmp_path / "a.hip", name, ["-fuse-cuid=none"], tmp_path / f"{name}.co")
         made[name] = (tmp_path / f"{name}.co").read_bytes()
     taken = renamed(made[family(member)], member)
+    if family(member) in ("gfx1030", "gfx1200"):
+        assert taken == made[member]
     assert taken[16:20] + taken[48:52] == made[member][16:20] + made[member][48:52]  # kind and flags
     assert f"amdgcn-amd-amdhsa--{member}".encode() in taken
 
@@ -148,24 +140,20 @@ def test_a_network_runs_by_shipped_kernels_without_a_compiler(
         open_amd().allocate(100)
 
 
-def test_other_kernels_are_compiled(runtime: Runtime, archive: Path, tmp_path: Path) -> None:
+def test_other_kernels_are_compiled(
+    runtime: Runtime, archive: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     ship(archive, {b"other": b"code"})
-    compiler = Compiler(open_amd(), cache_folder=tmp_path / "cache")
-    compiler.load([(KEY, 0)])
-    assert compiler.compiled == 1
+    for index, damage in enumerate(("", f"{archive} has no kernels for gfx1100")):
+        compiler = Compiler(open_amd(), cache_folder=tmp_path / str(index))
+        compiler.load([(KEY, 0)])
+        assert compiler.compiled == 1
+        assert damage in caplog.text
+        archive.write_bytes(b"PK")
+        shipped._objects.cache_clear()
     runtime.fail("hiprtcVersion", 1)
     with pytest.raises(CompilationError, match="not shipped for gfx1100, and there is no compiler"):
         Compiler(open_amd(), cache_folder=tmp_path / "cache").load([(KEY, 0)])
-
-
-def test_a_damaged_archive_is_reported_and_kernels_are_compiled(
-    runtime: Runtime, archive: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    archive.write_bytes(b"PK")
-    compiler = Compiler(open_amd(), cache_folder=tmp_path / "cache")
-    compiler.load([(KEY, 0)])
-    assert compiler.compiled == 1
-    assert f"{archive} has no kernels for gfx1100" in caplog.text
 
 
 def test_devices_need_an_archive_or_a_compiler(machine: Runtime, archive: Path) -> None:
