@@ -58,8 +58,8 @@ def compile_file(path: Path, target: str, options: Sequence[str], out: Path, com
     assert clang is not None
     start = [*clang, "-x", "hip", f"--offload-arch={target}", "--cuda-device-only", "--no-gpu-bundle-output"]
     start += ["-nogpuinc", "-nogpulib", *options, str(path)]
-    if target.endswith("-generic"):
-        start.append("-mcode-object-version=6")  # clang-19 makes version 5, which has no families
+    # Families need version 6, which runtimes before ROCm 6.3 do not load; newer clangs make it by default.
+    start.append(f"-mcode-object-version={6 if target.endswith('-generic') else 5}")
     if clang[0] != "clang-19":
         start.append(f"-B{folder}")
         for name in ("lld", "ld.lld"):

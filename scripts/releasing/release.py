@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sys
+import sysconfig
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -192,6 +193,21 @@ def make_wheel(python: Path, sdist: Path, environment: dict[str, str], output: P
     return Path(shutil.copy2(repaired, output))
 
 
+def make_code_objects(python: Path, output: Path) -> Path:
+    """Compile the AMD kernels, unless that was done for another archive, and return the file.
+
+    python: one that has Wavefront. clang-19 and zig's clang compile.
+    """
+    path = output / "amd-code-objects.zip"
+    if not path.exists():
+        start = "import runpy, sys; sys.path += sys.argv.pop(1).split(':')\n"
+        start += "runpy.run_module('scripts.code_objects', run_name='__main__')"
+        modules = f"{ROOT}:{sysconfig.get_path('purelib')}"
+        kept = {**os.environ, "WAVEFRONT_TEST_CACHE": str(CACHE / "code-objects")}
+        run(python, "-P", "-c", start, modules, path, environment=kept, folder=CACHE)
+    return path
+
+
 def make_archive(python: Path, wheel: Path, version: str, output: Path) -> Path:
     """Make a folder that needs nothing installed, and compress it."""
     name = f"wavefront-{version}-linux-x86_64"
@@ -211,6 +227,10 @@ def make_archive(python: Path, wheel: Path, version: str, output: Path) -> Path:
     uv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", inside, "-c", LOCK, "-b", LOCK]
     # python-chess is published as source only.
     run(*uv, "--only-binary=:all:", "--no-binary=chess", wheel, *EXTRAS)
+    shutil.copy2(
+        make_code_objects(inside, output),
+        next(folder.glob("python/lib/python*/site-packages/evaluator/kernels")),
+    )
     # Next to the archive, since it names the files inside.
     run(
         Path(sys.executable).parent / "cyclonedx-py",

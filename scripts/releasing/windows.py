@@ -60,6 +60,9 @@ def make(version: str, output: Path, *constraints: str) -> None:
     wheel = make_wheel(python, version, output)
     say("zip for Windows")
     folder = make_folder(python, wheel, constraints)
+    objects = output / "amd-code-objects.zip"
+    if objects.exists():  # Made for the archive of Linux.
+        shutil.copy2(objects, folder / "python" / "Lib" / "site-packages" / "evaluator" / "kernels")
     name = f"wavefront-{version}-windows-x86_64"
     write_packages(folder, output / f"{name}.sbom.json")
     before = set(folder.rglob("*"))

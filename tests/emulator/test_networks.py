@@ -4,6 +4,7 @@ and against float64."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from evaluator.backends.gpu_opening import OpenNetwork, Wanted
 from evaluator.backends.gpu_options import Formats
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
+from evaluator.gpu.driver import shipped
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import Device
 from evaluator.gpu.driver.target import Precision
@@ -25,6 +27,7 @@ from evaluator.network import NetworkSpec, load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import FloatArray
 from protocol.batch import POLICY_SIZE, PositionBatch
+from scripts import code_objects
 from tests.emulator.instructions import E4M3_TARGETS, TARGETS
 from tests.emulator.strategy import emulator
 from tests.evaluator.golden import all_moves, load_golden
@@ -159,3 +162,21 @@ def test_the_count_of_quiet_moves_is_no_matter_of_subnormal_weights(device: Devi
     with open_backend(network, device, Precision.FP16, tmp_path, len(positions)) as backend:
         result = backend.evaluate(batch)
     assert np.abs(result.logits - expected.logits).max() <= 6e-3
+
+
+@pytest.mark.parametrize("name", ["maia", "wavefront-cpu.pb.gz"])
+@pytest.mark.parametrize("device", [each for each in TARGETS if shipped.family(each)], indirect=True)
+def test_code_objects_of_a_release_compute_a_network(
+    device: Device, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (archive := os.environ.get("AMD_CODE_OBJECTS")) is None:
+        pytest.skip("AMD_CODE_OBJECTS does not name what scripts.code_objects has made")
+    monkeypatch.setattr(shipped, "archive_path", lambda: Path(archive))
+    network = code_objects.networks()[name]
+    batch = probe_batch(9, seed=5)
+    expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
+    with open_backend(network, device, Precision.FP16, tmp_path / "empty", 9) as backend:
+        result = backend.evaluate(batch)
+    assert_close(result.logits, expected.logits, LIMITS[Precision.FP16][0], Precision.FP16)
+    assert np.abs(result.wdl - expected.wdl).max() <= LIMITS[Precision.FP16][1]
+    assert not (tmp_path / "empty").exists()

@@ -6,7 +6,8 @@
 // (wave) have reached it, so a kernel that would hang or mix up its lanes does so here. Shared memory starts
 // out filled with NaN patterns, so that reading what nobody wrote shows. The wave is WAVEFRONT_CPU_WAVE
 // lanes. Fibers switch by saving the callee-saved registers of the System V x86-64 calling convention, which
-// is why this needs an x86-64 Linux or macOS machine.
+// is why this needs an x86-64 machine. On Windows they are called as such, with room for four registers
+// above.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -26,7 +27,7 @@
 
 namespace fibers {
 
-extern "C" void fibers_switch(void** save_stack_pointer, void* load_stack_pointer);
+extern "C" __attribute__((sysv_abi)) void fibers_switch(void** save_stack_pointer, void* load_stack_pointer);
 __asm__(
     ".text\n"
     ".globl fibers_switch\n"
@@ -144,7 +145,8 @@ static void launch(const unsigned* grid, int threads, std::size_t shared_bytes, 
   const int count = (int)(grid[0] * grid[1] * grid[2]), together = whole_grid ? count : 1;
   const std::size_t shared_size = (shared_bytes + 2047) / 1024 * 1024;
   char* stacks = (char*)std::malloc(STACK_BYTES * threads * together);
-  char* shared = (char*)std::aligned_alloc(1024, shared_size * together);
+  char* shared_pages = (char*)std::malloc(shared_size * together + 1024);
+  char* shared = shared_pages + (-(std::uintptr_t)shared_pages & 1023);
   blocks.assign(together, Block{});
   for (int first = 0; first < count; first += together) {
     for (int index = 0; index < together; index++) {
@@ -166,6 +168,7 @@ static void launch(const unsigned* grid, int threads, std::size_t shared_bytes, 
         each.waves[i / WAVE].barrier.alive++;
         char* stack = stacks + STACK_BYTES * ((std::size_t)index * threads + i + 1);
         void** top = (void**)((std::uintptr_t)stack & ~(std::uintptr_t)15);
+        top -= 4;
         *--top = nullptr;  // keeps the stack aligned as after a call
         *--top = (void*)&run_fiber;
         for (int r = 0; r < 6; r++) *--top = nullptr;
@@ -175,7 +178,7 @@ static void launch(const unsigned* grid, int threads, std::size_t shared_bytes, 
     block = &blocks[0];
     fibers_switch(&host_stack_pointer, block->fibers[0].stack_pointer);
   }
-  std::free(shared);
+  std::free(shared_pages);
   std::free(stacks);
 }
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Memory: host memory between guard pages. An address is never used twice, so that what is used after its end
 // faults or is found out.
+#ifdef _WIN32
+#include <windows.h>
+#else
 #include <sys/mman.h>
 #include <unistd.h>
+#endif
 
 #include <cstring>
 
@@ -20,6 +24,32 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+#ifdef _WIN32
+// Views of a file's pages have no guards.
+char* map_between_guards(std::size_t bytes, HANDLE file) {
+  if (file) return (char*)MapViewOfFile(file, FILE_MAP_WRITE, 0, 0, bytes);
+  char* all = (char*)VirtualAlloc(nullptr, bytes + 2 * PAGE, MEM_RESERVE, PAGE_NOACCESS);
+  return (char*)VirtualAlloc(all + PAGE, bytes, MEM_COMMIT, PAGE_READWRITE);
+}
+
+void unmap(char* pages, std::size_t bytes) {
+  DWORD before;
+  VirtualProtect(pages, bytes, PAGE_NOACCESS, &before);
+}
+
+HANDLE shared_pages(std::size_t bytes) {
+  return CreateFileMappingA(INVALID_HANDLE_VALUE, nullptr, PAGE_READWRITE, 0, (DWORD)bytes, nullptr);
+}
+
+constexpr HANDLE NO_FILE = nullptr;
+#else
+constexpr int NO_FILE = -1;
+
+int shared_pages(std::size_t bytes) {
+  const int file = memfd_create("standin", 0);
+  return file < 0 || ftruncate(file, (off_t)bytes) ? NO_FILE : file;
+}
+
 // Reserves `bytes` with an inaccessible page on either side; maps `file` there, or fresh memory.
 char* map_between_guards(std::size_t bytes, int file) {
   char* all =
@@ -33,6 +63,7 @@ char* map_between_guards(std::size_t bytes, int file) {
 void unmap(char* pages, std::size_t bytes) {
   mmap(pages, bytes, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
+#endif
 
 // The block ends where its last page does, but for what the alignment leaves.
 Block* allocate(std::size_t size, int device) {
@@ -43,14 +74,16 @@ Block* allocate(std::size_t size, int device) {
   block.device = device;
   block.page_bytes = round_up(used, PAGE);
   if (device >= 0) {
-    block.pages = block.host_pages = map_between_guards(block.page_bytes, -1);
+    block.pages = block.host_pages = map_between_guards(block.page_bytes, NO_FILE);
   } else {
     // Two views of the same memory: whoever mixes up a host's and a device's address is found out.
-    const int file = memfd_create("standin", 0);
-    if (file < 0 || ftruncate(file, (off_t)block.page_bytes)) return nullptr;
+    const auto file = shared_pages(block.page_bytes);
+    if (file == NO_FILE) return nullptr;
     block.pages = map_between_guards(block.page_bytes, file);
     block.host_pages = map_between_guards(block.page_bytes, file);
+#ifndef _WIN32
     close(file);
+#endif
   }
   if (!block.pages || !block.host_pages) return nullptr;
   block.address = block.pages + block.page_bytes - used;

@@ -244,7 +244,11 @@ extern "C" int standin_injected(const char* function);
 extern "C" void standin_count_programs(int more);
 extern "C" void standin_current_strategy(standin_strategy* result);
 
+#ifdef _WIN32
+#define EXPORT extern "C" __declspec(dllexport)
+#else
 #define EXPORT extern "C" __attribute__((visibility("default")))
+#endif
 #define HIP_CALL(...)              \
   standin::Call call(__VA_ARGS__); \
   if (int failed = call.error()) return failed

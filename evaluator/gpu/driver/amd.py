@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""AMD GPUs through hip-python (7.x and 10.x): the HIP runtime for everything, hipRTC as the compiler."""
+"""AMD GPUs through the HIP runtime: by hip-python (7.x and 10.x), on Windows by hip_windows.py. hipRTC, if
+there is one, compiles the kernels that are not shipped."""
 
 from __future__ import annotations
 
 import ctypes
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -13,9 +15,9 @@ from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
-from hip import hip, hiprtc
 from numpy.typing import NDArray
 
+from evaluator.gpu.driver import shipped
 from evaluator.gpu.driver.compiler import AMD_FLAGS
 from evaluator.gpu.driver.device import (
     Argument,
@@ -30,8 +32,16 @@ from evaluator.gpu.driver.device import (
 )
 from evaluator.gpu.driver.target import amd_target
 
+if sys.platform == "win32":
+    from evaluator.gpu.driver import hip_windows as hip
+
+    hiprtc = hip
+else:
+    from hip import hip, hiprtc
+
 log = logging.getLogger(__name__)
 
+_ON_WINDOWS = sys.platform == "win32"
 _STREAM_NON_BLOCKING = 1
 _EVENT_DISABLE_TIMING = 2
 _HOST_PORTABLE_MAPPED = 1 | 2
@@ -39,6 +49,9 @@ _HOST_NON_COHERENT = 0x80000000
 _OUT_OF_MEMORY = 2
 _NO_DEVICE = 100
 _PCI_ADDRESS_BYTES = 16
+
+_MAJORS = hip.LIBRARIES.values() if _ON_WINDOWS else (hip.HIP_VERSION_MAJOR,)
+"""Versions of HIP that the binding is for."""
 
 _LOADING = threading.Lock()
 """Held while code is loaded: two threads of a process that load code can deadlock in ROCm 7.2
@@ -56,7 +69,8 @@ def device_count() -> int:
             return 0
         _raise(status, "hipGetDeviceCount")
         version = int(_call(hip.hipRuntimeGetVersion))
-        _call(hiprtc.hiprtcVersion)
+        if shipped.archive_path() is None:
+            compiler_version()
     except DeviceError as error:
         if "dlopen" not in str(error):
             raise
@@ -66,13 +80,19 @@ def device_count() -> int:
             f"or set {'LD_LIBRARY_PATH' if _VERSION_7 else 'ROCM_PATH'}"
         ) from error
     major, minor = _major_minor(version)
-    if major != hip.HIP_VERSION_MAJOR:
+    if major not in _MAJORS:
         wanted = f"{hip.HIP_VERSION_MAJOR}.{hip.HIP_VERSION_MINOR}"
         raise DeviceError(
             f"hip-python here is for HIP {wanted}, but ROCm has HIP {major}.{minor}: install the ROCm or the "
             f"hip-python that fits the other"
         )
     return int(count)
+
+
+def compiler_version() -> str:
+    """Return hipRTC's version. Raises DeviceError if there is none."""
+    major, minor = _call(hiprtc.hiprtcVersion)
+    return f"hiprtc {major}.{minor}"
 
 
 def describe(index: int) -> DeviceInfo:
@@ -172,8 +192,7 @@ class AmdDevice(Device):
     # -- kernels ---------------------------------------------------------------------------------------
 
     def compiler_version(self) -> str:
-        major, minor = _call(hiprtc.hiprtcVersion)
-        return f"hiprtc {major}.{minor}, {self.info.driver}"
+        return f"{compiler_version()}, {self.info.driver}"
 
     def compile(self, source: str, name: str, options: Sequence[str]) -> bytes:
         target = self.info.target.name
@@ -357,7 +376,9 @@ def _searched() -> str:
 
 @cache
 def _library() -> Any:
-    """Return the library loaded by hip-python, for calls that must release the GIL."""
+    """Return the library loaded by the binding, for calls that must release the GIL."""
+    if _ON_WINDOWS:
+        return hip.library()
     if _VERSION_7:
         return ctypes.CDLL("libamdhip64.so")
     from rocm.bindings.util.paths import get_library_path
@@ -369,8 +390,8 @@ def _attempt(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
     """Return a HIP function's status and values."""
     try:
         result: tuple[Any, ...] = function(*arguments)
-    except (RuntimeError, ValueError) as error:
-        # hip-python's own error: a missing library or function, or an unknown error number.
+    except (RuntimeError, ValueError, OSError) as error:
+        # The binding's: a missing library or function, an unknown error number, or a fault on Windows.
         raise DeviceError(f"{function.__name__}: {error}") from error
     return result
 

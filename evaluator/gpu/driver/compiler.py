@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compiles a kernel's source with its constants and loads it. Machine code is cached on disk.
+"""Finds or compiles a kernel's source with its constants and loads it. Machine code is cached on disk.
 
 A kernel is one file of evaluator/kernels with its constants (tile shapes, widths, activations:
 `-DNAME=VALUE`). Includes are pasted in, so that every compiler gets a single source and the cache key covers
 every change. The key has source, target, options and the compiler's version; a damaged entry is compiled
-again.
+again. Kernels that are shipped compiled (shipped.py) need neither cache nor compiler.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import msgpack
 
 from evaluator.caching import cached_file, keep
-from evaluator.gpu.driver.device import Device, DeviceError
+from evaluator.gpu.driver.device import CompilationError, Device, DeviceError
+from evaluator.gpu.driver.shipped import ShippedObjects
 from evaluator.gpu.driver.target import Precision
 
 log = logging.getLogger(__name__)
@@ -111,9 +112,9 @@ class Compiler:
         self._loaded: dict[tuple[KernelKey, int], Any] = {}
         self._codes: dict[KernelKey, Future[bytes]] = {}
         self._pool: ThreadPoolExecutor | None = None
-        self._version = device.compiler_version()
+        self._shipped = ShippedObjects(device.info.target.name)
         self.compiled = 0
-        """Number of kernels that were not in the cache."""
+        """Number of kernels that were neither shipped nor in the cache."""
 
     def start(self, wanted: Iterable[KernelKey]) -> None:
         """Start compiling kernels concurrently, in order: name slow ones first. `load` waits for the kernels
@@ -150,9 +151,23 @@ class Compiler:
             self._pool = None
             self._codes = {}
 
+    @cached_property
+    def _version(self) -> str:
+        try:
+            return self._device.compiler_version()
+        except DeviceError as error:
+            raise CompilationError(
+                f"kernels of this network are not shipped for {self._device.info.target.name}, and there is "
+                f"no compiler ({error}): use an included network, on Linux install ROCm with hipRTC, on "
+                "Windows use --backend onnx:provider=directml"
+            ) from error
+
     def _code(self, key: KernelKey) -> bytes:
         text = source(key.file)
         options = (*key.options, *self._device.info.target.options)
+        shipped = self._shipped.code(text, options)
+        if shipped is not None:
+            return shipped
         parts = [text, self._device.info.target.name, *options, self._version]
         digest = hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]
         path = None if self._folder is None else self._folder / f"{key.file}-{digest}.bin"
