@@ -43,6 +43,10 @@ SECOND = 16
 CALL_MS = 0.4
 """Time of a call outside the device (docs/lab/latency.md), which computes the previous batch meanwhile."""
 
+POSITION_MS = 0.0035
+"""More such time for each position, which the search collects and applies: with CALL_MS 0.58 to 0.68 ms for
+calls of 65 to 78 positions on an H200 (docs/lab/batching.md)."""
+
 SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
 """SHARE and LEAST on other devices, for each batch."""
 
@@ -150,7 +154,10 @@ class Device:
     def second_batch(self) -> int:
         """The batch size from which on two overlapping batches finish sooner than one of twice the size."""
         size = SECOND
-        while size < self.best and 2 * self.milliseconds(size) > self.milliseconds(2 * size) + CALL_MS:
+        while size < self.best:
+            outside_ms = CALL_MS + POSITION_MS * 2 * size
+            if 2 * self.milliseconds(size) <= self.milliseconds(2 * size) + outside_ms:
+                break
             size *= 2
         return min(size, self.best)
 
