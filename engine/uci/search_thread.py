@@ -106,8 +106,7 @@ class SearchThread:
             output.info_string(f"error: {error or repr(error)}")
             report = session.report_without_search(limits)
         # UCI forbids an answer to `go infinite` and `go ponder` before `stop` or `ponderhit`.
-        while (limits.infinite or control.pondering) and not control.stopped:
-            control.wait(0.02)
+        control.wait_until_due(infinite=limits.infinite)
         self._conclude(report, options)
 
     def _conclude(self, report: Report, options: Options) -> None:

@@ -62,9 +62,10 @@ class PooledEvaluator(Generic[S]):
         *,
         spread: bool = True,
         fallback: bool = False,
+        notify: Callable[[], None] = lambda: None,
     ) -> None:
         """interrupt: file descriptor; `receive` returns when it becomes readable. spread: use all addresses
-        at once; otherwise the first one that is ready. fallback: see EvaluatorLink."""
+        at once; otherwise the first one that is ready. fallback, notify: see EvaluatorLink."""
         self.log = log
         self.priority: Priority = priority
         self.first_sent: float | None = None
@@ -82,7 +83,15 @@ class PooledEvaluator(Generic[S]):
         alone = len(each) == 1
         self.upstreams: tuple[Upstream[JointRequest[S]], ...] = tuple(
             Upstream(
-                one, log, priority, interrupt, self._send_again, agreement, alone=alone, fallback=fallback
+                one,
+                log,
+                priority,
+                interrupt,
+                self._send_again,
+                agreement,
+                alone=alone,
+                fallback=fallback,
+                notify=notify,
             )
             for one in each
         )
