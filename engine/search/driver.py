@@ -70,6 +70,7 @@ class Search:
         self._last_report = task.started
         self._last_shown: tuple[int, str | None] = (0, None)
         self._depth = self._selective_depth = 1  # Displayed depths never fall.
+        self._first_batch_ms = 0.0
         self.idle = False
 
     def advance(self, *, fills: bool = True) -> bool:
@@ -92,6 +93,8 @@ class Search:
             return True
         self._only_decided = False
         progressed = self._fill_pipeline(now, info)
+        if not self._first_batch_ms:
+            self._first_batch_ms = 1000 * (perf_counter() - self._task.started)
         unbounded = self._unbounded or self._control.pondering
         # If all lines end in decided games, more visits are useless and should not occupy a core.
         self.idle = not self._pipeline.in_flight and (not progressed or (unbounded and self._only_decided))
@@ -199,6 +202,7 @@ class Search:
             cache_hits=info.cache_hits,
             evaluations=self._pipeline.evaluations,
             batches=self._pipeline.batches,
+            first_batch_ms=self._first_batch_ms,
             tablebase_hits=info.tablebase_hits,
             full=info.full,
             draw_score=self._draw_score,
