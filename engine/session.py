@@ -188,9 +188,8 @@ class Session:
                 self._loop.interrupt,
                 spread=False,
                 fallback=self._fallback,
-                notify=self._loop.evaluators_changed,
             )
-            self._loop.evaluators = (self._remote,)
+            self._loop.use([self._remote])
         return self._remote
 
     def start_evaluator(self) -> EvaluatorLink:

@@ -13,7 +13,7 @@ thread: a new search, `stop`, `ponderhit`, a connection. Nothing is polled.
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -36,10 +36,10 @@ SHORTEST_WAIT = 0.0002
 
 
 class SearchLoop:
-    """Running searches and their evaluators. Only one thread may use it, except `submit` and `evaluators`.
+    """Running searches and their evaluators. Only one thread may use it, except `submit` and `use`.
 
-    evaluators: those of the searches; other threads replace the tuple. active: the running searches.
-    interrupt: descriptor that is readable after `submit`.
+    evaluators: those of the searches. active: the running searches. interrupt: descriptor that is readable
+    after `submit`.
     """
 
     def __init__(self, processes: int = 1) -> None:
@@ -62,9 +62,11 @@ class SearchLoop:
         if wake:
             self._wakeup.wake()
 
-    def evaluators_changed(self) -> None:
-        """Advance all tasks, because an evaluator is ready or has failed. Any thread."""
-        self.submit(lambda: self._due.update(self.active))
+    def use(self, evaluators: Iterable[PooledEvaluator[Pooled]]) -> None:
+        """Use these evaluators. All tasks are advanced when one of them is ready or has failed."""
+        self.evaluators = tuple(evaluators)
+        for link in (link for evaluator in self.evaluators for link in evaluator.links):
+            link.notify = partial(self.submit, lambda: self._due.update(self.active))
 
     def close(self) -> None:
         """Free the descriptors. No step may follow."""

@@ -230,14 +230,10 @@ class SearchPool(Closing):
                 raise RuntimeError("the pool is closed")
             if key not in self._evaluators:
                 self._evaluators[key] = PooledEvaluator(
-                    settings,
-                    self._log,
-                    self._priority,
-                    self._loop.interrupt,
-                    notify=self._loop.evaluators_changed,
+                    settings, self._log, self._priority, self._loop.interrupt
                 )
+                self._loop.use(self._evaluators.values())
                 self._evaluators[key].start()
-                self._loop.evaluators = tuple(self._evaluators.values())
             return self._evaluators[key]
 
     # -- the pool's thread -------------------------------------------------------------------------------

@@ -62,10 +62,9 @@ class PooledEvaluator(Generic[S]):
         *,
         spread: bool = True,
         fallback: bool = False,
-        notify: Callable[[], None] = lambda: None,
     ) -> None:
         """interrupt: file descriptor; `receive` returns when it becomes readable. spread: use all addresses
-        at once; otherwise the first one that is ready. fallback, notify: see EvaluatorLink."""
+        at once; otherwise the first one that is ready. fallback: see EvaluatorLink."""
         self.log = log
         self.priority: Priority = priority
         self.first_sent: float | None = None
@@ -83,15 +82,7 @@ class PooledEvaluator(Generic[S]):
         alone = len(each) == 1
         self.upstreams: tuple[Upstream[JointRequest[S]], ...] = tuple(
             Upstream(
-                one,
-                log,
-                priority,
-                interrupt,
-                self._send_again,
-                agreement,
-                alone=alone,
-                fallback=fallback,
-                notify=notify,
+                one, log, priority, interrupt, self._send_again, agreement, alone=alone, fallback=fallback
             )
             for one in each
         )

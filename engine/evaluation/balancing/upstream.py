@@ -89,10 +89,9 @@ class Upstream(Generic[R]):
         *,
         alone: bool,
         fallback: bool = False,
-        notify: Callable[[], None],
     ) -> None:
         """interrupt: file descriptor; `receive` returns when it becomes readable. send_again: see Requests.
-        alone: there is no other upstream, so a failure here fails the searches. fallback, notify: see
+        alone: there is no other upstream, so a failure here fails the searches. fallback: see
         EvaluatorLink."""
         self.failure: NoEvaluatorError | None = None
         """Why the link gave up; None once it is connected again."""
@@ -110,9 +109,7 @@ class Upstream(Generic[R]):
         self._served: dict[NetworkKey, Served] = {}
         self._last_served: dict[NetworkKey, NetworkInfo] = {}
         self._in_flight: dict[R, _Sent] = {}
-        self.link = EvaluatorLink(
-            settings, self._log, fallback=fallback, prepare=self._prepare, notify=notify
-        )
+        self.link = EvaluatorLink(settings, self._log, fallback=fallback, prepare=self._prepare)
         self.requests: Requests[R] = Requests(self.link, priority, self._take_back)
 
     @property

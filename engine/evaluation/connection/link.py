@@ -75,16 +75,15 @@ class EvaluatorLink:
         *,
         fallback: bool = False,
         prepare: Callable[[EvaluatorClient], None] = lambda client: None,
-        notify: Callable[[], None] = lambda: None,
     ) -> None:
         """fallback: start an embedded evaluator if no given one is available. prepare: called in the
-        background with each new connection before its use. notify: called in the background once there is
-        another connection or an error."""
+        background with each new connection before its use."""
         self.settings = settings
         self._log = log
         self._fallback = fallback
         self._prepare = prepare
-        self._notify = notify
+        self.notify: Callable[[], None] = lambda: None
+        """Called in the background after each new connection or error."""
         self._condition = threading.Condition()
         self.client: EvaluatorClient | None = None
         """The connection; None while there is none. Read without the lock, for each batch."""
@@ -312,7 +311,7 @@ class EvaluatorLink:
                 if client is not None:
                     self._take(client, address)
             self._condition.notify_all()
-        self._notify()
+        self.notify()
 
     def _take(self, client: EvaluatorClient, address: str) -> None:
         """Make a connection the current one. address: of a given evaluator; "" for an embedded one."""
@@ -373,7 +372,7 @@ class EvaluatorLink:
             else:  # A search must not use two networks.
                 self._next = client, address
             self._condition.notify_all()
-        self._notify()
+        self.notify()
         self._begin()
 
     def _replace(self, client: EvaluatorClient, address: str) -> None:

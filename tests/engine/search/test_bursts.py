@@ -42,16 +42,16 @@ def evaluator() -> Iterator[str]:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many batches each burst has sent."""
     counts: list[int] = []
-    exchange = PooledPipeline._exchange
+    burst = PooledPipeline.burst
 
     def counting(pipeline: PooledPipeline[Any], *arguments: Any) -> Any:
         before = pipeline.batches
         try:
-            return exchange(pipeline, *arguments)
+            return burst(pipeline, *arguments)
         finally:
             counts.append(pipeline.batches - before)
 
-    monkeypatch.setattr(PooledPipeline, "_exchange", counting)
+    monkeypatch.setattr(PooledPipeline, "burst", counting)
     return counts
 
 
