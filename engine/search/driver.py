@@ -93,8 +93,6 @@ class Search:
             return True
         self._only_decided = False
         progressed = self._fill_pipeline(now, info)
-        if not self._first_batch_ms:
-            self._first_batch_ms = 1000 * (perf_counter() - self._task.started)
         unbounded = self._unbounded or self._control.pondering
         # If all lines end in decided games, more visits are useless and should not occupy a core.
         self.idle = not self._pipeline.in_flight and (not progressed or (unbounded and self._only_decided))
@@ -125,6 +123,8 @@ class Search:
                 return progressed or result.visits_done > 0
             progressed = True
             pipeline.submit(batch)
+            if not self._first_batch_ms:
+                self._first_batch_ms = 1000 * (perf_counter() - self._task.started)
             if not pipeline.in_flight:
                 break
         return progressed
