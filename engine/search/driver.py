@@ -254,14 +254,15 @@ class Search:
         """Return the limits up to which the search may run without `advance`. now, due_at, patience:
         perf_counter seconds."""
         nodes, look_at, depth = self._watch.bounds(self._info)
+        hard = self._watch.hard
         return BurstLimits(
-            self._rule,
-            min(now + BURST_SECONDS, due_at if due_at > now else inf),
-            patience,
-            self._watch.hard,
-            nodes,
-            self._options.nodes_as_playouts,
-            look_at,
-            depth,
-            interrupt,
+            rule=self._rule,
+            until=min(BURST_SECONDS, due_at - now if due_at > now else inf),
+            patience=patience - now,
+            hard=None if hard is None else hard - now,
+            nodes=nodes,
+            nodes_as_playouts=self._options.nodes_as_playouts,
+            look_at=look_at,
+            depth=depth,
+            interrupt=interrupt,
         )

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from time import perf_counter
 from typing import TYPE_CHECKING, Generic
 
 from engine._core import Batch, Tree
@@ -105,27 +104,19 @@ class PooledPipeline(Generic[S]):
         if bursts is None or self._bursts_target_ms != self.target_ms:
             bursts = self._bursts = Bursts(evaluator.priority, self.target_ms)
             self._bursts_target_ms = self.target_ms
-        while len(sent) + len(self._free) < limits.rule.in_flight:
+        while len(sent) + len(self._free) < limits["rule"].in_flight:
             self._free.append(Batch(self._capacity))
-        before, now = set(sent), perf_counter()
+        before = set(sent)
         try:
             return bursts.run(
                 self._tree,
                 stream,
-                limits.rule,
                 network=served.info.name,
                 content_hash=served.info.content_hash,
                 next_id=client.next_id,
                 sent=sent,
                 spare=self._free,
-                until=limits.until - now,
-                patience=limits.patience - now,
-                hard=None if limits.hard is None else limits.hard - now,
-                nodes=limits.nodes,
-                nodes_as_playouts=limits.nodes_as_playouts,
-                look_at=limits.look_at,
-                depth=limits.depth,
-                interrupt=limits.interrupt,
+                **limits,
             )
         finally:  # Ctrl-C raises in the main thread as soon as the core returns.
             self.waiting[:] = sent.values()
