@@ -14,11 +14,12 @@ differs. docs/explanation/batching.md has the measurements.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from engine._core import BatchRule
 from protocol.messages import best_rate
@@ -145,14 +146,8 @@ class Device:
         """Return a batch's time, interpolated between measured sizes; 0 if nothing was measured."""
         if not self.curve:
             return 0.0
-        at = bisect_left(self.curve, size, key=lambda point: point[0])
-        if at == 0:
-            return self.curve[0][1]
-        if at == len(self.curve):
-            largest, ms = self.curve[-1]
-            return ms * size / largest
-        (low, low_ms), (high, high_ms) = self.curve[at - 1 : at + 1]
-        return low_ms + (high_ms - low_ms) * (size - low) / (high - low)
+        sizes, times = zip(*self.curve, strict=True)
+        return float(np.interp(size, sizes, times) * max(1.0, size / sizes[-1]))
 
     @property
     def second_batch(self) -> int:
