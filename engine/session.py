@@ -21,7 +21,7 @@ from engine.pool.loop import SearchLoop
 from engine.pool.search import InstantEvaluator, PooledSearch, offers_for
 from engine.search.batching import BatchSizes
 from engine.search.contempt import Contempt
-from engine.search.control import LOOK_SECONDS, SearchControl
+from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.fen import read_fen
 from engine.search.limits import Limits
@@ -149,7 +149,7 @@ class Session:
         reason, and NoEvaluatorError.
         """
         game, _favoured = read_header(path)
-        while not self.ready(LOOK_SECONDS):
+        while not self.ready(60.0):
             pass
         # Contempt and the constants depend on the limits of the search that made the tree.
         try:
@@ -185,10 +185,11 @@ class Session:
                 EvaluatorSettings.of(self.options),
                 self._log,
                 self._priority,
+                self._loop.interrupt,
                 spread=False,
                 fallback=self._fallback,
             )
-            self._loop.evaluators = (self._remote,)
+            self._loop.use([self._remote])
         return self._remote
 
     def start_evaluator(self) -> EvaluatorLink:
@@ -301,3 +302,4 @@ class Session:
             self._remote, self._loop.evaluators = None, ()
         for thread in self._ending:
             thread.join()
+        self._loop.close()

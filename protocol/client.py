@@ -134,7 +134,7 @@ class EvaluatorClient(Closing):
     request), recommended_batch, curve, server, instance (id of this run of the evaluator, "" if not given),
     version, in_flight (batches submitted and not received), heard_at (time.monotonic of the last message),
     draining (the evaluator is shutting down: it answers what is in flight and rejects new batches), notices
-    (number of announced network changes; `networks`, `aliases` and `network` are updated).
+    (number of announced changes of networks, devices and curves; `networks`, `aliases` and `network` follow).
 
     If results name their network, a result of another network than the requested one is never returned: the
     batch completes with NetworkChanged.
@@ -170,7 +170,7 @@ class EvaluatorClient(Closing):
         self._knock = 0
         self.heard_at = time.monotonic()
         self.draining = False
-        self.notices = 0
+        self.notices = self._moves = 0
         self._bound = ""
         """Argument of `use`; "" for the default network."""
         self._default = ""
@@ -249,8 +249,8 @@ class EvaluatorClient(Closing):
         if self._completed:
             return self._completed.pop(0)
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        known, notices = self.draining, self.notices
-        while self._in_flight and self.draining is known and self.notices == notices:
+        known, moves = self.draining, self._moves
+        while self._in_flight and self.draining is known and self._moves == moves:
             if not self._pump(deadline, self._interrupt):
                 return None
             if self._completed:
@@ -446,9 +446,14 @@ class EvaluatorClient(Closing):
 
     def _take_notice(self, notice: Welcome) -> None:
         """Store the announced networks and switch to the one that this client's choice means now."""
+        served = self._served()
         self._describe(notice)
         self.network = self.following(self._bound)
         self.notices += 1
+        self._moves += self._served() != served
+
+    def _served(self) -> tuple[object, ...]:
+        return [network.identity for network in self.networks], self.aliases, self._default
 
     def _find(self, network: str) -> NetworkInfo | None:
         """Return the network of this name, alias or content hash, or None."""

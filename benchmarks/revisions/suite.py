@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from benchmarks.common.installation import Installation
 from benchmarks.common.processes import processor_seconds
-from benchmarks.engine import cold_start
+from benchmarks.engine import clock, cold_start
 from benchmarks.search import memory, search_speed
 from benchmarks.service import service_overhead
 
@@ -90,6 +90,11 @@ def _search_with_network(installation: Installation, seconds: float) -> Values:
     return {"search-network": report["evaluations_per_second"]}
 
 
+def _clock(installation: Installation, seconds: float) -> Values:
+    played = clock.play(installation=installation, seconds=seconds)
+    return {"clock": played.nodes_per_ms, "clock-wait": played.wait_ms}
+
+
 def _uciok_processor_time(installation: Installation, seconds: float) -> Values:
     """Measure an engine that gets `quit` immediately after `uci`."""
     spent = []
@@ -135,6 +140,13 @@ SUITE = (
     Benchmark((Quantity("search-cpu", "nodes/processor second", True),), _search_processor_time),
     Benchmark((Quantity("search-evaluator", "nodes/s, random backend", True),), _search_through_evaluator),
     Benchmark((Quantity("search-network", "evaluations/s, network", True),), _search_with_network),
+    Benchmark(
+        (
+            Quantity("clock", "nodes/ms, moves under a clock", True),
+            Quantity("clock-wait", "ms of a move without search", False),
+        ),
+        _clock,
+    ),
     Benchmark((Quantity("uciok-cpu", "processor ms, uciok", False),), _uciok_processor_time),
     Benchmark(
         (

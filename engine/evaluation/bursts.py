@@ -7,8 +7,7 @@ The core (engine/core/exchange) collects and sends batches and applies results. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 from engine._core import BatchRule
 
@@ -18,9 +17,8 @@ idle: nothing is in flight, and there is nothing to send. silence: no message wi
 interrupt. other: Python must receive the next message."""
 
 
-@dataclass(frozen=True, slots=True)
-class BurstLimits:
-    """Limits of a burst. Times are perf_counter seconds.
+class BurstLimits(TypedDict):
+    """Limits of a burst. Times are seconds from now.
 
     until: the burst ends with the first answer from then on. patience: end of the longest wait. hard:
     deadline for the answers to what is sent; None: none. nodes: maximum visits in all, or playouts if
@@ -36,4 +34,4 @@ class BurstLimits:
     nodes_as_playouts: bool
     look_at: int
     depth: float
-    interrupt: int = -1
+    interrupt: int

@@ -48,6 +48,11 @@ class Session:
     stop: threading.Event = field(default_factory=threading.Event)
     waiting: int = 0
 
+    def end(self) -> None:
+        """End the running job, even if its search has not begun."""
+        self.stop.set()
+        self.player.stop()
+
 
 @dataclass(slots=True)
 class Counts:
@@ -127,7 +132,7 @@ class Provider:
         with self._lock:
             threads = list(self._threads)
             for session in self._sessions.values():
-                session.stop.set()
+                session.end()
         end = perf_counter() + END_S
         for thread in threads:
             thread.join(max(0.0, end - perf_counter()))
@@ -182,7 +187,7 @@ class Provider:
             session = self._sessions.pop(key, None) or Session(self._pool.player(self._options))
             self._sessions[key] = session
             session.waiting += 1
-            session.stop.set()
+            session.end()
             for old in [each for each, kept in self._sessions.items() if not kept.waiting]:
                 if len(self._sessions) > 2 * self._most:
                     self._sessions.pop(old).player.close()
@@ -207,14 +212,15 @@ class Provider:
         end = perf_counter() + value / 1000 if kind == "movetime" and value < ENDLESS_MS else None
         future = player.search(game, limits or Limits(infinite=True), observer=Observer(FIRST_S, look))
         future.add_done_callback(lambda _: output.put(None))
+        if stop.is_set():  # `end` may have come before the search.
+            player.stop()
         try:
             while True:
-                now = perf_counter()
-                if stop.is_set() or (end is not None and now >= end):
-                    player.stop()
                 try:
-                    report = output.get(timeout=0.05 if end is None else max(0.001, min(0.05, end - now)))
+                    report = output.get(timeout=None if end is None else max(0.0, end - perf_counter()))
                 except queue.Empty:
+                    player.stop()
+                    end = None
                     continue
                 if report is None:
                     break

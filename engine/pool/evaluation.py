@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from math import inf
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from engine._core import Batch, Game, Tree
@@ -15,7 +14,7 @@ from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.encoding import HistoryFill, encode_games
 from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, PipelineError
 from engine.options import Options
-from engine.search.control import LOOK_SECONDS, SearchControl
+from engine.search.control import SearchControl
 from protocol.batch import EvaluationBatch, PositionBatch
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class PooledEvaluation:
     def __init__(self, evaluator: PooledEvaluator[Any], games: Sequence[Game], options: Options) -> None:
         self.future: Evaluated = Future()
         self.control = SearchControl()
-        self.due_at = 0.0
+        self.due_at = inf
         self.failure: PipelineError | NoEvaluatorError | NetworkChangedError | None = None
         self.search = self
         self.network = EvaluatorSettings.of(options).network
@@ -85,5 +84,4 @@ class PooledEvaluation:
                 self._evaluator.add(self, self._batch)
         except Exception as error:  # An error in this batch must not end the others.
             self.future.set_exception(error)
-        self.due_at = inf if self._batch is not None else perf_counter() + LOOK_SECONDS
         return not self.future.done()

@@ -6,24 +6,27 @@
     PooledSearch.burst     exchanges a lone search's batches in the core, without the interpreter
     PooledEvaluator.receive applies the answers, after which their searches can advance
 
-A search is advanced after an answer, or when the clock, a report or an evaluator may require it.
+A search is advanced after an answer, when its clock or a report requires it, or after an event of another
+thread: a new search, `stop`, `ponderhit`, a connection. Nothing is polled.
 """
 
 from __future__ import annotations
 
+import queue
+from collections.abc import Callable, Iterable
+from functools import partial
 from math import inf
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine.evaluation.balancing.routing import WORTH_SENDING
 from engine.evaluation.connection.keepalive import QUIET_SECONDS
-from engine.search.control import LOOK_SECONDS
+from protocol.host.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from engine.evaluation.balancing.pooled import PooledEvaluator
     from engine.pool.evaluation import PooledEvaluation
     from engine.pool.search import PooledSearch
-    from protocol.host.wakeup import Wakeup
 
     Pooled = PooledSearch | PooledEvaluation
     """The tasks of a loop."""
@@ -33,25 +36,46 @@ SHORTEST_WAIT = 0.0002
 
 
 class SearchLoop:
-    """Running searches and their evaluators. Only one thread may use it, except `evaluators`.
+    """Running searches and their evaluators. Only one thread may use it, except `submit` and `use`.
 
-    evaluators: those of the searches; other threads replace the tuple. active: the running searches.
+    evaluators: those of the searches. active: the running searches. interrupt: descriptor that is readable
+    after `submit`.
     """
 
-    def __init__(self, wakeup: Wakeup | None = None, processes: int = 1) -> None:
-        """wakeup: ends a wait. processes: how many with similar loops share the evaluators."""
+    def __init__(self, processes: int = 1) -> None:
+        """processes: how many with similar loops share the evaluators."""
         self.evaluators: tuple[PooledEvaluator[Pooled], ...] = ()
         self.active: set[Pooled] = set()
-        self._wakeup = wakeup
-        self._interrupt = -1 if wakeup is None else wakeup.fileno()
+        self._asked: queue.SimpleQueue[Pooled | Callable[[], None]] = queue.SimpleQueue()
+        self._wakeup = Wakeup()
+        self.interrupt = self._wakeup.fileno()
         self._processes = processes
         self._watched: set[Pooled] = set()
-        """Active ones that other events than an answer may advance, the first of them at `_next_look`."""
-        self._next_look = 0.0
+        """Active ones that time may advance, the first of them at `_next_look`."""
+        self._next_look = inf
         self._due: set[Pooled] = set()
+
+    def submit(self, what: Pooled | Callable[[], None], *, wake: bool = True) -> None:
+        """Call a function in the loop's thread, or advance a task, which is added if necessary. Any thread.
+        wake: False in the loop's thread, during a step."""
+        self._asked.put(what)
+        if wake:
+            self._wakeup.wake()
+
+    def use(self, evaluators: Iterable[PooledEvaluator[Pooled]]) -> None:
+        """Use these evaluators. All tasks are advanced when one of them is ready or has failed."""
+        self.evaluators = tuple(evaluators)
+        for link in (link for evaluator in self.evaluators for link in evaluator.links):
+            link.notify = partial(self.submit, lambda: self._due.update(self.active))
+
+    def close(self) -> None:
+        """Free the descriptors. No step may follow."""
+        self._wakeup.close()
 
     def add(self, running: Pooled) -> None:
         """Run a task until its future has a result, or stop it as soon as possible if that is asked for."""
+        if running not in self.active:
+            running.control.on_change = partial(self.submit, running)
         if not self.active:  # Late results of earlier searches spare this one requests.
             for evaluator in self.evaluators:
                 if evaluator.awaited:
@@ -68,13 +92,18 @@ class SearchLoop:
 
     def step(self) -> None:
         """Wait for an event, and advance the searches that it concerns."""
+        while not self._asked.empty():
+            asked = self._asked.get()
+            if callable(asked):
+                asked()
+            elif not asked.future.done():
+                self.add(asked)
         now = perf_counter()
         due, self._due = self._due, set()
-        if self._watched and now >= self._next_look:
-            due |= {task for task in self._watched if task.control.stopped or now >= task.due_at}
-            others = (task.due_at for task in self._watched if task not in due)
-            self._next_look = min([now + LOOK_SECONDS, *others])
-        due |= self._received(now, 0.0) if due else self._awaited(now)
+        if now >= self._next_look:
+            due |= {task for task in self._watched if now >= task.due_at}
+            self._next_look = min((task.due_at for task in self._watched if task not in due), default=inf)
+        due |= self._received(0.0) if due else self._awaited(now)
         for task in due & self.active:
             if not task.advance(len(self.active) * self._processes, self._processes):
                 self.remove(task)
@@ -95,47 +124,38 @@ class SearchLoop:
     def _awaited(self, now: float) -> set[Pooled]:
         """Wait for an answer, for the time of the next check, or for the wake-up. Return the searches that
         can continue."""
-        seconds: float | None = None
-        if self._watched:
-            seconds = max(SHORTEST_WAIT, self._next_look - now)
-        elif any(evaluator.stranded for evaluator in self.evaluators):
-            seconds = LOOK_SECONDS
+        # Return at intervals, so that the keepalive of an evaluator that owes answers works.
+        seconds = min(QUIET_SECONDS, max(SHORTEST_WAIT, self._next_look - now))
         left = seconds
         if len(self.active) == 1:
             (task,) = self.active
-            end = task.burst(now + (QUIET_SECONDS if seconds is None else seconds), self._interrupt)
+            end = task.burst(now + seconds, self.interrupt)
             if end in ("time", "look", "idle"):
                 return {task}
             if end is not None:
                 left = 0.0
-        answered = self._received(now, left)
-        if not answered and seconds is not None:
+        answered = self._received(left)
+        if not answered:
+            self._wakeup.clear()
             late_ms = 1000 * (perf_counter() - now - seconds)
             for task in self._watched if late_ms > 0 else ():
                 task.record_lateness(late_ms)
         return answered
 
-    def _received(self, now: float, seconds: float | None) -> set[Pooled]:
-        """Wait for answers up to `seconds` (None: indefinitely). Return the searches that were answered."""
+    def _received(self, seconds: float) -> set[Pooled]:
+        """Wait for answers up to `seconds`. Return the searches that were answered."""
         clients = [client for evaluator in self.evaluators for client in evaluator.awaited_clients]
         if not clients:
-            if seconds != 0.0:
-                self._sleep(seconds)
+            if seconds:
+                self._wakeup.wait(seconds)
             return set()
-        # Return at intervals, so that the keepalive of an evaluator that owes answers works.
-        milliseconds = 1000 * (QUIET_SECONDS if seconds is None else seconds)
+        milliseconds = 1000 * seconds
         if len(clients) > 1:
             from protocol.client import wait_for_any
 
-            wait_for_any(clients, milliseconds, None if self._wakeup is None else self._interrupt)
+            wait_for_any(clients, milliseconds, self.interrupt)
             milliseconds = 0.0
         answered: set[Pooled] = set()
         for evaluator in self.evaluators:
             answered |= evaluator.receive(milliseconds)
         return answered
-
-    def _sleep(self, seconds: float | None) -> None:
-        if self._wakeup is not None:
-            self._wakeup.wait(seconds)
-        else:
-            sleep(LOOK_SECONDS if seconds is None else seconds)

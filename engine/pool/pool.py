@@ -7,7 +7,6 @@ name the same evaluator share its process and connection, whatever networks they
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -33,7 +32,6 @@ from engine.search.player import Player
 from engine.search.report import Report
 from engine.search.tree import SearchTree
 from protocol.host.closing import Closing
-from protocol.host.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
@@ -92,10 +90,7 @@ class SearchPool(Closing):
         """pools: number of similar pools, one per process, that use these evaluators."""
         self._log = log
         self._priority: Priority = priority
-        # Searches to start or stop, functions to call in the pool's thread, and None to end all.
-        self._asked: queue.SimpleQueue[Pooled | Callable[[], None] | None] = queue.SimpleQueue()
-        self._wakeup = Wakeup()
-        self._loop = SearchLoop(self._wakeup, pools)
+        self._loop = SearchLoop(pools)
         self._ending = False
         self._lock = threading.Lock()
         self._evaluators: dict[EvaluatorSettings, PooledEvaluator[Pooled]] = {}
@@ -206,13 +201,12 @@ class SearchPool(Closing):
             already, self._closed = self._closed, True
         if already:
             return
-        self._asked.put(None)
-        self._wakeup.wake()
+        self._loop.submit(self._end)
         self._thread.join()
         for evaluator in self._evaluators.values():
             evaluator.close()
         with self._lock:
-            self._wakeup.close()
+            self._loop.close()
 
     def log_once(self, text: str) -> None:
         """Log a message that every player would repeat, once."""
@@ -227,17 +221,7 @@ class SearchPool(Closing):
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
-            self._asked.put(what)
-            if threading.current_thread() is not self._thread:
-                self._wakeup.wake()
-
-    def stop(self, running: PooledSearch) -> None:
-        """Stop a search as soon as possible."""
-        running.control.stop()
-        with self._lock:
-            if not self._closed:  # `close` stops all.
-                self._asked.put(running)
-                self._wakeup.wake()
+            self._loop.submit(what, wake=threading.current_thread() is not self._thread)
 
     def _evaluator(self, settings: EvaluatorSettings) -> PooledEvaluator[Pooled]:
         key = replace(settings, weights="", policy_head="", value_head="")
@@ -246,37 +230,23 @@ class SearchPool(Closing):
                 raise RuntimeError("the pool is closed")
             if key not in self._evaluators:
                 self._evaluators[key] = PooledEvaluator(
-                    settings, self._log, self._priority, self._wakeup.fileno()
+                    settings, self._log, self._priority, self._loop.interrupt
                 )
+                self._loop.use(self._evaluators.values())
                 self._evaluators[key].start()
-                self._loop.evaluators = tuple(self._evaluators.values())
             return self._evaluators[key]
 
     # -- the pool's thread -------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        loop = self._loop
-        while True:
-            self._take_new()
-            if not loop.active and self._ending:
-                return
-            loop.step()
+        while self._loop.active or not self._ending:
+            self._loop.step()
 
-    def _take_new(self) -> None:
-        """Add new tasks to the loop, and those that must stop."""
-        self._wakeup.clear()
-        while not self._asked.empty():
-            running = self._asked.get()
-            if running is None:
-                self._ending = True
-            elif callable(running):
-                running()
-            elif not running.future.done():
-                self._loop.add(running)
-        if self._ending:
-            for each in self._loop.active:
-                each.control.stop()
-                self._loop.add(each)
+    def _end(self) -> None:
+        """Stop all tasks, and end the thread after them."""
+        self._ending = True
+        for each in self._loop.active:
+            each.control.stop()
 
 
 class PoolPlayer:
@@ -347,7 +317,7 @@ class PoolPlayer:
     def stop(self) -> None:
         """Stop the running search. Its future gets the report so far."""
         if self._running is not None and not self._running.future.done():
-            self._pool.stop(self._running)
+            self._running.control.stop()
 
     def close(self) -> None:
         """Stop the running search and delete the tree."""

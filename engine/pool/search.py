@@ -22,7 +22,7 @@ from engine.evaluation.errors import (
 )
 from engine.evaluation.pipeline import InstantPipeline, Pipeline
 from engine.search.batching import BatchSizes, Device
-from engine.search.control import LOOK_SECONDS, SearchControl
+from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.player import NetworkSearch, Pause, Player
 from engine.search.report import Report
@@ -81,9 +81,9 @@ class InstantEvaluator:
 class PooledSearch:
     """The steps of one task (engine/search/player.py). Only the thread of its loop may use it.
 
-    The loop calls `advance` after an answer, at `due_at`, or if `can_continue`. A search only calls its
-    evaluator. future: gets the report. due_at: when the clock, a report, `stop` or an evaluator may require
-    `advance`, in perf_counter seconds; infinite if only an answer can.
+    The loop calls `advance` after an answer, after a change of `control` or of the evaluators, at `due_at`,
+    or if `can_continue`. A search only calls its evaluator. future: gets the report. due_at: when the clock
+    or a report may require `advance`, in perf_counter seconds; infinite if only an event can.
     """
 
     def __init__(
@@ -111,7 +111,6 @@ class PooledSearch:
         self.control = control or SearchControl(pondering=task.limits.ponder)
         self.due_at = 0.0
         self._keeps_time = keeps_time
-        self._is_polled = control is not None or task.limits.ponder
         self._evaluator = evaluator
         self._player = player
         self._steps = player.steps(task, self.control, play=play, evaluates_mates=evaluates_mates)
@@ -144,7 +143,7 @@ class PooledSearch:
         """True if it waits for nothing: it looks for a mate, no collected visit needed an evaluation, or its
         batches were rejected."""
         if isinstance(self._step, Pause):
-            return self._step.until <= perf_counter()
+            return self._step.is_over(self.control)
         search, pipeline = self._search, self._pipeline
         if search is None or pipeline is None:
             return False
@@ -160,7 +159,7 @@ class PooledSearch:
                     report = self._advance_search(self._step, searches, processes)
                     if report is None:
                         break
-                elif self._step.until > perf_counter() and not self.control.stopped:
+                elif not self._step.is_over(self.control):
                     break
                 self._step = self._steps.send(report)
                 if isinstance(self._step, Pause):
@@ -201,9 +200,8 @@ class PooledSearch:
         if isinstance(self._step, Pause):
             return self._step.until
         if self._search is None:
-            return min(now + LOOK_SECONDS, max(now, self._patient_until(self._step.task)))
-        polled = now + LOOK_SECONDS if self._is_polled or self.control.stopped else inf
-        return min(self._search.due_at(now), self._next_look, polled)
+            return max(now, self._patient_until(self._step.task))
+        return min(self._search.due_at(now), self._next_look)
 
     def _advance_search(self, step: NetworkSearch, searches: int, processes: int) -> Report | None:
         """Advance the network's search, and restart it after a network change. Return its report at its end.

@@ -14,11 +14,12 @@ differs. docs/explanation/batching.md has the measurements.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from engine._core import BatchRule
 from protocol.messages import best_rate
@@ -42,6 +43,14 @@ SECOND = 16
 
 CALL_MS = 0.4
 """Time of a call outside the device (docs/lab/latency.md), which computes the previous batch meanwhile."""
+
+POSITION_MS = 0.0035
+"""More such time for each position, which the search collects and applies: with CALL_MS 0.58 to 0.68 ms for
+calls of 65 to 78 positions on an H200 (docs/lab/batching.md)."""
+
+QUEUED_BATCH, QUEUED_MS = 64, 2.0
+"""On such a device: a third batch is in flight if one of 64 takes at least 2 ms. Collisions make batches
+uneven, and an idle device loses more than another call costs (docs/lab/batching.md)."""
 
 SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
 """SHARE and LEAST on other devices, for each batch."""
@@ -137,22 +146,24 @@ class Device:
         """Return a batch's time, interpolated between measured sizes; 0 if nothing was measured."""
         if not self.curve:
             return 0.0
-        at = bisect_left(self.curve, size, key=lambda point: point[0])
-        if at == 0:
-            return self.curve[0][1]
-        if at == len(self.curve):
-            largest, ms = self.curve[-1]
-            return ms * size / largest
-        (low, low_ms), (high, high_ms) = self.curve[at - 1 : at + 1]
-        return low_ms + (high_ms - low_ms) * (size - low) / (high - low)
+        sizes, times = zip(*self.curve, strict=True)
+        return float(np.interp(size, sizes, times) * max(1.0, size / sizes[-1]))
 
     @property
     def second_batch(self) -> int:
         """The batch size from which on two overlapping batches finish sooner than one of twice the size."""
         size = SECOND
-        while size < self.best and 2 * self.milliseconds(size) > self.milliseconds(2 * size) + CALL_MS:
+        while size < self.best:
+            outside_ms = CALL_MS + POSITION_MS * 2 * size
+            if 2 * self.milliseconds(size) <= self.milliseconds(2 * size) + outside_ms:
+                break
             size *= 2
         return min(size, self.best)
+
+    @property
+    def in_flight(self) -> int:
+        """How many batches the positions in flight are divided among, if batches are filled."""
+        return 3 if self.milliseconds(QUEUED_BATCH) >= QUEUED_MS else 2
 
     @property
     def flat_batch(self) -> int:
@@ -239,9 +250,8 @@ class BatchSizes:
         """Return the sizes of a single search: filled as far as the device's time is flat. Large trees get
         twice the device's best batch, if that is quick enough."""
         best = min(device.best, device.most)
-        sizes = cls(
-            best, device.curve, _doubled(best, device), device.flat_batch, in_flight=options.batches_in_flight
-        )
+        in_flight = options.batches_in_flight or (device.in_flight if device.flat_batch else 2)
+        sizes = cls(best, device.curve, _doubled(best, device), device.flat_batch, in_flight=in_flight)
         return sizes._with_options(device, options, limits)
 
     @classmethod

@@ -70,6 +70,7 @@ class Search:
         self._last_report = task.started
         self._last_shown: tuple[int, str | None] = (0, None)
         self._depth = self._selective_depth = 1  # Displayed depths never fall.
+        self._first_batch_ms = 0.0
         self.idle = False
 
     def advance(self, *, fills: bool = True) -> bool:
@@ -122,6 +123,8 @@ class Search:
                 return progressed or result.visits_done > 0
             progressed = True
             pipeline.submit(batch)
+            if not self._first_batch_ms:
+                self._first_batch_ms = 1000 * (perf_counter() - self._task.started)
             if not pipeline.in_flight:
                 break
         return progressed
@@ -199,6 +202,7 @@ class Search:
             cache_hits=info.cache_hits,
             evaluations=self._pipeline.evaluations,
             batches=self._pipeline.batches,
+            first_batch_ms=self._first_batch_ms,
             tablebase_hits=info.tablebase_hits,
             full=info.full,
             draw_score=self._draw_score,
@@ -250,14 +254,15 @@ class Search:
         """Return the limits up to which the search may run without `advance`. now, due_at, patience:
         perf_counter seconds."""
         nodes, look_at, depth = self._watch.bounds(self._info)
+        hard = self._watch.hard
         return BurstLimits(
-            self._rule,
-            min(now + BURST_SECONDS, due_at if due_at > now else inf),
-            patience,
-            self._watch.hard,
-            nodes,
-            self._options.nodes_as_playouts,
-            look_at,
-            depth,
-            interrupt,
+            rule=self._rule,
+            until=min(BURST_SECONDS, due_at - now if due_at > now else inf),
+            patience=patience - now,
+            hard=None if hard is None else hard - now,
+            nodes=nodes,
+            nodes_as_playouts=self._options.nodes_as_playouts,
+            look_at=look_at,
+            depth=depth,
+            interrupt=interrupt,
         )

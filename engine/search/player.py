@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from math import inf
 from random import Random
 from time import perf_counter
 
@@ -36,15 +37,20 @@ from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
 from engine.search.tree import SearchTree
 
-POLL_SECONDS = 0.02
-"""Longest wait before the end of pondering is noticed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait until a time in perf_counter seconds, or until `stop`; not at all if it is over."""
+    """Wait until a time in perf_counter seconds, or until `stop`; not at all if it is over. while_pondering:
+    wait no longer than the opponent thinks."""
 
     until: float
+    while_pondering: bool = False
+
+    def is_over(self, control: SearchControl) -> bool:
+        """Return True if the wait has ended."""
+        if control.stopped or (self.while_pondering and not control.pondering):
+            return True
+        return self.until <= perf_counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +178,7 @@ class Player:
         """Return a level's task once the opponent has moved, with the second network's policy, if any."""
         if control.pondering:
             # Visits of a ponder search would make the level stronger.
-            while control.pondering and not control.stopped:
-                yield Pause(perf_counter() + POLL_SECONDS)
+            yield Pause(inf, while_pondering=True)
             limits = replace(task.limits, ponder=False)
             task = replace(task, limits=limits, started=control.clock_started or perf_counter())
         level = task.level

@@ -201,6 +201,9 @@ class LimitWatch:
         left = self._visits_to_come(now, info)
         if left is None:
             return False
+        if self.soft is None and options.minimum_kld_gain_per_node <= 0:
+            undecided = info.visits + undecided_visits(children, left / factor, factor)
+            self._next_check_visits = max(self._next_check_visits, undecided)
         return choice_holds(children, left / factor, options.value_choice_share, self._margin)
 
     def _visits_to_come(self, now: float, info: RootInfo) -> float | None:
@@ -241,8 +244,15 @@ def choice_holds(children: Sequence[ChildInfo], to_come: float, share: float, ma
         other.visits >= best.visits - to_come
         or (other.visits > 0 and other.visits >= enough and other.evaluation.q > worth)
         for other in others
-        if other.proof is None or other.proof.value >= 0
+        if not _loses(other)
     )
+
+
+def undecided_visits(children: Sequence[ChildInfo], to_come: float, factor: float) -> int:
+    """Return for how many visits `choice_holds` remains False: each adds at most one to the lead of the most
+    visited move, and takes 1 / factor from those to come. At most 0: it may be True now."""
+    second, first = sorted([0, 0, *(child.visits for child in children if not _loses(child))])[-2:]
+    return int((to_come - (first - second)) / (1 + 1 / factor))
 
 
 def is_settled(children: Sequence[ChildInfo]) -> bool:
@@ -254,7 +264,12 @@ def is_settled(children: Sequence[ChildInfo]) -> bool:
 
 def _moves_that_may_hold(children: Sequence[ChildInfo]) -> int:
     """Return the number of root moves that are not proven to lose."""
-    return sum(child.proof is None or child.proof.value >= 0 for child in children)
+    return sum(not _loses(child) for child in children)
+
+
+def _loses(child: ChildInfo) -> bool:
+    """Return True if a root move is proven to lose."""
+    return child.proof is not None and child.proof.value < 0
 
 
 class _Gain:

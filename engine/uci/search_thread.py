@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine.uci.text import best_move_line, info_lines, statistics_lines
@@ -106,8 +107,7 @@ class SearchThread:
             output.info_string(f"error: {error or repr(error)}")
             report = session.report_without_search(limits)
         # UCI forbids an answer to `go infinite` and `go ponder` before `stop` or `ponderhit`.
-        while (limits.infinite or control.pondering) and not control.stopped:
-            control.wait(0.02)
+        control.wait_until_due(infinite=limits.infinite)
         self._conclude(report, options)
 
     def _conclude(self, report: Report, options: Options) -> None:
@@ -117,9 +117,11 @@ class SearchThread:
             output.send(f"info depth 0 score {'mate 0' if self._session.game.in_check else 'cp 0'}")
         else:
             if self._debug:
+                ended_ms = 1000 * (perf_counter() - self._received - report.seconds)
                 output.info_string(
                     f"evaluations {report.evaluations} mean batch {report.mean_batch:.1f} "
-                    f"cache hits {report.cache_hits}"
+                    f"cache hits {report.cache_hits} first batch after {report.first_batch_ms:.2f} ms "
+                    f"ended {ended_ms:.2f} ms ago"
                 )
             if report.statistics:
                 (output.send if options.verbose_move_stats else output.log)(statistics_lines(report))

@@ -69,7 +69,9 @@ class Dispatcher:
             on_hung,
             on_moved,
         )
-        self._tuning = BackgroundTuning(self._lock, self._networks, self._workers.idle, self._workers.notify)
+        self._tuning = BackgroundTuning(
+            self._lock, self._networks, self._workers.idle, self._workers.notify, on_moved
+        )
         self._unannounced = False
 
     # -- networks --------------------------------------------------------------------------------------
@@ -253,7 +255,7 @@ class Dispatcher:
             for count, ms, lonely in zip(positions[last], milliseconds[last], alone[last], strict=True):
                 runner.ran(count, ms)
                 if lonely or not may_share:
-                    runner.learn(count, ms, disturbed=self._workers.disturbed(now))
+                    self._workers.learn(runner, count, ms)
 
     def cancel(self, network: ServedNetwork, request: Request) -> bool:
         """Cancel a request. Returns False if it is already answered. Positions of it that are running are

@@ -78,10 +78,10 @@ class Failover:
     """Retries or answers failed work, excludes devices and takes them into use again.
 
     lock: the dispatcher's; held in all calls. networks: the dispatcher's list of served networks. post: see
-    Post. patience: may be changed. on_hung: called with a reason
-    if a hanging call has not returned for retry_s seconds more. on_moved: called if a network's devices
-    change. start: starts the threads of a standby. notify_all: called when any device may have work. end:
-    notes that a device is no longer busy with an attempt.
+    Post. patience: may be changed. on_hung: called with a reason if a hanging call has not returned for
+    retry_s seconds more. on_moved: called if a network's devices change, or what clients must know of them.
+    start: starts the threads of a standby. notify_all: called when any device may have work. end: notes that
+    a device is no longer busy with an attempt.
     """
 
     def __init__(

@@ -151,12 +151,18 @@ class Runner:
         own. batches: positions of each."""
         return any(self.backend.computes_beside(positions) for positions in batches)
 
-    def learn(self, positions: int, milliseconds: float, *, disturbed: bool) -> None:
-        """Update the model with a batch. disturbed: other programs kept the machine busy."""
-        if positions <= self.backend.max_batch:
-            model = self.policy.model
-            if model.observe(positions, milliseconds, disturbed=disturbed) and model.known:
-                log.info("%s: latency curve known, measured %s", self.device.name, model.extent)
+    def learn(self, positions: int, milliseconds: float, *, disturbed: bool) -> bool:
+        """Update the model with a batch. Return True if clients should know: the curve is complete.
+
+        disturbed: other programs kept the machine busy.
+        """
+        model = self.policy.model
+        if positions > self.backend.max_batch:
+            return False
+        complete = model.observe(positions, milliseconds, disturbed=disturbed) and model.known
+        if complete:
+            log.info("%s: latency curve known, measured %s", self.device.name, model.extent)
+        return complete
 
     def knows_enough(self, queued: int) -> bool:
         """Return True if the device needs no notice of queued positions. It is fully busy, or a thread will

@@ -47,7 +47,7 @@ class BackgroundTuning:
 
     lock: the dispatcher's. networks: its list of served networks. news: condition of the same lock, notified
     when a batch ends on a reserved device. notify: wakes a device to check the queues; called with the lock
-    held.
+    held. on_moved: see Failover.
     """
 
     def __init__(
@@ -56,11 +56,13 @@ class BackgroundTuning:
         networks: Sequence[ServedNetwork],
         news: threading.Condition,
         notify: Callable[[Device], None],
+        on_moved: Callable[[], None],
     ) -> None:
         self._lock = lock
         self._networks = networks
         self._news = news
         self._notify = notify
+        self._on_moved = on_moved
         self._waiting: deque[tuple[ServedNetwork, Runner]] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -129,6 +131,7 @@ class BackgroundTuning:
                 before, policy = runner.model, runner.policy
                 backend, runner.backend = runner.backend, backend
                 policy.model, runner.save_curve = model, save_curve
+                self._on_moved()
         finally:
             backend.close()  # the one of the two that is not in use
         runner.device.tuning = ""

@@ -64,6 +64,7 @@ class Workers:
         self._choose = choose
         self._post = post
         self._metrics = metrics
+        self._on_moved = on_moved
         self.failover = Failover(
             lock,
             networks,
@@ -316,8 +317,13 @@ class Workers:
         with self._lock:
             now = now_ms()
             if elapsed_ms and not shared:
-                runner.learn(job.positions, elapsed_ms, disturbed=self.disturbed(now))
+                self.learn(runner, job.positions, elapsed_ms)
             self._end(attempt, now)
+
+    def learn(self, runner: Runner, positions: int, milliseconds: float) -> None:
+        """Correct a runner's latency curve by a batch, and announce it once it is complete."""
+        if runner.learn(positions, milliseconds, disturbed=self.disturbed(now_ms())):
+            self._on_moved()
 
     def _tried(self, attempt: Attempt, start: float, failure: BaseException | None) -> bool:
         """Note the end of a trial. Returns True if it is invalid because it shared the device."""

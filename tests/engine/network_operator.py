@@ -107,12 +107,12 @@ class Operator:
 
 
 @contextmanager
-def operated(folder: Path) -> Iterator[Operator]:
+def operated(folder: Path, backend: str = "reference") -> Iterator[Operator]:
     """An evaluator of its own, which serves the old network as `served`."""
     folder.mkdir(exist_ok=True)
     path = folder / "served.pb.gz"
     path.write_bytes(content(OLD))
-    flags = ("--backend", "reference", "--network", str(path), "--no-latency-cache")
+    flags = ("--backend", backend, "--network", str(path), "--no-latency-cache")
     with RunningEvaluator(folder, "e", *flags) as evaluator:
         yield Operator(evaluator, path)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from time import perf_counter
 from typing import TYPE_CHECKING, Generic
 
 from engine._core import Batch, Tree
@@ -19,9 +18,6 @@ if sys.platform == "linux":
 
 if TYPE_CHECKING:
     from engine.evaluation.bursts import BurstEnd, BurstLimits
-    from protocol._core import Stream
-    from protocol.client import EvaluatorClient
-    from protocol.messages import NetworkInfo
 
 
 class PooledPipeline(Generic[S]):
@@ -104,66 +100,43 @@ class PooledPipeline(Generic[S]):
         stream = client.stream
         if stream is None or len(sent) != self.in_flight:
             return None
-        before, evaluations, batches = set(sent), self.evaluations, self.batches
-        try:
-            return self._exchange(client, stream, served.info, sent, limits)
-        finally:
-            positions = self.evaluations - evaluations
-            for identity in before.difference(sent):
-                positions += requests.sent.pop(identity).size
-            for identity, batch in sent.items():
-                if identity not in before:
-                    positions -= batch.size
-                    requests.sent[identity] = request_of(self, batch)
-            evaluator.count(positions, len(before) + self.batches - batches - len(sent))
-
-    def _exchange(
-        self,
-        client: EvaluatorClient,
-        stream: Stream,
-        network: NetworkInfo,
-        sent: dict[int, Batch],
-        limits: BurstLimits,
-    ) -> BurstEnd:
-        """Run a burst with the evaluator's connection. Return why it ended. sent: the batches in flight by
-        request number, updated in place."""
         bursts = self._bursts
         if bursts is None or self._bursts_target_ms != self.target_ms:
-            bursts = self._bursts = Bursts(self._evaluator.priority, self.target_ms)
+            bursts = self._bursts = Bursts(evaluator.priority, self.target_ms)
             self._bursts_target_ms = self.target_ms
-        while len(sent) + len(self._free) < limits.rule.in_flight:
+        while len(sent) + len(self._free) < limits["rule"].in_flight:
             self._free.append(Batch(self._capacity))
-        before, now = set(sent), perf_counter()
+        before = set(sent)
         try:
             return bursts.run(
                 self._tree,
                 stream,
-                limits.rule,
-                network=network.name,
-                content_hash=network.content_hash,
+                network=served.info.name,
+                content_hash=served.info.content_hash,
                 next_id=client.next_id,
                 sent=sent,
                 spare=self._free,
-                until=limits.until - now,
-                patience=limits.patience - now,
-                hard=None if limits.hard is None else limits.hard - now,
-                nodes=limits.nodes,
-                nodes_as_playouts=limits.nodes_as_playouts,
-                look_at=limits.look_at,
-                depth=limits.depth,
-                interrupt=limits.interrupt,
+                **limits,
             )
         finally:  # Ctrl-C raises in the main thread as soon as the core returns.
             self.waiting[:] = sent.values()
             self.in_flight = len(sent)
             self.evaluations += bursts.evaluations
             self.batches += bursts.batches
+            answered, positions = before.difference(sent), bursts.evaluations
+            for identity in answered:
+                positions += requests.sent.pop(identity).size
+            added = {identity: batch for identity, batch in sent.items() if identity not in before}
+            for identity, batch in added.items():
+                positions -= batch.size
+                requests.sent[identity] = request_of(self, batch)
             client.exchanged(
-                before.difference(sent),
-                {identity: (batch.size, batch.move_count, network) for identity, batch in sent.items()},
+                answered,
+                {identity: (batch.size, batch.move_count, served.info) for identity, batch in added.items()},
                 bursts.next_id,
                 heard=bursts.answers > 0,
             )
+            evaluator.count(positions, len(answered) + bursts.batches - len(added))
 
     def abandon(self) -> None:
         # The arrays may still be in transmission, so these batches are not reused.

@@ -104,11 +104,6 @@ class PooledEvaluator(Generic[S]):
             upstream.client for upstream in self.upstreams if upstream.awaited and upstream.client is not None
         ]
 
-    @property
-    def stranded(self) -> bool:
-        """True if batches wait for an evaluator to become available."""
-        return all(upstream.client is None for upstream in self.upstreams) and any(self._unsent.values())
-
     def connections(self, timeout: float) -> list[EvaluatorClient]:
         """Return the connections to available evaluators; empty if none is available in `timeout` seconds.
 

@@ -82,6 +82,8 @@ class EvaluatorLink:
         self._log = log
         self._fallback = fallback
         self._prepare = prepare
+        self.notify: Callable[[], None] = lambda: None
+        """Called in the background after each new connection or error."""
         self._condition = threading.Condition()
         self.client: EvaluatorClient | None = None
         """The connection; None while there is none. Read without the lock, for each batch."""
@@ -309,6 +311,7 @@ class EvaluatorLink:
                 if client is not None:
                     self._take(client, address)
             self._condition.notify_all()
+        self.notify()
 
     def _take(self, client: EvaluatorClient, address: str) -> None:
         """Make a connection the current one. address: of a given evaluator; "" for an embedded one."""
@@ -369,6 +372,7 @@ class EvaluatorLink:
             else:  # A search must not use two networks.
                 self._next = client, address
             self._condition.notify_all()
+        self.notify()
         self._begin()
 
     def _replace(self, client: EvaluatorClient, address: str) -> None:

@@ -99,15 +99,23 @@ def test_large_batches_are_cut_for_the_batches_in_flight() -> None:
 
 def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
     assert Device(1056, 4096, [(1, 0.15), (2048, 2.8)]).second_batch == 16  # 1.3 us a position
-    assert Device(1056, 4096, [(1, 0.7), (4096, 0.7)]).second_batch == 1056  # the second would take as long
+    assert Device(1056, 4096, [(1, 0.7), (4096, 0.7)]).second_batch == 64  # smaller ones would take as long
     curve = [(8, 0.5), (64, 0.5), (128, 0.7), (512, 2.8)]
-    assert Device(512, 4096, curve).second_batch == 64
+    assert Device(512, 4096, curve).second_batch == 16
     assert [Device(512, 4096, curve).milliseconds(size) for size in (1, 96, 128, 1024)] == [
         0.5,
         0.6,
         0.7,
         5.6,
     ]
+    # The search itself takes time for each position. Without it, these two measurements of one H200 gave 32
+    # and 128, and a quarter fewer nodes.
+    for ms in (0.4493, 0.4566):
+        flat = [(8, 0.41), (16, ms), (32, 0.4560), (64, 0.5102), (128, 0.6079), (264, 0.876), (792, 2.07)]
+        assert Device(792, 4096, flat).second_batch == 16
+    bt4 = [(1, 0.507), (8, 0.988), (16, 1.16), (32, 1.59), (64, 2.3), (128, 4.01), (264, 7.9)]
+    assert [Device(264, 4096, curve).in_flight for curve in (bt4, flat)] == [3, 2]
+    assert BatchSizes.alone(CPU, DEFAULTS, TIMED).in_flight == 2  # its batches are not filled
     assert Device(64, 64).second_batch == 16  # nothing was measured
     assert Device(8, 64).second_batch == 8
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from types import FrameType
 from typing import Any
 
 import psutil
@@ -41,16 +42,16 @@ def evaluator() -> Iterator[str]:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many batches each burst has sent."""
     counts: list[int] = []
-    exchange = PooledPipeline._exchange
+    burst = PooledPipeline.burst
 
     def counting(pipeline: PooledPipeline[Any], *arguments: Any) -> Any:
         before = pipeline.batches
         try:
-            return exchange(pipeline, *arguments)
+            return burst(pipeline, *arguments)
         finally:
             counts.append(pipeline.batches - before)
 
-    monkeypatch.setattr(PooledPipeline, "_exchange", counting)
+    monkeypatch.setattr(PooledPipeline, "burst", counting)
     return counts
 
 
@@ -131,6 +132,29 @@ def test_limits_by_nodes_are_exact(evaluator: str, nodes: int, in_flight: int) -
         evaluator, MIDDLEGAME, Limits(nodes=nodes), bursts=True, smart_pruning_factor=0.0, **options
     )
     assert report.nodes == nodes
+
+
+def test_a_search_by_nodes_makes_few_calls_of_few_modules(evaluator: str) -> None:
+    calls = 0
+    modules = set()
+
+    def count(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+        modules.add(frame.f_globals["__name__"])
+
+    with closing(Session(Options(evaluator=evaluator))) as session:
+        assert session.ready(60.0)
+        session.search(Limits(nodes=1))  # Imports and dataclasses are made once.
+        session.clear()
+        sys.setprofile(count)
+        try:
+            report = session.search(Limits(nodes=200))
+        finally:
+            sys.setprofile(None)
+    assert calls <= 60 * report.batches
+    ours = {name for name in modules if name.startswith(("engine.", "protocol."))}
+    assert len(ours) <= 38, sorted(ours)
 
 
 def test_stop_is_seen(evaluator: str, counted: list[int]) -> None:

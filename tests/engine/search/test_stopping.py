@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log
+from math import inf, log
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,14 @@ from engine._core import Batch, Game, Tree
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
-from engine.search.stopping import UNLIMITED_VISITS, LimitWatch, choice_holds, kld_gain, pruning_margin
+from engine.search.stopping import (
+    UNLIMITED_VISITS,
+    LimitWatch,
+    choice_holds,
+    kld_gain,
+    pruning_margin,
+    undecided_visits,
+)
 from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
 from tests.engine.core.tree.search_helpers import new_tree, search
@@ -195,6 +203,24 @@ def test_a_worse_value_ends_a_search_only_under_a_clock(limits: Limits, holds: b
     children = tree.children()
     margin = pruning_margin(options, limits)
     assert choice_holds(children, children[0].visits // 3, 0.01, margin) is holds
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 1.33])
+@pytest.mark.parametrize("visits", [(60, 40), (500, 499), (3, 0)])
+def test_pruning_decides_no_earlier_than_predicted(visits: tuple[int, int], factor: float) -> None:
+    left, q = 400, SimpleNamespace(q=0.0)
+
+    def children(more: int) -> Any:
+        """The root's moves after so many visits of the first one."""
+        counts = visits[0] + more, visits[1]
+        return [SimpleNamespace(visits=count, proof=None, evaluation=q) for count in counts]
+
+    def holds(more: int) -> bool:
+        return choice_holds(children(more), (left - more) / factor, 1.0, inf)
+
+    undecided = undecided_visits(children(0), left / factor, factor)
+    assert not any(holds(more) for more in range(undecided + 1))
+    assert holds(undecided + 2)
 
 
 def test_the_gain_of_visits_is_the_divergence_of_their_distributions() -> None:
