@@ -151,12 +151,7 @@ class Options(SettingsGroup):
         (0, 1024),
         section="batching",
     )
-    batches_in_flight: int = _advanced(
-        "BatchesInFlight",
-        0,
-        "maximum number of batches in flight; 0 chooses by the evaluator's speed",
-        (0, 8),
-    )
+    batches_in_flight: int = _advanced("BatchesInFlight", 2, "maximum number of batches in flight", (1, 8))
     visits_per_position: int = _advanced(
         "VisitsPerPosition",
         0,

@@ -48,10 +48,6 @@ POSITION_MS = 0.0035
 """More such time for each position, which the search collects and applies: with CALL_MS 0.58 to 0.68 ms for
 calls of 65 to 78 positions on an H200 (docs/lab/batching.md)."""
 
-QUEUED_BATCH, QUEUED_MS = 64, 2.0
-"""On such a device: a third batch is in flight if one of 64 takes at least 2 ms. Collisions make batches
-uneven, and an idle device loses more than another call costs (docs/lab/batching.md)."""
-
 SHARE_UNFILLED, LEAST_UNFILLED = 4, 4
 """SHARE and LEAST on other devices, for each batch."""
 
@@ -161,11 +157,6 @@ class Device:
         return min(size, self.best)
 
     @property
-    def in_flight(self) -> int:
-        """How many batches the positions in flight are divided among, if batches are filled."""
-        return 3 if self.milliseconds(QUEUED_BATCH) >= QUEUED_MS else 2
-
-    @property
     def flat_batch(self) -> int:
         """The largest batch that takes hardly longer than a small one; 0 if none is worth it."""
         small = next((ms for size, ms in self.curve if size >= SMALL_BATCH), None)
@@ -250,8 +241,9 @@ class BatchSizes:
         """Return the sizes of a single search: filled as far as the device's time is flat. Large trees get
         twice the device's best batch, if that is quick enough."""
         best = min(device.best, device.most)
-        in_flight = options.batches_in_flight or (device.in_flight if device.flat_batch else 2)
-        sizes = cls(best, device.curve, _doubled(best, device), device.flat_batch, in_flight=in_flight)
+        sizes = cls(
+            best, device.curve, _doubled(best, device), device.flat_batch, in_flight=options.batches_in_flight
+        )
         return sizes._with_options(device, options, limits)
 
     @classmethod

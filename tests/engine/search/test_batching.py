@@ -113,9 +113,6 @@ def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
     for ms in (0.4493, 0.4566):
         flat = [(8, 0.41), (16, ms), (32, 0.4560), (64, 0.5102), (128, 0.6079), (264, 0.876), (792, 2.07)]
         assert Device(792, 4096, flat).second_batch == 16
-    bt4 = [(1, 0.507), (8, 0.988), (16, 1.16), (32, 1.59), (64, 2.3), (128, 4.01), (264, 7.9)]
-    assert [Device(264, 4096, curve).in_flight for curve in (bt4, flat)] == [3, 2]
-    assert BatchSizes.alone(CPU, DEFAULTS, TIMED).in_flight == 2  # its batches are not filled
     assert Device(64, 64).second_batch == 16  # nothing was measured
     assert Device(8, 64).second_batch == 8
 
