@@ -90,6 +90,7 @@ def operation(path: str, method: str, described: dict[str, Any]) -> str:
     if path == "/api/v1/analyse":
         parts.append("The body is a [query](analysis.md#queries), or `queries`: a list of queries.")
     elif body:
+        body = document()["components"]["schemas"][body["$ref"].rpartition("/")[2]]
         required = body.get("required", ())
         rows = (
             (

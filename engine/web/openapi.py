@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -188,6 +190,9 @@ def _schemas() -> dict[str, Schema]:
         "node": _object(node, ("parent", "uci")),
         "output": _object(output, ()),
         "tree": _object(tree),
+        "queries": _object({"queries": {"type": "array", "items": _ref("query"), "minItems": 1}}),
+        "evaluated_position": {"anyOf": [TEXT, _ref("placed_position")]},
+        "placed_position": _group(PositionFields),
         "people": _object({"network": TEXT, "elo": COUNT, "moves": _list(_object(share))}),
         "job": _object(
             {
@@ -205,8 +210,7 @@ def _schemas() -> dict[str, Schema]:
 
 def _operations() -> dict[str, dict[str, _Operation]]:
     position = _group(PositionFields)
-    query = {**schema()["$defs"]["query"], "required": []}
-    positions = _list({"anyOf": [TEXT, position]})
+    positions = _list(_ref("evaluated_position"))
     positions["description"] = "FENs, or objects with `fen`, `moves` and `chess960`"
     line = {"line": _list(_ref("made_move"))}
     shown = _schemas()["position"]["properties"]
@@ -221,7 +225,6 @@ def _operations() -> dict[str, dict[str, _Operation]]:
     headers = {"description": "tags of the PGN", "type": "object", "additionalProperties": TEXT}
     writing = {"nodes": nodes, "headers": headers, "comment": TEXT}
     start = {name: each for name, each in position["properties"].items() if name != "moves"}
-    many = _object({"queries": {"type": "array", "items": query, "minItems": 1}})
     answers = _object({"answers": _list(_ref("answer"))})
     move = _object({"move": MOVE, "san": TEXT, "position": _ref("position")})
     return {
@@ -229,7 +232,7 @@ def _operations() -> dict[str, dict[str, _Operation]]:
             "post": _Operation(
                 "Search one query, or several. With `Accept: application/x-ndjson` the answers are lines, as "
                 "they come. The search ends when the client disconnects.",
-                {"anyOf": [many, query]},
+                {"anyOf": [_ref("queries"), _ref("query")]},
                 {200: answers},
                 (429, 503),
             )
@@ -280,9 +283,11 @@ def _operations() -> dict[str, dict[str, _Operation]]:
             )
         },
         "/api/v1/games/{identity}": {
-            "get": _Operation("Return a stored game.", None, {200: _object({"title": TEXT, "state": TEXT})}),
+            "get": _Operation(
+                "Return a stored game.", None, {200: _object({"title": TEXT, "state": TEXT})}, (422,)
+            ),
             "put": _Operation("Store a game.", _group(GameFields, ("state",)), {204: {}}),
-            "delete": _Operation("Delete a stored game.", None, {204: {}}),
+            "delete": _Operation("Delete a stored game.", None, {204: {}}, (422,)),
         },
         "/api/v1/review": {
             "post": _Operation(
@@ -323,33 +328,54 @@ _ERRORS = {
 
 @cache
 def document() -> Schema:
-    """Return the OpenAPI 3.1 document."""
+    """Return the OpenAPI 3.1 document.
+
+    Generators of clients need names for operations and for objects of requests and answers, and no constants.
+    """
     schemas = {**schema()["$defs"], **_schemas()}
     schemas["query"] = {**schemas["query"], "required": []}
-    made = {
+    schemas["answer"] = {"anyOf": [_ref(name) for name in ("analysis", "no_results", "error", "warning")]}
+    paths = {
+        path: {method: _described(path, method, each, schemas) for method, each in methods.items()}
+        for path, methods in _operations().items()
+    }
+    paths = _plain(paths)
+    used: Schema = {}
+    waiting = _names_in(paths)
+    while waiting:
+        name = waiting.pop()
+        if name not in used:
+            used[name] = _plain(schemas[name])
+            waiting |= _names_in(used[name])
+    return {
         "openapi": "3.1.0",
         "info": {
             "title": "Wavefront",
             "version": __version__,
             "description": "Analysis, evaluation, review and games by lc0 networks.",
         },
-        "paths": {
-            path: {method: _described(path, each) for method, each in methods.items()}
-            for path, methods in _operations().items()
-        },
+        "paths": paths,
         "components": {
-            "schemas": schemas,
+            "schemas": dict(sorted(used.items())),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
     }
-    found: Schema = _relocated(made)
-    return found
 
 
-def _described(path: str, operation: _Operation) -> Schema:
+def _described(path: str, method: str, operation: _Operation, schemas: Schema) -> Schema:
+    """Return the description of an operation. schemas: gets its objects by name."""
+    name = "_".join([method, *(word for word in re.findall(r"\w+", path) if word not in ("api", "v1"))])
+
+    def named(kind: str, described: Schema) -> Schema:
+        if not described.keys() & {"properties", "anyOf"}:
+            return described
+        schemas[f"{name}_{kind}"] = described
+        return _ref(f"{name}_{kind}")
+
     answers: Schema = {}
-    for status, body in operation.answers.items():
+    for status, described in operation.answers.items():
+        body = described and named("answer", described)
         content = {"text/plain": {"schema": TEXT}} if body is None else {"application/json": {"schema": body}}
         if path.endswith(".pgn"):
             content = {"application/x-chess-pgn": {"schema": TEXT}}
@@ -358,7 +384,7 @@ def _described(path: str, operation: _Operation) -> Schema:
         answers[str(status)] = {"description": "The answer."} | ({"content": content} if body != {} else {})
     codes = (*operation.codes, *((400, 413, 415, 422) if operation.body else ()))
     if path.startswith("/api"):
-        codes = (*codes, 401, 403, 503)
+        codes = (*codes, 401, 403, 503, *((429,) if operation.body else ()))
     for code in sorted(set(codes)):
         content = {"application/json": {"schema": _ref("error_answer")}}
         headers = {"Retry-After": {"schema": TEXT, "description": "seconds"}} if code in (429, 503) else {}
@@ -366,9 +392,10 @@ def _described(path: str, operation: _Operation) -> Schema:
             str(code),
             {"description": _ERRORS[code], "content": content} | ({"headers": headers} if headers else {}),
         )
-    made: Schema = {"summary": operation.summary, "responses": answers}
+    made: Schema = {"operationId": name, "summary": operation.summary, "responses": answers}
     if operation.body:
-        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": operation.body}}}
+        content = {"application/json": {"schema": named("request", operation.body)}}
+        made["requestBody"] = {"required": True, "content": content}
     names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
     if names:
         kinds = {"number": COUNT, "identity": {**IDENTITY, "pattern": "^[A-Za-z0-9_-]+$"}}
@@ -378,13 +405,22 @@ def _described(path: str, operation: _Operation) -> Schema:
     return made
 
 
-def _relocated(value: Any) -> Any:
-    """Return the document with references to the analysis's definitions where OpenAPI has them."""
-    if isinstance(value, dict):
-        return {
-            name: each.replace("#/$defs/", "#/components/schemas/")
-            if name == "$ref" and isinstance(each, str)
-            else _relocated(each)
-            for name, each in value.items()
-        }
-    return [_relocated(each) for each in value] if isinstance(value, list) else value
+def _plain(value: Any) -> Any:
+    """Return a schema with references to where OpenAPI has definitions, and with types for constants."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "const" in value:
+        rest = {name: each for name, each in value.items() if name != "const"}
+        kind = {bool: "boolean", int: "integer", str: "string"}[type(value["const"])]
+        return {**rest, "type": kind, **({} if kind == "boolean" else {"enum": [value["const"]]})}
+    return {
+        name: each.replace("#/$defs/", "#/components/schemas/") if name == "$ref" else _plain(each)
+        for name, each in value.items()
+    }
+
+
+def _names_in(value: Any) -> set[str]:
+    """Return the schemas that a schema refers to."""
+    return set(re.findall(r"#/components/schemas/(\w+)", json.dumps(value)))

@@ -35,6 +35,29 @@ TOKEN = "a-token-of-24-characters"
 NDJSON = "application/x-ndjson"
 
 
+CALLING = """
+import inspect, json, pkgutil, sys
+from importlib import import_module
+import client, client.api.default as operations
+given, statuses = json.loads(sys.argv[1]), {}
+names = [each.name for each in pkgutil.iter_modules(operations.__path__)]
+for name in sorted(names, key=lambda name: name.startswith("delete")):
+    call = import_module(f"client.api.default.{name}").sync_detailed
+    arguments = {"client": client.Client(base_url=given["url"].rstrip("/"))}
+    for parameter, told in inspect.signature(call).parameters.items():
+        if parameter == "body":
+            kinds = getattr(told.annotation, "__args__", (told.annotation,))
+            arguments["body"] = kinds[-1].from_dict(given["bodies"].get(name, {}))
+        elif parameter == "number":
+            arguments["number"] = 1
+        elif parameter == "identity":
+            arguments["identity"] = "a-stored-game" if "_games_identity" in name else given["job"]
+    statuses[name] = int(call(**arguments).status_code)
+print(json.dumps(statuses))
+"""
+"""Calls each operation of a client that was generated into the package `client`."""
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Web]:
     with web("--max-body-bytes", "100000", "--max-positions", "500") as made:
@@ -398,3 +421,31 @@ def test_running_request_ends_and_new_ones_are_refused_when_the_service_ends() -
         assert answer.headers["Retry-After"]
         assert running.getresponse().status == 200
         assert server.process.wait(WAIT_S) == 0
+
+
+def test_a_generated_client_can_call_every_operation(server: Web, tmp_path: Path) -> None:
+    pytest.importorskip("openapi_python_client", reason="needs the extra http-check")
+    described, package = tmp_path / "openapi.json", tmp_path / "client"
+    described.write_bytes(server.get("/openapi.json").body)
+    command = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
+    command += ["--path", str(described), "--output-path", str(package)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = server.post("review", {"pgn": SCHOLARS, "nodes": 5}).data["id"]
+    while server.get(f"/api/v1/review/{job}").data["state"] != "done":
+        pass
+    bodies = {
+        "post_analyse": {"nodes": 5},
+        "post_evaluate": {"positions": [START]},
+        "post_pgn_read": {"pgn": SCHOLARS},
+        "post_pgn_write": {"nodes": []},
+        "post_review": {"pgn": SCHOLARS, "nodes": 1},
+        "put_games_identity": {"state": "a game"},
+    }
+    (tmp_path / "call.py").write_text(CALLING)
+    data = json.dumps({"url": server.url, "bodies": bodies, "job": job})
+    done = subprocess.run([sys.executable, "call.py", data], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    statuses = json.loads(done.stdout)
+    assert len(statuses) >= 20
+    assert {name: status for name, status in statuses.items() if status >= 400} == {}
