@@ -51,7 +51,6 @@ export class Board {
     element.replaceChildren(this.#svg);
     for (const kind of ["down", "move", "up", "cancel"])
       this.#svg.addEventListener(`pointer${kind}`, event => this[`_${kind}`](event));
-    this.#svg.addEventListener("lostpointercapture", () => this._cancel());
     this.#svg.addEventListener("keydown", event => this.#key(event));
     this.#svg.addEventListener("wheel", event => this.#turned(event), {passive: false});
     this.#squares();

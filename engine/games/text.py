@@ -84,8 +84,15 @@ def read_text(path: Path, note: Callable[[str], None] = lambda text: None, encod
         raise TextError(f"--encoding: {encoding!a} is unknown: name one such as cp1251") from None
     name = "standard input" if path == STANDARD_INPUT else str(path)
     data = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
+    return text_of(data, name, note, encoding)
+
+
+def text_of(
+    data: bytes, name: str, note: Callable[[str], None], encoding: str = "", most: int = LARGEST
+) -> str:
+    """Return the text of a file's bytes. most: maximum bytes once unpacked. Otherwise as `read_text`."""
     if data.startswith(b"\x1f\x8b"):
-        data = _unpacked(data, name)
+        data = _unpacked(data, name, most)
     archive = next((kind for start, kind in _ARCHIVES.items() if data.startswith(start)), None)
     if archive:
         raise TextError(f"{name} is compressed ({archive}): unpack it, or compress it with gzip")
@@ -98,16 +105,16 @@ def read_text(path: Path, note: Callable[[str], None] = lambda text: None, encod
     return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _unpacked(data: bytes, name: str) -> bytes:
+def _unpacked(data: bytes, name: str, most: int) -> bytes:
     unpacker = zlib.decompressobj(wbits=31)
     parts, size = [], 0
     try:
         while data:
-            part = unpacker.decompress(data, LARGEST + 1 - size)
+            part = unpacker.decompress(data, most + 1 - size)
             parts.append(part)
             size += len(part)
-            if size > LARGEST:
-                raise TextError(f"{name} unpacks to more than {LARGEST >> 20} MiB: split it")
+            if size > most:
+                raise TextError(f"{name} unpacks to more than {most >> 20} MiB: split it")
             if not unpacker.eof:
                 raise TextError(f"{name} is truncated: copy it again")
             data = unpacker.unused_data.lstrip(b"\0")

@@ -69,6 +69,7 @@ class PgnFields(SettingsGroup):
     noun = "field"
 
     pgn: str = setting("", "games")
+    data: str = setting("", "instead of pgn: the bytes of a file in base64, in any encoding or gzip")
     game: int = setting(0, "number of the game to read; 0 reads the first and lists all", high=10**6)
 
 
@@ -215,6 +216,7 @@ def _operations() -> dict[str, dict[str, _Operation]]:
     line = {"line": _list(_ref("made_move"))}
     shown = _schemas()["position"]["properties"]
     listed = _list(_object({"number": COUNT, "players": TEXT}))
+    text = {"description": "games of `data`", **TEXT}
     stored = _list(_object({"identity": TEXT, "title": TEXT}))
     networks = next(
         each for each in schema()["$defs"]["action_answer"]["anyOf"]
@@ -268,8 +270,8 @@ def _operations() -> dict[str, dict[str, _Operation]]:
         "/api/v1/pgn/read": {
             "post": _Operation(
                 "Read a game of a PGN with its variations.",
-                _group(PgnFields, ("pgn",)),
-                {200: _object({"games": listed, "game": _ref("tree")})},
+                _group(PgnFields),
+                {200: _object({"games": listed, "game": _ref("tree"), "text": text}, ("games", "game"))},
             )
         },
         "/api/v1/pgn/write": {

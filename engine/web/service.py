@@ -28,6 +28,7 @@ from engine.analysis.query import read_game
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.games.casual import HINT_NODES, CasualGame
 from engine.games.pgn_reading import PgnError
+from engine.games.text import TextError, text_of
 from engine.web import positions
 from engine.web.games import StoredGames
 from engine.web.levels import Levels
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from engine._core import Game
     from engine.analysis.scheduler import Scheduler
     from engine.options import Options
+
+MOST_UNPACKED = 64 << 20
+"""Maximum bytes of an unpacked file of a page."""
 
 API = "/api/v1"
 NDJSON = "application/x-ndjson"
@@ -172,7 +176,7 @@ class WebService:
         """Handle a request, and convert errors to answers."""
         try:
             return await handle(request)
-        except (QueryError, SettingsError, PgnError) as error:
+        except (QueryError, SettingsError, PgnError, TextError) as error:
             raise HttpError(422, str(error)) from None
         except NoEvaluatorError as error:
             raise HttpError(503, str(error), Retry_After="2") from None
@@ -314,9 +318,14 @@ class WebService:
         fields = await _fields(request, PgnFields())
 
         def made() -> dict[str, Any]:
-            listed = positions.games_of(fields.pgn) if not fields.game else []
-            tree = positions.tree_of(fields.pgn, fields.game or 1)
-            return {"games": listed, "game": tree}
+            notes: list[str] = []
+            pgn = fields.pgn
+            if fields.data:
+                pgn = text_of(_bytes_of(fields.data), "the file", notes.append, most=MOST_UNPACKED)
+            listed = positions.games_of(pgn) if not fields.game else []
+            tree = positions.tree_of(pgn, fields.game or 1)
+            tree["faults"] = [*notes, *tree["faults"]]
+            return {"games": listed, "game": tree} | ({"text": pgn} if fields.data else {})
 
         return JSONResponse(await asyncio.to_thread(made))
 
@@ -454,6 +463,13 @@ async def _object(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise HttpError(422, f"the body is a JSON object, not {shown(body)}")
     return body
+
+
+def _bytes_of(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise HttpError(422, "data is not base64") from None
 
 
 def _list(body: Mapping[str, Any], name: str) -> list[Any]:

@@ -45,6 +45,14 @@ function reasonOf(text) {
   try { return JSON.parse(text).error; } catch { return null; }
 }
 
+/** The bytes of a file, for requests: the server knows more encodings than the browser. */
+export const base64 = async file => new Promise((done, fail) => {
+  const reader = new FileReader();
+  reader.addEventListener("load", () => done(reader.result.split(",")[1] ?? ""));
+  reader.addEventListener("error", () => fail(new Refusal("The browser cannot read this file.")));
+  reader.readAsDataURL(file);
+});
+
 export const post = (name, body) => ask("POST", `/api/v1/${name}`, body);
 
 function askForToken() {

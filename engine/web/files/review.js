@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Reviews: games in, progress, and the list of reviewed games. The pages are those of `wavefront review`.
 
-import { ask, post } from "./api.js";
+import { ask, base64, post } from "./api.js";
 
 const PAUSE_MS = 500;
 
@@ -10,7 +10,8 @@ export function startReviews({get, say, attempt, open}) {
   let running = "";
 
   get("games-file").addEventListener("change", event => attempt(async () => {
-    get("games").value = await event.target.files[0].text();
+    const {text} = await post("pgn/read", {data: await base64(event.target.files[0])});
+    get("games").value = text;
   }));
   get("start-review").addEventListener("submit", event => {
     event.preventDefault();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The page: a board with a tree of moves, and the panels Analyse, Play and Review.
 
-import { Analysis, Refusal, ask, post, server } from "./api.js";
+import { Analysis, Refusal, ask, base64, post, server } from "./api.js";
 import { Board } from "./board.js";
 import { showLines, showPeople } from "./lines.js";
 import { Play } from "./play.js";
@@ -208,8 +208,9 @@ function another(made) {
 
 // -- games as text -------------------------------------------------------------------------------------------
 
-async function load(pgn, game = 0) {
-  const {games, game: read} = await post("pgn/read", {pgn, game});
+async function load(source, game = 0) {
+  const {games, game: read, text} = await post("pgn/read", typeof source === "string" ? {pgn: source, game} : {data: await base64(source), game});
+  if (text !== undefined) get("pgn").value = text;
   const made = Tree.of({...read, start: {fen: read.fen, chess960: read.chess960}});
   if (!game) {
     get("game").replaceChildren(...games.map(({number, players}) => new Option(`${number}. ${players}`, number)));
@@ -313,8 +314,7 @@ get("open-stored").addEventListener("click", () => attempt(() => openStored(get(
 get("delete-stored").addEventListener("click", () => attempt(() => deleteStored(get("stored").value)));
 get("save").addEventListener("click", () => attempt(save));
 get("pgn-file").addEventListener("change", event => attempt(async () => {
-  get("pgn").value = await event.target.files[0].text();
-  await load(get("pgn").value);
+  await load(event.target.files[0]);
 }));
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, textarea, select")) return;

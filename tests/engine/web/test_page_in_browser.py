@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Iterator
@@ -407,3 +408,13 @@ def test_hostile_page_of_another_origin_gets_nothing(server: Web, tmp_path: Path
         page.wait(lambda: page.value("window.got?.length") == 7)
         assert page.value("window.got.filter(([name, result]) => result !== null)") == []
         hostile.shutdown()
+
+
+def test_file_of_another_encoding_is_read_as_the_command_reads_it(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "games.pgn.gz"
+    path.write_bytes(gzip.compress('[White "J\xe4ger"]\n\n1. e4 { sch\xf6n } e5 *\n'.encode("latin-1")))
+    root = page.call("DOM.getDocument")["root"]["nodeId"]
+    node = page.call("DOM.querySelector", nodeId=root, selector="#pgn-file")["nodeId"]
+    page.call("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
+    page.wait(lambda: "schön" in moves(page))
+    assert "Jäger" in str(page.value("document.getElementById('pgn').value"))
