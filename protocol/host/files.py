@@ -59,8 +59,10 @@ def write_atomically(
 
 
 def check_name(path: Path, windows: bool = os.name == "nt") -> None:
-    """Raise OSError for a name that Windows gives to a device, such as NUL or con.txt, or would change."""
-    if windows and (PureWindowsPath(path.name).is_reserved() or path.name.endswith((".", " "))):
+    """Raise OSError for a name that Windows gives to a device, such as con.txt, or would change. NUL is
+    allowed: it is the null device."""
+    name = path.name.lower()
+    if windows and name != "nul" and (PureWindowsPath(name).is_reserved() or name.endswith((".", " "))):
         raise OSError(errno.EINVAL, "Windows has no file of this name: choose another", str(path))
 
 

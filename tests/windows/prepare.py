@@ -41,6 +41,7 @@ def environment(folder: Path) -> dict[str, str]:
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "WAVEFRONT"))},
         "WINEPREFIX": str(folder / "prefix"),
         "WINEDEBUG": "-all",
+        "PYTHONUTF8": "1",
         "WIN_PD_OVERRIDE_LOCAL_APPDATA": "Z:" + str(folder / "cache").replace("/", "\\"),
     }
 
@@ -66,7 +67,8 @@ def prepare(folder: Path) -> None:
     tools = REPOSITORY / ".cache" / "release" / "tools" / "bin" / "python"
     compiler = (tools, "-m", "ziglang", "cc", "-target", "x86_64-windows-gnu")
     source = REPOSITORY / "tests" / "windows" / "wine.c"
-    run(*compiler, "-shared", "-Os", "-o", python / "wine.dll", source)
+    run(*compiler, "-shared", "-Os", "-o", python / "wine.dll", source, "-ladvapi32")
+    shutil.copyfile(python / "wine.dll", python / "bcryptprimitives.dll")
     (python / "Lib" / "site-packages" / "sitecustomize.py").write_text(FOR_WINE)
     (python / "DLLs" / "_wmi.pyd").unlink()
     shutil.copytree(python, folder / "python")

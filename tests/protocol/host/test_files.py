@@ -36,7 +36,7 @@ def test_permissions_follow_the_umask(tmp_path: Path) -> None:
     assert path.stat().st_mode == plain.stat().st_mode
 
 
-@pytest.mark.parametrize("name", ["NUL", "con.txt", "games.", "games ", "COM1.pgn"])
+@pytest.mark.parametrize("name", ["NUL.txt", "con.txt", "games.", "games ", "COM1.pgn"])
 def test_check_name_refuses_names_that_windows_changes(tmp_path: Path, name: str) -> None:
     with pytest.raises(OSError, match="choose another"):
         check_name(tmp_path / name, windows=True)
