@@ -280,9 +280,11 @@ def _operations() -> dict[str, dict[str, _Operation]]:
             )
         },
         "/api/v1/games/{identity}": {
-            "get": _Operation("Return a stored game.", None, {200: _object({"title": TEXT, "state": TEXT})}),
+            "get": _Operation(
+                "Return a stored game.", None, {200: _object({"title": TEXT, "state": TEXT})}, (422,)
+            ),
             "put": _Operation("Store a game.", _group(GameFields, ("state",)), {204: {}}),
-            "delete": _Operation("Delete a stored game.", None, {204: {}}),
+            "delete": _Operation("Delete a stored game.", None, {204: {}}, (422,)),
         },
         "/api/v1/review": {
             "post": _Operation(
