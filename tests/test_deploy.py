@@ -18,8 +18,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from prometheus_client import generate_latest
 
-from engine.analysis.pages import HEALTH
-from engine.commands.analysis import add_arguments as add_analysis_flags
+from engine.commands.web import add_arguments as add_web_flags
+from engine.web.server import PUBLIC
 from evaluator import cli
 from evaluator.metrics import TIME_EDGES
 from evaluator.service.http.prometheus import registry
@@ -29,7 +29,7 @@ from tests.paths import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
 CONTAINERS = sorted(DEPLOY.glob("Containerfile.*"))
-SERVICES = [path for path in CONTAINERS if path.suffix != ".analysis"]
+SERVICES = [path for path in CONTAINERS if path.suffix != ".web"]
 UNIT = DEPLOY / "wavefront-evaluator.service"
 ALERTS = DEPLOY / "alerts.yml"
 
@@ -106,22 +106,22 @@ def test_containers_are_built_without_what_is_not_installed() -> None:
     assert not names & needed
 
 
-def check_analysis(command: list[str]) -> None:
-    """Whether a command line of `wavefront analysis` is understood."""
+def check_web(command: list[str]) -> None:
+    """Whether a command line of `wavefront web` is understood."""
     assert command[0].endswith("/wavefront")
     parser = argparse.ArgumentParser()
-    add_analysis_flags(parser)
+    add_web_flags(parser)
     assert parser.parse_args(command[2:]).token_file
-    assert command[1] == "analysis"
+    assert command[1] == "web"
 
 
-def test_the_analysis_is_started_as_it_can_be() -> None:
-    text = (DEPLOY / "Containerfile.analysis").read_text()
+def test_the_page_is_started_as_it_can_be() -> None:
+    text = (DEPLOY / "Containerfile.web").read_text()
     (entry,) = re.findall(r"^ENTRYPOINT (\[.*\])$", text, re.M)
-    check_analysis(json.loads(entry))
-    assert HEALTH in text
-    unit = dict(re.findall(r"^(\w+)=(.*)$", (DEPLOY / "wavefront-analysis.service").read_text(), re.M))
-    check_analysis(shlex.split(unit["ExecStart"]))
+    check_web(json.loads(entry))
+    assert "8766/health" in text and "/health" in PUBLIC
+    unit = dict(re.findall(r"^(\w+)=(.*)$", (DEPLOY / "wavefront-web.service").read_text(), re.M))
+    check_web(shlex.split(unit["ExecStart"]))
 
 
 def test_compose_and_kubernetes_start_what_there_is() -> None:
@@ -130,7 +130,7 @@ def test_compose_and_kubernetes_start_what_there_is() -> None:
         file = REPOSITORY / service["build"]["dockerfile"]
         (entry,) = re.findall(r"^ENTRYPOINT (\[.*\])$", file.read_text(), re.M)
         command = [*json.loads(entry), *service["command"]]
-        (check_analysis if file.suffix == ".analysis" else check_serve)(command)
+        (check_web if file.suffix == ".web" else check_serve)(command)
     documents = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
     (deployment,) = (each for each in documents if each["kind"] == "Deployment")
     pod = deployment["spec"]["template"]["spec"]
@@ -181,7 +181,7 @@ def test_the_unit_starts_what_there_is() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
-@pytest.mark.parametrize("name", ["wavefront-evaluator", "wavefront-analysis"])
+@pytest.mark.parametrize("name", ["wavefront-evaluator", "wavefront-web"])
 def test_unit_gives_a_service_no_more_than_it_needs(name: str) -> None:
     unit = DEPLOY / f"{name}.service"
     done = subprocess.run(

@@ -3,14 +3,14 @@
 
     python -m benchmarks.service.browsers --browsers 30 --seconds 24
 
-Each browser analyses endlessly over its WebSocket, as the page does. One more plays moves meanwhile.
+Each browser streams endless analyses, one after the other, as the page does. One more plays moves meanwhile.
 To reach: lines each second for all, 99 % of the moves within 200 ms, with the shipped network on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import contextlib
 import json
 import re
 import subprocess
@@ -21,29 +21,26 @@ from http.client import HTTPConnection
 from itertools import pairwise
 from statistics import median
 
-from websockets.asyncio.client import connect
-
 OPENINGS = (["e2e4"], ["d2d4"], ["c2c4"], ["g1f3"], ["e2e4", "c7c5"], ["d2d4", "g8f6"])
 STEP_S = 8.0
 QUERY = {"infinite": True, "keep_tree": True, "report_every": 0.25, "multipv": 3, "pv_length": 10}
 QUERY |= {"include_san": True, "include_policy": True}
 
 
-async def browse(url: str, number: int, times: list[float], end: float) -> None:
+def browse(url: str, number: int, times: list[float], end: float) -> None:
     """Analyse one position after the other. times: receives the times of answers."""
-    async with connect(f"ws://{url}/analysis", max_size=None) as socket:
-        step = 0
-        while time.monotonic() < end:
-            step += 1
-            moves = OPENINGS[(number + step) % len(OPENINGS)]
-            await socket.send(json.dumps({"id": f"{step}", "moves": moves, **QUERY}))
-            until = min(end, time.monotonic() + STEP_S)
+    headers = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
+    step = 0
+    while time.monotonic() < end:
+        step += 1
+        connection = HTTPConnection(url, timeout=60)
+        body = json.dumps({"moves": OPENINGS[(number + step) % len(OPENINGS)], **QUERY})
+        connection.request("POST", "/api/v1/analyse", body, headers)
+        until = min(end, time.monotonic() + STEP_S)
+        with contextlib.closing(connection), connection.getresponse() as response:
             while time.monotonic() < until:
-                if "moves" in json.loads(await socket.recv()):
+                if "moves" in json.loads(response.readline()):
                     times.append(time.monotonic())
-            await socket.send(json.dumps({"id": "stop", "action": "terminate", "terminate_id": f"{step}"}))
-            while json.loads(await socket.recv()).get("during_search") is not False:
-                pass
 
 
 def play(url: str, taken: list[float], end: float) -> None:
@@ -60,15 +57,19 @@ def play(url: str, taken: list[float], end: float) -> None:
         time.sleep(0.1)
 
 
-async def measure(url: str, browsers: int, seconds: float) -> None:
+def measure(url: str, browsers: int, seconds: float) -> None:
     begin = time.monotonic() + 4.0  # All have their first lines by then.
     end = begin + seconds
     times: list[list[float]] = [[] for _ in range(browsers)]
     taken: list[float] = []
-    player = threading.Thread(target=play, args=(url, taken, end))
-    player.start()
-    await asyncio.gather(*(browse(url, number, each, end) for number, each in enumerate(times)))
-    player.join()
+    threads = [threading.Thread(target=play, args=(url, taken, end))]
+    threads += [
+        threading.Thread(target=browse, args=(url, number, each, end)) for number, each in enumerate(times)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     waits = []
     for each in times:
         marks = [begin, *(at for at in each if begin < at < end), end]
@@ -96,7 +97,7 @@ def main() -> None:
         found = re.search(r"http://([^/]+)/", process.stdout.readline())
         assert found is not None
         try:
-            asyncio.run(measure(found[1], arguments.browsers, arguments.seconds))
+            measure(found[1], arguments.browsers, arguments.seconds)
         finally:
             process.terminate()
 

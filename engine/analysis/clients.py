@@ -18,8 +18,8 @@ MOST_WITHDRAWN = 1000
 class Client(Protocol):
     """A connection to a client. The scheduler's thread calls all methods except the constructor.
 
-    owner: whose evaluations its searches find in the cache: one name for all connections with a token, and
-    another one for each connection without.
+    owner: whose trees and evaluations its searches find: one name for all requests with a token, or from an
+    address.
     """
 
     owner: str

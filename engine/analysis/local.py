@@ -68,12 +68,19 @@ class LocalSearches:
         self._idle: list[tuple[str, PoolPlayer]] = []
         """The oldest first, each with the owner of its evaluations."""
         self._running: dict[int, _Running] = {}
+        self._parked: dict[int, Position] = {}
+        """Positions that continue the tree of a search which still stops, by number."""
         self._pace = ReportPace()
         self._last_options: tuple[tuple[Query, str, int, int], Options] | None = None
 
     def begin(self, position: Position) -> None:
         """Search a position, or answer it without a search. Raises nothing."""
         query, answer = position.query, None
+        if query.fields.keep_tree and any(
+            each.terminated and each.position.owner == position.owner for each in self._running.values()
+        ):
+            self._parked[position.number] = position
+            return
         try:
             answer = self._begin(position)
         except QueryError as problem:
@@ -86,8 +93,11 @@ class LocalSearches:
 
     def stop(self, number: int) -> None:
         """Stop the search of a position, which is answered with its results. Ignored if it has ended."""
-        running = self._running.get(number)
-        if running is not None:
+        running, parked = self._running.get(number), self._parked.pop(number, None)
+        if parked is not None:
+            answer = answers.encoded(answers.no_results(parked.query.id, parked.turn))
+            self._post(partial(self._listener.ended, number, answer, False))
+        elif running is not None:
             running.terminated = True
             running.player.stop()
 
@@ -186,6 +196,9 @@ class LocalSearches:
         del self._running[position.number]
         if not running.forget and len(self._idle) < self._most_idle:
             self._idle.append((position.owner, running.player))
+        parked, self._parked = self._parked, {}
+        for each in parked.values():
+            self.begin(each)
         lost = isinstance(future.exception(), NoEvaluatorError) and not running.terminated
         try:
             answer = answers.encoded(self._outcome(running, future))

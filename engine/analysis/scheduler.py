@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Scheduling of all clients' queries on a limited number of concurrent searches.
 
-    transport (lines.py, listening.py)    any thread: receive, end, leave, resume
-    Scheduler                             its own thread: parses queries, starts searches, answers
-    LocalSearches                         the scheduler's thread: searches on the pool
-    Evaluations                           the scheduler's thread: positions without a search (evaluation.py)
+    lines.py, engine/web   any thread: receive, end, leave, resume
+    Scheduler              its own thread: parses queries, starts searches, answers
+    LocalSearches          the scheduler's thread: searches on the pool
+    Evaluations            the scheduler's thread: positions without a search (evaluation.py)
 
 Only the scheduler's thread accesses the state. Calls of other threads are tasks in its inbox. A failing task
 is reported and affects no other.
@@ -129,9 +129,9 @@ class Scheduler:
         """Return the evaluator's networks; None while there is no evaluator."""
         return self._pool.networks(self.options)
 
-    def load(self, client: Client | None = None) -> tuple[int, int]:
-        """Return the numbers of running and waiting positions of a client, or of all."""
-        accounts = [each for key, each in list(self._accounts.items()) if client is None or key == client]
+    def load(self) -> tuple[int, int]:
+        """Return the numbers of running and waiting positions."""
+        accounts = list(self._accounts.values())
         return sum(len(each.running) for each in accounts), sum(len(each.waiting) for each in accounts)
 
     def terminate(self, client: Client, identity: str | None, turns: tuple[int, ...] | None) -> None:

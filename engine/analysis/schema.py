@@ -24,7 +24,6 @@ from engine.analysis.restrictions import (
     PLAYERS,
 )
 from engine.analysis.restrictions import MOST_MOVES as MOST_RESTRICTED_MOVES
-from protocol.http.access import SUBPROTOCOL
 from protocol.settings.spec import Setting, settings_of
 
 Schema = dict[str, Any]
@@ -51,7 +50,7 @@ def schema() -> Schema:
     """Return the whole schema."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"{SUBPROTOCOL}, format {FORMAT}",
+        "title": f"wavefront-analysis, format {FORMAT}",
         "anyOf": [_ref("query"), _ref("action")],
         "$defs": {
             "id": {"description": "chosen by the client; answers carry it", **IDENTITY},

@@ -30,12 +30,7 @@ class AnalysisSettings(SettingsGroup):
     )
     max_unread_bytes: int = setting(
         8 << 20,
-        "maximum unread bytes of answers of one client; at half of it no further position starts, beyond it "
-        "a client of --listen is disconnected",
+        "unread bytes of answers of one client; at half of it no further position starts",
         low=1024,
         high=1 << 40,
     )
-    max_unread_seconds: float = setting(
-        30.0, "seconds without reading after which a client of --listen is disconnected", low=0.1, high=86400
-    )
-    max_clients: int = setting(64, "maximum clients of --listen", low=1, high=65536)

@@ -1,23 +1,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`wavefront analysis`: queries of programs, by JSON lines or WebSocket (docs/reference/analysis.md)."""
+"""`wavefront analysis`: queries of programs, by JSON lines (docs/reference/analysis.md)."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.analysis.scheduler import Scheduler
     from engine.analysis.settings import AnalysisSettings
     from engine.evaluation.errors import NoEvaluatorError
     from engine.options import Options
-    from protocol.http.access import AccessCheck
 
 HELP = "analyse positions and games for programs, many concurrently: JSON lines in and out"
 
@@ -34,50 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="at the end of input, end running searches and discard waiting positions",
     )
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of messages, and exit")
-    listen = parser.add_argument_group("WebSocket")
-    listen.add_argument(
-        "--listen", metavar="HOST:PORT", help="accept queries at this address, not on standard input"
-    )
-    add_access_flags(listen)
     sources.add_flags(parser, settings_of(AnalysisSettings).values())
     add_flags(parser, defaults=default_options())
-
-
-def add_access_flags(listen: argparse._ArgumentGroup) -> None:
-    """Add the flags that say who may connect."""
-    listen.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="file with the tokens of clients: one token, or lines of NAME TOKEN; SIGHUP reads it again; "
-        "required beyond this machine",
-    )
-    listen.add_argument(
-        "--unencrypted",
-        action="store_true",
-        help="allow --listen beyond this machine: anyone on the way can read queries, answers and token",
-    )
-    listen.add_argument(
-        "--origin",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="allow pages of this site without a token, besides those of this machine; may be repeated",
-    )
-    listen.add_argument(
-        "--host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="answer requests to this host name, besides those of this machine; may be repeated",
-    )
-
-
-def read_check(arguments: argparse.Namespace, *, local_pages: bool) -> AccessCheck:
-    """Return the check of clients by the flags. local_pages: see AccessCheck. Raises SettingsError."""
-    from protocol.http.access import AccessCheck, read_tokens
-
-    tokens = {} if arguments.token_file is None else read_tokens(arguments.token_file)
-    return AccessCheck(tokens, tuple(arguments.origin), tuple(arguments.host), local_pages=local_pages)
 
 
 def default_options() -> Options:
@@ -100,8 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     options = options_of_arguments(arguments, default_options())
     settings = from_arguments(argparse.Namespace(**vars(arguments) | {"config": None}), AnalysisSettings())
-    if arguments.listen is not None:
-        return _listen(arguments, options, settings)
     return _converse(options, settings, at_once=arguments.quit_without_waiting)
 
 
@@ -131,62 +82,8 @@ def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) ->
         client.finished.wait()
     finally:
         scheduler.close()
-    return _status(failures, _log)
-
-
-def _listen(arguments: argparse.Namespace, options: Options, settings: AnalysisSettings) -> int:
-    """Serve WebSocket clients until SIGTERM or Ctrl-C."""
-    from engine.analysis.listening import AnalysisServer
-    from engine.analysis.scheduler import Scheduler
-    from protocol.http.access import check_address, read_address
-
-    address = read_address(arguments.listen)
-    reread = partial(read_check, arguments, local_pages=True)
-    check = reread()
-    check_address(address, has_token=bool(check.tokens), unencrypted=arguments.unencrypted)
-    failures: list[NoEvaluatorError] = []
-    scheduler = Scheduler(options, settings, log=_log)
-
-    async def serve() -> None:
-        server = AnalysisServer(scheduler, check, reread, log=_log)
-
-        def fail(error: NoEvaluatorError) -> None:
-            failures.append(error)
-            server.stop()
-
-        def listening(host: str, port: int) -> None:
-            print(json.dumps({"event": "listening", "address": f"ws://{host}:{port}"}), flush=True)
-            scheduler.start(fail)
-
-        await server.run(address, listening)
-
-    return serve_until_stopped(serve, arguments.listen, scheduler, failures, _log)
-
-
-def serve_until_stopped(
-    serve: Callable[[], Coroutine[Any, Any, None]],
-    where: str,
-    scheduler: Scheduler,
-    failures: list[NoEvaluatorError],
-    log: Callable[[str], None],
-) -> int:
-    """Run a server, then close the scheduler. Returns the exit status. where: its address. failures: those
-    that stopped it."""
-    import asyncio
-
-    try:
-        asyncio.run(serve())
-    except OSError as error:
-        log(f"cannot listen at {where}: {error.strerror or error}")
-        return 1
-    finally:
-        scheduler.close()
-    return _status(failures, log)
-
-
-def _status(failures: list[NoEvaluatorError], log: Callable[[str], None]) -> int:
     for error in failures:
-        log(str(error))
+        _log(str(error))
     return 1 if failures else 0
 
 

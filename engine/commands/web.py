@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.analysis.listening import AnalysisServer
     from engine.evaluation.errors import NoEvaluatorError
+    from engine.web.server import WebServer
+    from protocol.http.access import AccessCheck
 
 HELP = "analyse, play and review in the browser, and answer programs by HTTP"
 
@@ -19,7 +20,7 @@ DEFAULT_ADDRESS = "127.0.0.1:8766"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.analysis.settings import AnalysisSettings
-    from engine.commands.analysis import add_access_flags, default_options
+    from engine.commands.analysis import default_options
     from engine.option_flags import add_flags
     from engine.web.limits import ApiSettings
     from protocol.settings import sources
@@ -47,7 +48,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key", type=Path, metavar="FILE", help="PEM file of its key (default: --certificate)"
     )
-    add_access_flags(parser.add_argument_group("access"))
+    access = parser.add_argument_group("access")
+    access.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="file with the tokens of clients: one token, or lines of NAME TOKEN; SIGHUP reads it again; "
+        "required beyond this machine",
+    )
+    access.add_argument(
+        "--unencrypted",
+        action="store_true",
+        help="allow --listen beyond this machine: anyone on the way can read queries, answers and token",
+    )
+    access.add_argument(
+        "--origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="answer pages of this site, too; may be repeated",
+    )
+    access.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="answer requests to this host name, besides those of this machine; may be repeated",
+    )
     sources.add_flags(parser, settings_of(ApiSettings).values())
     sources.add_flags(parser, settings_of(AnalysisSettings).values())
     add_flags(parser, defaults=default_options())
@@ -55,11 +81,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     import asyncio
-    from functools import partial
 
     from engine.analysis.scheduler import Scheduler
     from engine.analysis.settings import AnalysisSettings
-    from engine.commands.analysis import default_options, read_check, serve_until_stopped
+    from engine.commands.analysis import default_options
     from engine.option_flags import options_of_arguments
     from engine.web.limits import ApiSettings
     from protocol.host.folders import data_folder
@@ -75,14 +100,12 @@ def run(arguments: argparse.Namespace) -> int:
     for file in (*arguments.human, *certificate):
         if not Path(file).is_file():
             raise SettingsError(f"{file}: there is no such file")
-    reread = partial(read_check, arguments, local_pages=False)
-    check = reread()
     unencrypted = arguments.unencrypted or bool(certificate)
-    check_address(address, has_token=bool(check.tokens), unencrypted=unencrypted)
+    check_address(address, has_token=bool(_read_check(arguments).tokens), unencrypted=unencrypted)
     # Before the imports below: the evaluator takes longest.
     scheduler = Scheduler(options, settings, log=_log)
     failures: list[NoEvaluatorError] = []
-    server: AnalysisServer | None = None
+    server: WebServer | None = None
 
     def fail(error: NoEvaluatorError) -> None:
         failures.append(error)
@@ -93,22 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     async def serve() -> None:
         nonlocal server
-        from engine.analysis.listening import AnalysisServer as Server
+        from engine.web.server import WebServer as Server
         from engine.web.service import WebService
 
         folder = None if arguments.private else data_folder()
         kept = folder and folder / "games"
         service = WebService(scheduler, options, api, arguments.human, kept, _log)
-        server = Server(
-            scheduler,
-            check,
-            reread,
-            log=_log,
-            routes=service.routes(),
-            without_token=service.without_token,
-            body_bytes=api.max_body_bytes,
-            certificate=certificate,
-        )
+        server = Server(service, scheduler, api, lambda: _read_check(arguments), _log, certificate)
 
         def listening(host: str, port: int) -> None:
             url = f"http{'s' if certificate else ''}://{host}:{port}/"
@@ -123,7 +137,24 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             await asyncio.to_thread(service.close)
 
-    return serve_until_stopped(serve, arguments.listen, scheduler, failures, _log)
+    try:
+        asyncio.run(serve())
+    except OSError as error:
+        _log(f"cannot listen at {arguments.listen}: {error.strerror or error}")
+        return 1
+    finally:
+        scheduler.close()
+    for failure in failures:
+        _log(str(failure))
+    return 1 if failures else 0
+
+
+def _read_check(arguments: argparse.Namespace) -> AccessCheck:
+    """Return the check of clients by the flags. Raises SettingsError."""
+    from protocol.http.access import AccessCheck, read_tokens
+
+    tokens = {} if arguments.token_file is None else read_tokens(arguments.token_file)
+    return AccessCheck(tokens, tuple(arguments.origin), tuple(arguments.host))
 
 
 def _open(url: str) -> None:

@@ -37,6 +37,7 @@ class ApiSettings(SettingsGroup):
         low=1 << 20,
         high=1 << 40,
     )
+    max_connections: int = setting(256, "maximum connections of all clients", low=16, high=65536)
     max_review_games: int = setting(1000, "maximum games of one review", low=1, high=10**6)
 
 

@@ -8,7 +8,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from importlib import resources
@@ -46,7 +46,7 @@ from engine.web.openapi import (
 )
 from engine.web.reviews import Job, Reviews
 from protocol.host.printing import reason
-from protocol.http.middleware import HEADERS, HttpError
+from protocol.http.middleware import CLIENT_LEFT, HEADERS, HttpError
 from protocol.settings.spec import SettingsError, SettingsGroup, shown
 
 if TYPE_CHECKING:
@@ -71,8 +71,9 @@ Group = TypeVar("Group", bound=SettingsGroup)
 class HttpClient:
     """One request: a Client of the scheduler."""
 
-    def __init__(self, owner: str, most_unread: int, resume: Callable[[HttpClient], None]) -> None:
-        self.owner = owner
+    def __init__(self, request: Request, most_unread: int, resume: Callable[[HttpClient], None]) -> None:
+        self.owner = _owner(request)
+        self.token_name = request.scope["client_name"]
         self._most = most_unread // 2
         self._resume = resume
         self._unread = 0  # Bytes; only the event loop changes it.
@@ -123,6 +124,7 @@ class WebService:
         self._levels = Levels(scheduler.pool, options, human, log)
         self._games = StoredGames(folder, settings.max_stored_bytes)
         self._reviews = Reviews(scheduler.pool, options, log, settings.max_review_games)
+        self._clients: set[HttpClient] = set()
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of the API and the page."""
@@ -154,6 +156,7 @@ class WebService:
             Route("/review/{identity}/game-{number:int}.html", self._review_page),
             Route("/review/{identity}/games.pgn", self._review_pgn),
             Route("/review/{identity}/game-{number:int}.pgn", self._review_pgn),
+            Route("/health", self._health),
             Route("/live", _live),
             Route("/ready", self._ready),
             Route("/openapi.json", _openapi),
@@ -164,6 +167,18 @@ class WebService:
     def without_token(path: str) -> bool:
         """Return True for what is no secret: the page's files, and reviews, whose ids nobody can guess."""
         return path in _files() or path == "/openapi.json" or path.startswith("/review/")
+
+    def end_infinite(self) -> None:
+        """End infinite searches, which are answered with their results."""
+        for client in self._clients:
+            self._scheduler.end(client)
+
+    def end_of(self, names: Collection[str]) -> int:
+        """End the searches of clients whose tokens have these names. Return the number of their requests."""
+        meant = [client for client in self._clients if client.token_name in names]
+        for client in meant:
+            self._scheduler.end(client, at_once=True)
+        return len(meant)
 
     def close(self) -> None:
         """Stop all searches."""
@@ -202,12 +217,11 @@ class WebService:
         messages = [
             json.dumps({"id": f"{number}", **query}).encode() for number, query in enumerate(queries, 1)
         ]
-        client = HttpClient(
-            _owner(request), self._scheduler.settings.max_unread_bytes, self._scheduler.resume
-        )
+        client = HttpClient(request, self._scheduler.settings.max_unread_bytes, self._scheduler.resume)
 
         async def answers() -> AsyncIterator[bytes]:
-            with self._limits.charged(_owner(request), count):
+            with self._limits.charged(client.owner, count):
+                self._clients.add(client)
                 try:
                     for message in messages:
                         self._scheduler.receive(client, message)
@@ -216,6 +230,7 @@ class WebService:
                     async for answer in client.answers():
                         yield answer
                 finally:
+                    self._clients.discard(client)
                     self._scheduler.leave(client)
 
         found = answers()
@@ -398,6 +413,10 @@ class WebService:
         number = request.path_params["number"]
         return _page(await asyncio.to_thread(self._job(request).page, number))
 
+    async def _health(self, _: Request) -> Response:
+        state = self._scheduler.state
+        return JSONResponse({"state": state}, 200 if state == "ready" else 503)
+
     async def _ready(self, _: Request) -> Response:
         state = self._scheduler.state
         return PlainTextResponse(f"{state}\n", 200 if state == "ready" else 503)
@@ -527,7 +546,7 @@ async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
     try:
         await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise HttpError(499, "the client left")
+            raise HttpError(CLIENT_LEFT, "the client left")
         return task.result()
     finally:
         for each in (task, leaving):

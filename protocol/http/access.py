@@ -18,12 +18,6 @@ from protocol.keys.files import read_private
 from protocol.keys.notation import KeysError
 from protocol.settings.spec import SettingsError, shown
 
-SUBPROTOCOL = "wavefront-analysis"
-"""Name of the protocol in `Sec-WebSocket-Protocol`."""
-
-TOKEN_PREFIX = "wavefront-token."
-"""Prefix of a token sent as another subprotocol, the only header that a web page can set."""
-
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,512}")
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 
@@ -114,23 +108,17 @@ class AccessCheck:
 
     tokens: by name. Without any, requests that name this machine are accepted, but not those of other sites.
     origins: accepted web pages besides the server's own. hosts: accepted names besides this machine's.
-    local_pages: accept pages of all servers of this machine. setting: name of the setting of hosts.
+    setting: name of the setting of hosts.
     """
 
     tokens: Mapping[str, str] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    local_pages: bool = False
     setting: str = "--host"
 
     def name(self, headers: Mapping[str, str]) -> str | None:
         """Return the name of the token in a client's headers (lower-case names); None without a valid one."""
-        found = [
-            name
-            for name, token in self.tokens.items()
-            for text in _offered(headers)
-            if _is_equal(text, token)
-        ]
+        found = [name for name, token in self.tokens.items() if _is_equal(_offered(headers), token)]
         return found[0] if found else None
 
     def refusal(self, headers: Mapping[str, str]) -> Refusal | None:
@@ -142,8 +130,7 @@ class AccessCheck:
                 return Refusal(HTTPStatus.FORBIDDEN, "this token is not valid here")
             return Refusal(
                 HTTPStatus.UNAUTHORIZED,
-                "this service needs a token, as `Authorization: Bearer TOKEN` or as the subprotocol "
-                f"{TOKEN_PREFIX}TOKEN",
+                "this service needs a token, as `Authorization: Bearer TOKEN`",
             )
         return self.foreign(headers)
 
@@ -164,9 +151,7 @@ class AccessCheck:
         if origin is None:
             if site in ("none", "same-origin") or headers.get("sec-fetch-mode") == "navigate":
                 return None
-        elif (
-            origin in self.origins or _is_origin_of(origin, host) or (self.local_pages and _is_local(origin))
-        ):
+        elif origin in self.origins or _is_origin_of(origin, host):
             return None
         return Refusal(
             HTTPStatus.FORBIDDEN,
@@ -194,12 +179,10 @@ def _own_names() -> frozenset[str]:
     return frozenset({"localhost", name, short, f"{short}.local"})
 
 
-def _offered(headers: Mapping[str, str]) -> list[str]:
-    """Return the tokens in a client's headers."""
+def _offered(headers: Mapping[str, str]) -> str:
+    """Return the token in a client's headers, or ""."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
-    offered = [given.strip()] if scheme.lower() == "bearer" else []
-    names = [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",")]
-    return offered + [name.removeprefix(TOKEN_PREFIX) for name in names if name.startswith(TOKEN_PREFIX)]
+    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 def _is_equal(text: str, token: str) -> bool:
@@ -210,11 +193,3 @@ def _is_equal(text: str, token: str) -> bool:
 def _is_origin_of(origin: str, host: str) -> bool:
     """Return True for the origin of pages from this Host."""
     return bool(host) and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
-
-
-def _is_local(origin: str) -> bool:
-    try:
-        host = urlsplit(origin).hostname or ""
-    except ValueError:
-        return False
-    return ListenAddress(host, 0).is_loopback

@@ -23,6 +23,9 @@ Send = Callable[[Message], Awaitable[None]]
 BODY_S = 30.0
 """Time limit for the body of a request."""
 
+CLIENT_LEFT = 499
+"""Status of a request whose client left before the answer."""
+
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -96,7 +99,7 @@ class Middleware:
         origin = headers.get("origin", "")
         if origin in check.origins:  # The operator has asked for CORS.
             answer.more = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
-            if scope.get("method") == "OPTIONS":
+            if scope["method"] == "OPTIONS":
                 await answer.preflight()
                 return
         refusal = None
@@ -113,17 +116,19 @@ class Middleware:
                 raise HttpError(413, f"the body is longer than {self._most:,} bytes")
             await self._app(scope, answer.receive, answer.send)
         except HttpError as error:
-            self.refused[error.status] += 1
+            if error.status != CLIENT_LEFT:
+                self.refused[error.status] += 1
             await answer.error(error)
         except Exception as fault:
             self._log("a request by HTTP was not answered", fault)
             await answer.error(HttpError(500, "a fault of the server, which is in its log"))
         finally:
             self.in_flight -= 1
-        if path.startswith(self._log_prefix) and (check.tokens or answer.status >= 400):
+        failed = answer.status >= 400 and answer.status != CLIENT_LEFT
+        if path.startswith(self._log_prefix) and (check.tokens or failed):
             ms = 1000 * (perf_counter() - began)
             who = scope["client_name"] or (scope.get("client") or ["?"])[0]
-            what = f"{scope.get('method', 'WS')} {printable(path)}"
+            what = f"{scope['method']} {printable(path)}"
             self._log(f"{scope['request_id']} {who} {what} {answer.status} {ms:.0f} ms", None)
 
 
@@ -134,9 +139,8 @@ class _Answer:
         self.status = 0
         self.more: list[tuple[bytes, bytes]] = []
         self._receive, self._send, self._identity = receive, send, identity
-        self._is_http = scope["type"] == "http"
         names = {name for name, _ in scope["headers"]}
-        self._unread = self._is_http and bool({b"content-length", b"transfer-encoding"} & names)
+        self._unread = bool({b"content-length", b"transfer-encoding"} & names)
         self._left = most
 
     async def receive(self) -> Message:
@@ -154,7 +158,7 @@ class _Answer:
         return message
 
     async def send(self, message: Message) -> None:
-        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+        if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = list(message.get("headers", ()))
             known = {name for name, _ in headers}
@@ -163,8 +167,6 @@ class _Answer:
             if self._unread:  # Reading it could take forever.
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
-        elif message["type"] == "websocket.accept":
-            self.status = 101
         await self._send(message)
 
     async def preflight(self) -> None:
@@ -179,21 +181,16 @@ class _Answer:
         """Send an error, unless the answer has begun."""
         if self.status:
             return
-        kind = "http.response" if self._is_http else "websocket.http.response"
         body = json.dumps({"error": str(error)}).encode() + b"\n"
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         headers += [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
-        if not self._is_http:
-            await self._receive()  # The handshake.
-        await self.send({"type": f"{kind}.start", "status": error.status, "headers": headers})
-        await self.send({"type": f"{kind}.body", "body": body})
+        await self.send({"type": "http.response.start", "status": error.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
 
 
 def _headers_of(scope: Scope) -> Mapping[str, str]:
     """Return a request's headers by lower-case name; the values of repeated ones are joined."""
     found: dict[str, str] = {}
-    if subprotocols := scope.get("subprotocols"):  # Not among the headers.
-        found["sec-websocket-protocol"] = ",".join(subprotocols)
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         found[key] = f"{found[key]},{text}" if key in found else text

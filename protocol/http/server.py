@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Serves an ASGI application, with limits against unauthenticated clients.
 
-uvicorn's protocol classes parse. The subclasses here bound the bytes and time of a request's header, the
-frames of a WebSocket message, and the time that an answer may stay unread.
+uvicorn's protocol class parses. The subclass here bounds the bytes and time of a request's header, and the
+time that an answer may stay unread.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import re
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,9 +20,7 @@ from typing import Any
 import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from uvicorn.server import ServerState
-from wsproto import events
 
 from protocol._core import SilentConnections
 from protocol.http.sources import is_loopback, source_of
@@ -44,15 +43,6 @@ LINGER_S = 1.0
 CLOSE_S = 2.0
 """Time for connections to end when the server stops."""
 
-MOST_FRAGMENTS = 4096
-"""Frames and reads of one WebSocket message."""
-
-MOST_PINGS = 1000
-"""Control frames of a WebSocket in PING_S."""
-
-PING_S = 20.0
-"""Interval of WebSocket pings, and timeout of their answers."""
-
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"there are too many connections\n"
@@ -70,10 +60,9 @@ _REASONS = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
     """connections: concurrent, of all addresses. An address beyond this machine may have half of them,
-    and any address a quarter of them idle. message_bytes: of a WebSocket message."""
+    and any address a quarter of them idle."""
 
     connections: int = 64
-    message_bytes: int = 1 << 18
 
 
 class Connections:
@@ -84,7 +73,7 @@ class Connections:
         self._idle = SilentConnections(max(1, most // 4))
         self._by_number: dict[int, BoundedHttp] = {}
         """The idle connections."""
-        self._source: dict[asyncio.BaseTransport, str] = {}
+        self._source: dict[BoundedHttp, str] = {}
         self._of_source: Counter[str] = Counter()
 
     @property
@@ -102,11 +91,11 @@ class Connections:
             number = self._idle.victim()
         if number is not None:
             displaced = self._by_number[number]
-            self.ended(displaced, displaced.transport)
+            self.ended(displaced)
             displaced.displace()
         if len(self._source) >= most or (not local and self._of_source[source] >= self.most // 2):
             return False
-        self._source[connection.transport] = source
+        self._source[connection] = source
         self._of_source[source] += 1
         self.is_idle(connection)
         return True
@@ -118,16 +107,15 @@ class Connections:
 
     def is_idle(self, connection: BoundedHttp) -> None:
         """Note that a connection is open, or its response complete."""
-        source = self._source.get(connection.transport)
+        source = self._source.get(connection)
         if source is not None:
             self._idle.add(id(connection), source.encode())
             self._by_number[id(connection)] = connection
 
-    def ended(self, connection: BoundedHttp | None, transport: asyncio.BaseTransport) -> None:
+    def ended(self, connection: BoundedHttp) -> None:
         """Remove a connection."""
-        if connection is not None:
-            self.is_busy(connection)
-        source = self._source.pop(transport, None)
+        self.is_busy(connection)
+        source = self._source.pop(connection, None)
         if source is not None:
             self._of_source[source] -= 1
             if not self._of_source[source]:
@@ -158,17 +146,28 @@ class _Timer:
             self._handle = None
 
 
-class _BoundedAnswers(asyncio.Protocol):
-    """A connection that ends if its client does not read an answer for ANSWER_S."""
+class BoundedHttp(H11Protocol):
+    """One connection. It ends if its client does not read an answer for ANSWER_S."""
 
-    loop: asyncio.AbstractEventLoop
+    server_state: _State
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        _limit(transport)
+        self._bounds = self.server_state.bounds
+        self._refused = False
+        self._answered = 0
         self._unread = _Timer(self.loop, transport.abort)
+        self._arriving = _Timer(self.loop, lambda: self._refuse(408))
+        self._arriving.start(REQUEST_S)
+        if not self._bounds.admit(self, self.client[0] if self.client else ""):
+            transport.write(REFUSAL)
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unread.cancel()
+        self._arriving.cancel()
+        self._bounds.ended(self)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -178,29 +177,6 @@ class _BoundedAnswers(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._unread.cancel()
         super().resume_writing()
-
-
-class BoundedHttp(_BoundedAnswers, H11Protocol):
-    """One connection, until it becomes a WebSocket."""
-
-    server_state: _State
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        _limit_reads(transport)
-        self._bounds = self.server_state.bounds
-        self._refused = False
-        self._answered = 0
-        self._arriving = _Timer(self.loop, lambda: self._refuse(408))
-        self._arriving.start(REQUEST_S)
-        if not self._bounds.admit(self, self.client[0] if self.client else ""):
-            transport.write(REFUSAL)
-            transport.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._arriving.cancel()
-        self._bounds.ended(self, self.transport)
-        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -218,11 +194,6 @@ class BoundedHttp(_BoundedAnswers, H11Protocol):
         if self.conn.their_state is not h11.IDLE:
             self._arriving.cancel()
             self._bounds.is_busy(self)
-
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        self._arriving.cancel()
-        self._bounds.is_busy(self)
-        super().handle_websocket_upgrade(event)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing: clients could fill the log."""
@@ -254,59 +225,6 @@ class BoundedHttp(_BoundedAnswers, H11Protocol):
         self.loop.call_later(LINGER_S, self.transport.abort)
 
 
-class BoundedWebSocket(_BoundedAnswers, WSProtocol):
-    """One WebSocket connection."""
-
-    server_state: _State
-
-    def __init__(self, config: Config, server_state: _State, **more: Any) -> None:
-        super().__init__(config, server_state, **more)
-        self._bounds = server_state.bounds
-        self._fragments = self._pings = 0
-        self._pings_since = self.loop.time()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._bounds.ended(None, self.transport)
-        super().connection_lost(exc)
-
-    def handle_connect(self, event: events.Request) -> None:
-        """Start the application; its scope has `abort`, which ends the connection at once."""
-        super().handle_connect(event)
-        self.scope["abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
-
-    def handle_message(self, event: events.TextMessage | events.BytesMessage) -> None:
-        self._fragments = 0 if event.message_finished else self._fragments + 1
-        if self._fragments > MOST_FRAGMENTS:
-            self._end(1009, f"a message has at most {MOST_FRAGMENTS} fragments")
-        else:
-            super().handle_message(event)
-
-    def handle_ping(self, event: events.Ping) -> None:
-        if self._count_ping():
-            super().handle_ping(event)
-
-    def handle_pong(self, event: events.Pong) -> None:
-        if self._count_ping():
-            super().handle_pong(event)
-
-    def _count_ping(self) -> bool:
-        now = self.loop.time()
-        if now - self._pings_since > PING_S:
-            self._pings, self._pings_since = 0, now
-        self._pings += 1
-        if self._pings <= MOST_PINGS:
-            return True
-        self._end(1008, f"at most {MOST_PINGS} control frames in {PING_S:.0f} s")
-        return False
-
-    def _end(self, code: int, reason: str) -> None:
-        self.close_sent = True
-        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
-        if not self.transport.is_closing():
-            self.transport.write(self.conn.send(events.CloseConnection(code=code, reason=reason)))
-            self.transport.close()
-
-
 class HttpServer:
     """An application at one address. Only one event loop may use it.
 
@@ -318,17 +236,13 @@ class HttpServer:
         self._config = Config(
             app,
             http=BoundedHttp,
-            ws=BoundedWebSocket,
+            ws="none",
             lifespan="off",
             log_config=None,
             log_level="critical",
             access_log=False,
             proxy_headers=False,
             h11_max_incomplete_event_size=HEADER_BYTES,
-            ws_max_size=limits.message_bytes,
-            ws_ping_interval=PING_S,
-            ws_ping_timeout=PING_S,
-            ws_per_message_deflate=False,
         )
         self._config.load()
         self._ssl: ssl.SSLContext | None = None
@@ -393,7 +307,10 @@ class _NoRoom:
             self._log(f"no connection can be taken: {error}")
 
 
-def _limit_reads(transport: asyncio.Transport) -> None:
-    """Bound what one read may bring: asyncio's own limit is 256 KiB."""
+def _limit(transport: asyncio.Transport) -> None:
+    """Bound the bytes of one read, in asyncio 256 KiB, and the time without acknowledgements of a client."""
     if hasattr(transport, "max_size"):
         transport.max_size = READ_BYTES
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Windows and macOS lack it.
+        ms = round(1000 * ANSWER_S)
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, ms)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The API: requests, and the socket of the analysis. A token comes with the link (#token=…), or is asked for once.
+// The API: requests, and the stream of the analysis. A token comes with the link (#token=…), or is asked for once.
 
 const KEY = "wavefront-token";
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -19,26 +19,36 @@ export const server = {
   say(text) { if (text !== this.away) { this.away = text; this.hear(text); } },
 };
 
-const wait = ms => new Promise(done => setTimeout(done, ms));
+const wait = (ms, signal) => new Promise(done => { setTimeout(done, ms); signal?.addEventListener("abort", done); });
 
-/** Send a request and return the answer's JSON. Repeats it while the server is busy, restarts or is out of reach.
- * Throws a Refusal. */
-export async function ask(method, path, body) {
+/** Send a request and return what `read` makes of the reply, by default its JSON. Repeats it while the server is busy, restarts or
+ * is out of reach, or `read` returns null. Throws a Refusal. signal: ends this without a result. */
+export async function ask(method, path, body, {read = whole, accept = "application/json", signal} = {}) {
   for (let pause = 500; ; pause = Math.min(10000, 2 * pause)) {
-    const headers = {"Content-Type": "application/json"};
+    const headers = {"Content-Type": "application/json", Accept: accept};
     if (token()) headers.Authorization = `Bearer ${token()}`;
-    const reply = await fetch(path, {method, headers, body: body && JSON.stringify(body)}).catch(() => null);
-    const text = await reply?.text().catch(() => null);
+    const reply = await fetch(path, {method, headers, body: body && JSON.stringify(body), signal}).catch(() => null);
+    if (reply?.ok) {
+      server.say("");
+      const found = await read(reply);
+      if (found !== null) return found;
+      pause = 500;
+    }
+    if (signal?.aborted) return null;
     if ((reply?.status === 401 || reply?.status === 403) && askForToken()) continue;
-    if (typeof text !== "string" || reply.status === 429 || reply.status === 503) {
-      server.say(!reply ? "The server does not answer; trying again." : reply.status === 429 ? "The server limits requests; trying again." : "The server is busy or starting; trying again.");
-      await wait(1000 * Number(reply?.headers.get("Retry-After")) || pause);
+    if (!reply || reply.ok || reply.status === 429 || reply.status === 503) {
+      server.say(!reply || reply.ok ? "The server does not answer; trying again." : reply.status === 429 ? "The server limits requests; trying again." : "The server is busy or starting; trying again.");
+      await wait(1000 * Number(reply?.headers.get("Retry-After")) || pause, signal);
       continue;
     }
     server.say("");
-    if (reply.ok) return text ? JSON.parse(text) : {};
-    throw new Refusal(reasonOf(text) ?? `The server refused it (status ${reply.status}).`);
+    throw new Refusal(reasonOf(await reply.text().catch(() => "")) ?? `The server refused it (status ${reply.status}).`);
   }
+}
+
+async function whole(reply) {
+  const text = await reply.text().catch(() => null);
+  return text === null ? null : text ? JSON.parse(text) : {};
 }
 
 function reasonOf(text) {
@@ -61,56 +71,29 @@ function askForToken() {
   return Boolean(said);
 }
 
-/** The analysis of one position at a time, over a WebSocket that reconnects. */
+/** The analysis of one position at a time: a request whose answers are lines. It ends when it is aborted or the page closes. */
 export class Analysis {
-  #socket = null; #number = 0; #running = ""; #wanted = null; #onAnswer; #pause = 500;
+  #running = new AbortController(); #onAnswer;
 
-  /** onAnswer: called with each answer to the newest query. */
-  constructor(onAnswer) {
-    this.#onAnswer = onAnswer;
-    this.#connect();
-  }
+  /** onAnswer: called with each answer for the newest position. */
+  constructor(onAnswer) { this.#onAnswer = onAnswer; }
 
-  /** Analyse another position, or none. */
-  show(query) {
-    this.#wanted = query;
-    if (!query) this.#current = null;
-    if (this.#running) this.#send({id: "stop", action: "terminate", terminate_id: this.#running});
-    else this.#next();
-  }
-
-  #connect() {
-    const names = ["wavefront-analysis", ...(token() ? [`wavefront-token.${token()}`] : [])];
-    const socket = this.#socket = new WebSocket(`${location.origin.replace(/^http/, "ws")}/analysis`, names);
-    socket.addEventListener("open", () => { this.#pause = 500; server.say(""); this.#running = ""; this.#next(); });
-    socket.addEventListener("close", () => {
-      if (this.#running) this.#wanted ??= this.#current;
-      this.#running = "";
-      server.say("The server does not answer; trying again.");
-      setTimeout(() => this.#connect(), this.#pause);
-      this.#pause = Math.min(30000, 2 * this.#pause);
-    });
-    socket.addEventListener("message", event => this.#hear(JSON.parse(event.data)));
-  }
-
-  #send(message) {
-    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(message));
-  }
-
-  // The tree is kept from one position to the next, so a search begins when the last one has ended.
-  #next() {
-    if (!this.#wanted || this.#socket.readyState !== WebSocket.OPEN) return;
-    this.#running = String(++this.#number);
-    this.#send({id: this.#running, infinite: true, keep_tree: true, report_every: 0.25, pv_length: 10, include_san: true, include_policy: true,
-                point_of_view: "white", ...this.#wanted.query});
-    this.#current = this.#wanted;
-    this.#wanted = null;
-  }
-  #current = null;
-
-  #hear(answer) {
-    if (answer.id !== this.#running || answer.warning) return;
-    if (!this.#wanted && this.#current) this.#onAnswer(answer, this.#current.node);
-    if (!answer.during_search) { this.#running = ""; this.#next(); }
+  /** Analyse another position, or none. Throws a Refusal. */
+  async show(wanted) {
+    this.#running.abort();
+    const {signal} = this.#running = new AbortController();
+    if (!wanted) return;
+    const query = {infinite: true, keep_tree: true, report_every: 0.25, pv_length: 10, include_san: true, include_policy: true,
+                   point_of_view: "white", ...wanted.query};
+    await ask("POST", "/api/v1/analyse", query, {signal, accept: "application/x-ndjson", read: async reply => {
+      const stream = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let rest = ""; ;) {
+        const {done, value} = await stream.read().catch(() => ({done: true}));
+        if (done || signal.aborted) return null;  // The server ends no search by itself.
+        const lines = (rest + value).split("\n");
+        rest = lines.pop();
+        for (const answer of lines.map(line => JSON.parse(line))) if (!answer.warning) this.#onAnswer(answer, wanted.node);
+      }
+    }});
   }
 }

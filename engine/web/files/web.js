@@ -63,8 +63,8 @@ async function show() {
   play.changed(node);
   keep();
   if (position.end) get("people").replaceChildren();
-  if (searching && !position.end) analysis.show({node, query: {...tree.position(), multipv: Number(get("lines").value), network: get("network").value}});
-  else analysis.show(null);
+  const query = {...tree.position(), multipv: Number(get("lines").value), network: get("network").value};
+  analysis.show(searching && !position.end ? {node, query} : null).catch(fail);
   if (panel === "analyse" && !position.end) people(node);
 }
 

@@ -18,8 +18,8 @@ from engine.analysis.query import NAMES
 from engine.analysis.schema import schema
 from engine.commands.analysis import add_arguments
 from tests.engine.analysis.recording import ANSWER
-from tests.engine.analysis.test_listening import service
 from tests.engine.flags import flags_named, flags_of
+from tests.engine.web.serving import web
 from tests.paths import REPOSITORY
 
 TEXT = (REPOSITORY / "docs" / "reference" / "analysis.md").read_text("utf-8")
@@ -51,7 +51,7 @@ def test_the_table_of_actions_has_every_action() -> None:
 
 def test_its_flags_exist() -> None:
     named = flags_named(TEXT)
-    assert len(named) >= 10
+    assert len(named) >= 9
     assert named <= flags_of(add_arguments)
 
 
@@ -96,30 +96,16 @@ def test_the_python_example_reviews_a_game(tmp_path: Path) -> None:
     assert [line.split()[1] for line in lines] == ["e4", "e5", "Nf3", "Nc6", "Bb5", "a6", "Ba4"]
 
 
-def node() -> list[str]:
-    """The command of a Node that has WebSocket; skips the test where there is none."""
-    program = shutil.which("node")
-    if program is None:
-        pytest.skip("needs Node (nodejs)")
-    has_socket = (
-        "process.exit(globalThis.WebSocket ? 0 : 1)",
-        "require(require.resolve('ws', {paths: ['docs/examples']}))",
-    )
-    for flags in ([], ["--experimental-websocket"]):
-        for test in has_socket:
-            command = [program, *flags, "-e", test]
-            if subprocess.run(command, capture_output=True, cwd=REPOSITORY).returncode == 0:
-                return [program, *flags]
-    pytest.skip("needs a Node with WebSocket: version 22, or the package ws (node-ws)")
-
-
 @pytest.mark.integration
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node (nodejs)")
 def test_the_javascript_example_shows_a_search() -> None:
-    command = [*node(), str(REPOSITORY / "docs" / "examples" / "live_analysis.mjs")]
-    with service() as (url, _):
+    command = ["node", str(REPOSITORY / "docs" / "examples" / "live_analysis.mjs")]
+    with web() as server:
 
         def show(*arguments: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run([*command, url, *arguments], capture_output=True, text=True, timeout=120)
+            return subprocess.run(
+                [*command, server.url, *arguments], capture_output=True, text=True, timeout=120
+            )
 
         done = show("startpos", "300")
         assert done.returncode == 0, done.stderr

@@ -371,6 +371,18 @@ def test_a_client_that_leaves_ends_its_searches() -> None:
             assert second.ask(id=str(number), nodes=10)["id"] == str(number)
 
 
+def test_tree_is_continued_though_its_search_is_still_stopping(shared_scheduler: Scheduler) -> None:
+    left, next_one, third = (Conversation(shared_scheduler, RecordingClient("me")) for _ in range(3))
+    left.say(id="a", infinite=True, report_every=0.05)
+    while left.client.next()["root"]["visits"] < 2000:
+        pass
+    shared_scheduler.leave(left.client)
+    third.say(id="b", nodes=1, keep_tree=True)
+    third.say(id="end", action="terminate_all")
+    assert next_one.ask(id="c", nodes=1, keep_tree=True)["root"]["visits"] >= 2000
+    assert third.client.next()["id"] in ("b", "end")
+
+
 def test_a_client_is_reported_when_all_is_answered(shared_scheduler: Scheduler) -> None:
     talk = Conversation(shared_scheduler)
     for number in range(4):

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from tests.paths import REPOSITORY
 
 WAIT_S = 60.0
+NDJSON = "application/x-ndjson"
 COMMAND = [sys.executable, str(REPOSITORY / "run_engine.py"), "web"]
 
 

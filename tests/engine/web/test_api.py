@@ -25,14 +25,13 @@ from jsonschema import Draft202012Validator
 from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.web.reviews import Job, Reviews
-from tests.engine.web.serving import COMMAND, WAIT_S, Web, web
+from tests.engine.web.serving import COMMAND, NDJSON, WAIT_S, Web, web
 
 pytestmark = pytest.mark.integration
 
 START = chess.STARTING_FEN
 SCHOLARS = "1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# 1-0\n"
 TOKEN = "a-token-of-24-characters"
-NDJSON = "application/x-ndjson"
 
 
 CALLING = """

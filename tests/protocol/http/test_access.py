@@ -92,9 +92,6 @@ def test_token_is_rejected_when_malformed(tmp_path: Path, content: bytes) -> Non
         ({"authorization": f"Basic {TOKEN}"}, False),
         ({"authorization": f"Bearer {TOKEN}x"}, False),
         ({"authorization": "Bearer \udcff"}, False),
-        ({"sec-websocket-protocol": f"wavefront-analysis, wavefront-token.{TOKEN}"}, True),
-        ({"sec-websocket-protocol": f"wavefront-analysis, {TOKEN}"}, False),
-        ({"sec-websocket-protocol": "wavefront-token."}, False),
         ({"origin": "http://localhost"}, False),
     ],
 )
@@ -106,9 +103,7 @@ def test_with_a_token_nobody_comes_in_without_it(headers: dict[str, str], admitt
     ("origin", "admitted"),
     [
         (None, True),
-        ("http://localhost:3000", True),
-        ("http://127.0.0.1", True),
-        ("http://[::1]:8080", True),
+        ("http://localhost:3000", False),
         ("https://chess.example", True),
         ("https://other.example", False),
         ("http://localhost.other.example", False),
@@ -118,9 +113,7 @@ def test_with_a_token_nobody_comes_in_without_it(headers: dict[str, str], admitt
 )
 def test_without_a_token_pages_of_foreign_sites_stay_out(origin: str | None, admitted: bool) -> None:
     headers = {} if origin is None else {"origin": origin}
-    assert (
-        AccessCheck(origins=("https://chess.example",), local_pages=True).refusal(headers) is None
-    ) == admitted
+    assert (AccessCheck(origins=("https://chess.example",)).refusal(headers) is None) == admitted
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import sys
 import threading
@@ -17,8 +16,7 @@ import psutil
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route, Router, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.routing import Route, Router
 
 from protocol.http import server as limits
 from protocol.http.access import AccessCheck
@@ -45,14 +43,13 @@ class Served:
                 Route("/wait", self._wait),
                 Route("/large", self._large),
                 Route("/fault", self._fault),
-                WebSocketRoute("/socket", self._socket),
             ]
         )
         self.loop = asyncio.new_event_loop()
         middleware = Middleware(
             app, AccessCheck, body_bytes=1000, log=lambda text, fault: self.logged.append(text)
         )
-        self.server = HttpServer(middleware, HttpLimits(MOST, message_bytes=100_000))
+        self.server = HttpServer(middleware, HttpLimits(MOST))
 
     async def _root(self, request: Request) -> Response:
         return PlainTextResponse("yes\n")
@@ -77,11 +74,6 @@ class Served:
 
     async def _fault(self, request: Request) -> Response:
         raise MemoryError
-
-    async def _socket(self, connection: WebSocket) -> None:
-        await connection.accept()
-        async for text in connection.iter_text():
-            await connection.send_text(str(len(text)))
 
 
 @contextmanager
@@ -278,70 +270,15 @@ def test_request_id_is_the_clients_when_it_is_a_word(port: int) -> None:
 def test_foreign_page_gets_nothing(port: int) -> None:
     assert b" 421 " in ask(port, b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
     assert b" 403 " in ask(port, b"GET / HTTP/1.0\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n")
-    assert b" 403 " in ask(port, upgrade("Origin: http://evil.example\r\n"))
 
 
-# -- WebSocket -----------------------------------------------------------------------------------------------
-
-
-def upgrade(more: str = "") -> bytes:
-    return (
-        f"GET /socket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{more}"
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-    ).encode()
-
-
-def frame(opcode: int, data: bytes = b"", *, end: bool = False) -> bytes:
-    """A masked frame of at most 125 bytes; the mask is zero."""
-    return bytes([end << 7 | opcode, 128 | len(data)]) + bytes(4) + data
-
-
-def flooded(port: int, first: bytes, block: bytes, sent: int = 8_000_000) -> bytes:
-    """Send frames until the server ends the connection; what it sent."""
-    with connected(port) as client:
-        client.sendall(upgrade())
-        assert b" 101 " in client.recv(4096)
-        with contextlib.suppress(OSError):
-            client.sendall(first)
-            for _ in range(sent // len(block)):
-                client.sendall(block)
-        client.settimeout(WAIT_S)
-        return rest(client)
-
-
-def is_echo(port: int) -> bool:
-    with connected(port) as client:
-        client.sendall(upgrade())
-        client.recv(4096)
-        client.sendall(frame(1, b"hello", end=True))
-        return client.recv(100) == b"\x81\x015"
-
-
-@pytest.mark.parametrize(
-    ("first", "block"),
-    [
-        (frame(1), frame(0) * 2000),
-        (frame(2), frame(0) * 2000),
-        (frame(1), (frame(0) + frame(9)) * 1000),
-        (frame(1, b"a"), frame(0, b"a") * 2000),
-        (b"", frame(9, b"ping" * 30, end=True) * 100),
-        (b"", frame(10, b"pong", end=True) * 2000),
-        (bytes([0x81, 0xFF]) + (1 << 40).to_bytes(8, "big") + bytes(4), b"a" * 60_000),
-    ],
-)
-def test_socket_is_ended_when_frames_do_not_end(port: int, first: bytes, block: bytes) -> None:
-    before = psutil.Process(os.getpid()).memory_info().rss
-    flooded(port, first, block)
-    assert psutil.Process(os.getpid()).memory_info().rss - before < 20_000_000
-    assert is_echo(port)
-
-
-def test_socket_takes_a_message_in_fragments_with_pings_between(port: int) -> None:
-    with connected(port) as client:
-        client.sendall(upgrade())
-        client.recv(4096)
-        client.sendall(frame(1, b"he") + frame(9, b"p", end=True) + frame(0, b"llo", end=True))
-        found = b""
-        while not found.endswith(b"\x81\x015"):
-            found += client.recv(100)
-        assert found.startswith(b"\x8a\x01p")
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="an option of Linux")
+def test_connection_ends_when_its_client_vanishes(served: tuple[Served, int]) -> None:
+    """No loopback loses packets, so this looks at the option of the accepted connection."""
+    room, port = served
+    with connected(port) as connection:
+        connection.sendall(b"GET /wait HTTP/1.0\r\n\r\n")
+        assert room.entered.acquire(timeout=WAIT_S)
+        (accepted,) = room.server._state.connections
+        own = accepted.transport.get_extra_info("socket")
+        assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1000 * limits.ANSWER_S
