@@ -37,6 +37,7 @@ class Page:
         self._connection = connection
         self._numbers = itertools.count(1)
         self._session: str | None = None
+        self._held: bool = False  # The mouse button.
         self.problems: list[str] = []
         self.requests: list[str] = []
 
@@ -94,8 +95,10 @@ class Page:
 
     def mouse(self, kind: str, x: float, y: float) -> None:
         """Move, press or release the mouse: kind is mouseMoved, mousePressed or mouseReleased."""
+        self._held = kind == "mousePressed" or (kind == "mouseMoved" and self._held)
         held = "left" if kind != "mouseMoved" else "none"
-        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=held, clickCount=1)
+        buttons = int(self._held)
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=held, buttons=buttons, clickCount=1)
 
     def click(self, x: float, y: float) -> None:
         self.mouse("mousePressed", x, y)

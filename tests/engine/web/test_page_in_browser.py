@@ -325,15 +325,21 @@ def test_page_fits_a_phone(page: Page, server: Web, dark: bool) -> None:
     page.wait(lambda: "e4" in moves(page))
 
 
-def test_search_ends_when_its_tab_is_closed(page: Page, server: Web) -> None:
-    def is_searching() -> bool:
+def test_search_continues_after_a_restart_and_ends_when_its_tab_is_closed(tmp_path: Path) -> None:
+    def searching(server: Web) -> bool:
         return b"wavefront_analysis_searching_positions 1.0" in server.get("/metrics").body
 
-    assert is_searching()
-    page.call("Page.navigate", url="about:blank")
-    while is_searching():
-        pass
-    assert b"wavefront_analysis_searching_positions 0.0" in server.get("/metrics").body
+    with browsing(tmp_path) as page:
+        with web() as first:
+            page.open(first.url, width=1200)
+            page.wait(lambda: page.value("document.querySelectorAll('#pvs li').length") == 3)
+            assert searching(first)
+            port = int(first.url.rstrip("/").rpartition(":")[2])
+        page.wait(lambda: "trying again" in text_of(page, "state"))
+        with web(port=port) as second:
+            page.wait(lambda: searching(second) and text_of(page, "state") == "")
+            page.call("Page.navigate", url="about:blank")
+            page.wait(lambda: not searching(second))
 
 
 def test_every_operation_can_be_tried_on_its_page(page: Page, server: Web) -> None:
