@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The zip for Windows, unpacked and used as players do, by real Windows programs under Wine.
 
-WAVEFRONT_WINDOWS names a folder that tests/windows/prepare.py has filled.
+WAVEFRONT_WINDOWS names a folder that scripts/releasing/wine.py has filled.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import chess
 import chess.engine
 import pytest
 
-from tests.windows.prepare import archive, environment
+from scripts.releasing.wine import archive, environment
 
 FOLDER = os.environ.get("WAVEFRONT_WINDOWS", "")
 
 pytestmark = [
     pytest.mark.windows,
-    pytest.mark.skipif(not FOLDER, reason="WAVEFRONT_WINDOWS names no folder of tests/windows/prepare.py"),
+    pytest.mark.skipif(not FOLDER, reason="WAVEFRONT_WINDOWS names no folder of scripts/releasing/wine.py"),
     pytest.mark.timeout(600),
 ]
 
@@ -66,15 +66,10 @@ def left_behind() -> list[str]:
 
 
 @contextmanager
-def uci(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(
-        command("wavefront", *arguments),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=folder,
-        env=environment(Path(FOLDER)),
-    ) as process:
+def running(*words: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    variables = environment(Path(FOLDER))
+    with subprocess.Popen(command("wavefront", *words), cwd=folder, env=variables, **pipes) as process:
         yield process
         process.kill()
 
@@ -93,7 +88,7 @@ def answered(process: subprocess.Popen[bytes], line: bytes, end: str) -> list[st
 
 
 def test_uci_answers_while_the_gui_says_nothing_more(tmp_path: Path) -> None:
-    with uci(folder=tmp_path) as process:
+    with running(folder=tmp_path) as process:
         answered(process, b"uci", "uciok")
         assert "wavefront-cpu" in " ".join(answered(process, b"isready", "readyok"))
         assert answered(process, b"go nodes 10", "bestmove")[-1].split()[1] != "0000"
@@ -101,7 +96,7 @@ def test_uci_answers_while_the_gui_says_nothing_more(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
 def test_a_gui_may_send_paths_in_either_encoding(tmp_path: Path, encoding: str) -> None:
-    with uci("--backend=random", folder=tmp_path) as process:
+    with running("--backend=random", folder=tmp_path) as process:
         answered(process, b"position startpos\ngo nodes 10", "bestmove")
         saved = "setoption name SaveTree value Bäume.tree".encode(encoding)
         assert "Bäume.tree" in answered(process, saved, "info string tree saved")[-1]
@@ -109,7 +104,7 @@ def test_a_gui_may_send_paths_in_either_encoding(tmp_path: Path, encoding: str) 
 
 
 def test_a_killed_launcher_takes_all_processes_along(tmp_path: Path) -> None:
-    with uci("--backend=random", folder=tmp_path) as process:
+    with running("--backend=random", folder=tmp_path) as process:
         answered(process, b"isready", "readyok")
         assert left_behind()
     run("wavefront", "--version", folder=tmp_path)  # Wine has noticed the end of the first when this ends.
@@ -127,35 +122,21 @@ def test_python_chess_of_windows_plays_with_it(tmp_path: Path) -> None:
         "    print(engine.play(chess.Board(), chess.engine.Limit(nodes=20)).move)\n"
     )
     (tmp_path / "play.py").write_text(program)
-    python = archive(Path(FOLDER)) / "python" / "python.exe"
-    done = subprocess.run(
-        ["wine", str(python), "play.py", str(archive(Path(FOLDER)) / "wavefront.exe")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=tmp_path,
-        env=environment(Path(FOLDER)),
-        timeout=200,
-    )
+    python, engine = (archive(Path(FOLDER)) / name for name in ("python/python.exe", "wavefront.exe"))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    words = ["wine", str(python), "play.py", str(engine)]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(Path(FOLDER)), timeout=200, **pipes)
     assert chess.Move.from_uci(done.stdout.decode().split()[-1]) in chess.Board().legal_moves
 
 
 def test_the_board_is_served_until_the_launcher_ends(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        command("wavefront", "web", "--backend=random", "--listen=127.0.0.1:0"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=tmp_path,
-        env=environment(Path(FOLDER)),
-    ) as process:
+    with running("web", "--backend=random", "--listen=127.0.0.1:0", folder=tmp_path) as process:
         assert process.stdout is not None
         address = next(
             word.decode() for line in process.stdout for word in line.split() if word.startswith(b"http://")
         )
         with urllib.request.urlopen(address, timeout=60) as page:
             assert b"<html" in page.read().lower()
-        process.kill()
 
 
 def test_review_match_and_settings_keep_letters_that_ascii_lacks(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the zip for Windows and put it where Wine runs it: python -m tests.windows.prepare FOLDER
+"""Try programs for Windows under Wine:
 
-The folder then has the zip, the unpacked archive below a name with a blank and an umlaut, a copy of its
-Python with the packages that tests need, and a prefix of Wine.
+    python -m scripts.releasing.wine prepare FOLDER
+    python -m scripts.releasing.wine test FOLDER [ARGUMENT …]
+
+`prepare` fills the folder: the zip, the unpacked archive below a name with a blank and an umlaut, a copy of
+its Python with the packages that tests need, and a prefix of Wine. `test` runs the default tests there;
+tests/windows/left_out.toml names those that are left out, and why.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from tests.paths import REPOSITORY
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 UNPACKED = "Schach für alle"
 """Folder of the archive: users' folders have blanks and letters that ASCII lacks."""
@@ -92,5 +96,26 @@ def run(*command: str | Path) -> None:
     subprocess.run([str(word) for word in command], check=True, cwd=REPOSITORY)
 
 
+def test(folder: Path, *arguments: str) -> int:
+    """Run the default tests, or those that pytest's arguments name, and return the exit status."""
+    python = folder / "python" / "python.exe"
+    options = ("-q", "-rfE", "-n", "2", "-p", "no:cacheprovider", "-p", "tests.windows.left_out")
+    # Python for Windows refuses a Linux file as a standard stream: all of them are pipes.
+    with subprocess.Popen(
+        ["wine", str(python), "-X", "utf8", "-m", "pytest", *options, *(arguments or ("tests",))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=REPOSITORY,
+        env=environment(folder),
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+    return process.returncode
+
+
 if __name__ == "__main__":
-    prepare(Path(sys.argv[1]).resolve())
+    task, place = sys.argv[1], Path(sys.argv[2]).resolve()
+    sys.exit(test(place, *sys.argv[3:]) if task == "test" else prepare(place))
