@@ -21,7 +21,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-UNPACKED = "Schach für alle"
+UNPACKED = "Schach ä"
 """Folder of the archive: users' folders have blanks and letters that ASCII lacks."""
 
 PACKAGES = (
@@ -118,4 +118,6 @@ def test(folder: Path, *arguments: str) -> int:
 
 if __name__ == "__main__":
     task, place = sys.argv[1], Path(sys.argv[2]).resolve()
-    sys.exit(test(place, *sys.argv[3:]) if task == "test" else prepare(place))
+    if task == "test":
+        sys.exit(test(place, *sys.argv[3:]))
+    prepare(place)

@@ -27,14 +27,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     most = tomllib.loads(LISTED.read_text("utf-8"))["most_percent"]
     patterns = [f"tests/{name}" for name in _listed("") if not name.endswith(".py")]
-    matches = {
-        pattern: [item for item in items if fnmatch(item.nodeid.partition("[")[0], pattern)]
-        for pattern in patterns
-    }
-    out = {item for found in matches.values() for item in found}
+    names = {item: item.nodeid.partition("[")[0] for item in items}
+    out = {item for item in items if any(fnmatch(names[item], pattern) for pattern in patterns)}
     config.hook.pytest_deselected(items=[*out])
     share = 100 * len(out) / max(1, len(items))
-    unused = [pattern for pattern, found in matches.items() if not found]
+    unused = [pattern for pattern in patterns if not any(fnmatch(names[item], pattern) for item in out)]
     if config.args == ["tests"] and (share > most or unused):
         raise pytest.UsageError(f"{LISTED}: {share:.1f} % are left out; entries without a test: {unused}")
     items[:] = [item for item in items if item not in out]

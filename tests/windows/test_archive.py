@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import chess
 import chess.engine
@@ -27,6 +28,9 @@ pytestmark = [
     pytest.mark.skipif(not FOLDER, reason="WAVEFRONT_WINDOWS names no folder of scripts/releasing/wine.py"),
     pytest.mark.timeout(600),
 ]
+
+PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+"""Python for Windows refuses a Linux file as a standard stream."""
 
 GAME = '[White "Müller"]\n[Black "Weiß"]\n[Result "0-1"]\n\n1. f3 e5 2. g4 Qh4# 0-1\n'
 
@@ -67,9 +71,8 @@ def left_behind() -> list[str]:
 
 @contextmanager
 def running(*words: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     variables = environment(Path(FOLDER))
-    with subprocess.Popen(command("wavefront", *words), cwd=folder, env=variables, **pipes) as process:
+    with subprocess.Popen(command("wavefront", *words), cwd=folder, env=variables, **PIPES) as process:
         yield process
         process.kill()
 
@@ -123,9 +126,8 @@ def test_python_chess_of_windows_plays_with_it(tmp_path: Path) -> None:
     )
     (tmp_path / "play.py").write_text(program)
     python, engine = (archive(Path(FOLDER)) / name for name in ("python/python.exe", "wavefront.exe"))
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     words = ["wine", str(python), "play.py", str(engine)]
-    done = subprocess.run(words, cwd=tmp_path, env=environment(Path(FOLDER)), timeout=200, **pipes)
+    done = subprocess.run(words, cwd=tmp_path, env=environment(Path(FOLDER)), timeout=200, **PIPES)
     assert chess.Move.from_uci(done.stdout.decode().split()[-1]) in chess.Board().legal_moves
 
 
