@@ -127,8 +127,8 @@ def _serve(settings: Settings, embedded: bool, again: Callable[[], Settings]) ->
             host = f"[{where[0]}]" if ":" in where[0] else where[0]
             log.info("the page that shows this service is at http://%s:%d/", host, where[1])
         if embedded:
-            _report_event({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
             threading.Thread(target=_watch_stdin, args=(own_input(), service.stop), daemon=True).start()
+            _report_event({"event": "bound", "address": bound[0], "pid": os.getpid(), "version": 1})
         else:
             for address in bound:
                 log.info("listening on %s", address)
