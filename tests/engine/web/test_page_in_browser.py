@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -75,12 +76,20 @@ def moves(page: Page) -> str:
 
 def move_buttons(page: Page) -> list[str]:
     found = page.value("[...document.querySelectorAll('#moves button')].map(each => each.textContent)")
-    return list(found)  # type: ignore[call-overload]
+    return list(found)
 
 
 def now(page: Page) -> object:
     """The move on the board."""
     return page.value("document.querySelector('#moves .now')?.textContent ?? null")
+
+
+def has_moves(page: Page, number: int) -> bool:
+    return len(move_buttons(page)) == number
+
+
+def is_now(page: Page, san: str) -> bool:
+    return now(page) == san
 
 
 def begin_game(page: Page, *, clock: str = "", here: bool = False) -> None:
@@ -199,13 +208,13 @@ def test_board_is_played_by_keys_alone(page: Page) -> None:
 def test_arrow_keys_and_wheel_step_through_the_game_after_a_move(page: Page) -> None:
     for number, move in enumerate(("e2e4", "c7c5", "g1f3"), 1):
         tap(page, move)
-        page.wait(lambda number=number: len(move_buttons(page)) == number)
+        page.wait(partial(has_moves, page, number))
     page.key("ArrowLeft")
     page.wait(lambda: now(page) == "c5")
     x, y = square(page, "e5")
     for delta, san in ((-120, "e4"), (120, "c5")):
         page.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=delta)
-        page.wait(lambda san=san: now(page) == san)
+        page.wait(partial(is_now, page, san))
 
 
 def test_late_answer_goes_to_the_game_and_not_to_the_position_on_the_board(page: Page) -> None:
