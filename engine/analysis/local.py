@@ -69,18 +69,24 @@ class LocalSearches:
         """The oldest first, each with the owner of its evaluations."""
         self._running: dict[int, _Running] = {}
         self._parked: dict[int, Position] = {}
-        """Positions that continue the tree of a search which still stops, by number."""
+        """Positions by number. Each continues the tree of a search that still stops."""
         self._pace = ReportPace()
         self._last_options: tuple[tuple[Query, str, int, int], Options] | None = None
 
     def begin(self, position: Position) -> None:
         """Search a position, or answer it without a search. Raises nothing."""
+        owner = position.owner
+        if position.query.fields.keep_tree:
+            stopping = sum(
+                each.terminated and each.position.owner == owner for each in self._running.values()
+            )
+            if stopping > sum(each.owner == owner for each in self._parked.values()):
+                self._parked[position.number] = position
+                return
+        self._begin_now(position)
+
+    def _begin_now(self, position: Position) -> None:
         query, answer = position.query, None
-        if query.fields.keep_tree and any(
-            each.terminated and each.position.owner == position.owner for each in self._running.values()
-        ):
-            self._parked[position.number] = position
-            return
         try:
             answer = self._begin(position)
         except QueryError as problem:
@@ -196,9 +202,9 @@ class LocalSearches:
         del self._running[position.number]
         if not running.forget and len(self._idle) < self._most_idle:
             self._idle.append((position.owner, running.player))
-        parked, self._parked = self._parked, {}
-        for each in parked.values():
-            self.begin(each)
+        parked = next((each for each in self._parked.values() if each.owner == position.owner), None)
+        if parked is not None:
+            self._begin_now(self._parked.pop(parked.number))
         lost = isinstance(future.exception(), NoEvaluatorError) and not running.terminated
         try:
             answer = answers.encoded(self._outcome(running, future))

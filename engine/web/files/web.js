@@ -300,6 +300,10 @@ get("tabs").addEventListener("keydown", event => {
   event.preventDefault();
 });
 
+// A browser may keep a page that is left, with its requests, and show it again.
+addEventListener("pagehide", () => analysis.show(null));
+addEventListener("pageshow", event => event.persisted && attempt(show));
+
 get("flip").addEventListener("click", flip);
 get("search").addEventListener("click", () => toggleSearch());
 get("lines").addEventListener("change", () => attempt(show));
