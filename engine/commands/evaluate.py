@@ -68,7 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
         _log("standard input is closed: give a file")
         return 1
     try:
-        source = open(own_input() if arguments.file == "-" else arguments.file, "rb")  # noqa: PTH123, SIM115
+        if arguments.file == "-":
+            sys.stdin = os.fdopen(own_input(), encoding="utf-8")
+        source = sys.stdin.buffer if arguments.file == "-" else open(arguments.file, "rb")  # noqa: PTH123, SIM115
     except OSError as error:
         _log(f"cannot read {printable(arguments.file)}: {error.strerror}")
         return 1

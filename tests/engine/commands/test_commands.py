@@ -158,11 +158,11 @@ def test_evaluate_reads_every_position_of_a_pgn_file(tmp_path: Path, encoding: s
         answers = [json.loads(line) for line in output.splitlines()]
         assert [(answer["game"], answer.get("ply")) for answer in answers] == [
             *((1, ply) for ply in range(4)),
-            (2, None),
+            *((2, 0), (2, None)),
             *((3, ply) for ply in range(2)),
         ]
         assert answers[1]["fen"].split()[0].endswith("/4P3/8/PPPP1PPP/RNBQKBNR")
-        assert answers[4]["line"] == 5 and "error" in answers[4] and "1 of 7" in errors
+        assert answers[5]["line"] == 5 and "error" in answers[5] and "1 of 8" in errors
 
 
 def test_evaluate_needs_its_standard_input() -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 import pytest
 
 from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver import amd, shipped
+from evaluator.gpu.driver import shipped
 from evaluator.gpu.driver.compiler import Compiler, KernelKey, source
 from evaluator.gpu.driver.device import CompilationError, OutOfDeviceMemory
 from evaluator.gpu.driver.discovery import discover
@@ -126,8 +126,8 @@ def test_a_network_runs_by_shipped_kernels_without_a_compiler(
 
         monkeypatch.setattr(hip_windows, "LIBRARIES", {str(rocm / "lib" / "libamdhip64.so"): 7})
         hip_windows.library.cache_clear()
-        monkeypatch.setattr(amd, "hip", hip_windows)
-        monkeypatch.setattr(amd, "hiprtc", hip_windows)
+        monkeypatch.setattr("evaluator.gpu.driver.amd.hip", hip_windows)
+        monkeypatch.setattr("evaluator.gpu.driver.amd.hiprtc", hip_windows)
     backend = open_again(network, archive.parent / "empty")
     assert evaluates(backend, 3, seed=5)
     backend.close()
