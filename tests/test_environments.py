@@ -257,7 +257,7 @@ def test_without_a_home_only_encrypted_addresses_need_a_folder_of_keys(tmp_path:
 def test_programs_keep_their_input_from_libraries_and_children(
     command: list[str], line: str, tmp_path: Path
 ) -> None:
-    # On Windows whoever asks for the state of a pipe waits until the thread that reads it has read.
+    # On Windows a call that asks for the state of a pipe blocks while another thread reads it.
     with subprocess.Popen(
         child_command(*command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
     ) as process:

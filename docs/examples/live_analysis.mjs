@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Analyses a position over HTTP and shows the best moves while the search goes on.
+// Analyses a position over HTTP and shows the best moves during the search.
 //
 //     wavefront web
 //     node docs/examples/live_analysis.mjs http://127.0.0.1:8766 [FEN] [NODES]

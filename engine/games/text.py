@@ -60,7 +60,7 @@ _LETTERS = {
     "cp1253": ("αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ",),
     "cp1254": ("çğıöşüâi̇",),
 }
-"""Letters of languages, beside those of ASCII, by the encoding of their files. Earlier ones are preferred."""
+"""Non-ASCII letters of languages, by the encoding of their files. Earlier ones are preferred."""
 
 _WORDS = re.compile(rb"[A-Za-z]*[\x80-\xff][A-Za-z\x80-\xff]*")
 

@@ -80,6 +80,7 @@ export class Play {
     board.bottom = person;
     this.names();
     await known(this.tip);
+    if (this.#clock && this.tip.parent) this.#clock.at = performance.now();  // The first move starts it.
     if (this.running && !this.#ended() && this.#turn !== person) await this.#answer();
   }
 

@@ -121,8 +121,8 @@ const RESULTS = {"1-0": [1, 0, 0], "0-1": [0, 0, 1], "1/2-1/2": [0, 1, 0]};
 /** The evaluation bar, depth and speed. The bar is empty for a position without evaluation, and while a game is played. */
 function figures(node) {
   const {search, root} = node, playing = panel === "play" && play.running;
-  const shares3 = node.position?.end ? RESULTS[node.position.end.result] : playing ? null : root?.wdl;
-  const [win, draws, loss] = shares3 ?? [0, 0, 0];
+  const wdl = node.position?.end ? RESULTS[node.position.end.result] : playing ? null : root?.wdl;
+  const [win, draws, loss] = wdl ?? [0, 0, 0];
   const shares = board.bottom === "white" ? [["black", loss], ["draw", draws], ["white", win]] : [["white", win], ["draw", draws], ["black", loss]];
   shares.forEach(([name, share], index) => {
     const part = get("bar").children[index];
@@ -130,8 +130,8 @@ function figures(node) {
     part.style.flexBasis = `${100 * share}%`;
   });
   const percent = share => `${Math.round(100 * share)} %`;
-  get("bar").setAttribute("aria-valuenow", String(shares3 ? Math.round(100 * (win + draws / 2)) : 50));
-  get("bar").setAttribute("aria-valuetext", shares3 ? `White wins ${percent(win)}, draw ${percent(draws)}, Black wins ${percent(loss)}` : "not evaluated");
+  get("bar").setAttribute("aria-valuenow", String(wdl ? Math.round(100 * (win + draws / 2)) : 50));
+  get("bar").setAttribute("aria-valuetext", wdl ? `White wins ${percent(win)}, draw ${percent(draws)}, Black wins ${percent(loss)}` : "not evaluated");
   const speed = search && search.seconds > 0.05 ? `, ${Math.round(search.playouts / search.seconds).toLocaleString("en")} nodes/s` : "";
   if (node.position?.end) say("figures", `${node.position.end.result}, by ${node.position.end.reason}`);
   else say("figures", search && root && !playing ? `depth ${search.depth}, ${root.visits.toLocaleString("en")} nodes${speed}; W ${percent(win)} D ${percent(draws)} L ${percent(loss)}` : "");
