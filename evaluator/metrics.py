@@ -258,7 +258,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._started = time.monotonic()
+        self._started = time.perf_counter()
         self.bad_messages = Counter(self._lock)
         self.dropped_replies = Counter(self._lock)
         self.fallback_batches = Counter(self._lock)
@@ -315,7 +315,7 @@ class Metrics:
         return counted
 
     def _note_recent(self, positions: int) -> None:
-        now = time.monotonic()
+        now = time.perf_counter()
         self._recent.append((now, positions))
         while self._recent and self._recent[0][0] < now - RATE_WINDOW_S:
             self._recent.popleft()
@@ -356,12 +356,12 @@ class Metrics:
     @property
     def uptime_seconds(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self._started
+        return time.perf_counter() - self._started
 
     @property
     def positions_per_second(self) -> float:
         """Mean of the last RATE_WINDOW_S seconds, or since the start if that is shorter."""
-        now = time.monotonic()
+        now = time.perf_counter()
         with self._lock:
             recent = sum(positions for at, positions in self._recent if at >= now - RATE_WINDOW_S)
         return recent / max(1e-3, min(now - self._started, RATE_WINDOW_S))

@@ -34,10 +34,10 @@ class Listener(logging.Handler):
     def __init__(self, report: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
         self._report = report
-        self._next = time.monotonic() + EVERY_S
+        self._next = time.perf_counter() + EVERY_S
 
     def emit(self, record: logging.LogRecord) -> None:
-        now = time.monotonic()
+        now = time.perf_counter()
         if record.levelno >= logging.WARNING or now >= self._next:
             self._next = now + EVERY_S
             self._report(record.getMessage())

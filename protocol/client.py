@@ -132,7 +132,7 @@ class EvaluatorClient(Closing):
 
     Attributes: networks (NetworkInfo of all), network (the chosen one), max_batch (maximum positions per
     request), recommended_batch, curve, server, instance (id of this run of the evaluator, "" if not given),
-    version, in_flight (batches submitted and not received), heard_at (time.monotonic of the last message),
+    version, in_flight (batches submitted and not received), heard_at (time.perf_counter of the last message),
     draining (the evaluator is shutting down: it answers what is in flight and rejects new batches), notices
     (number of announced changes of networks, devices and curves; `networks`, `aliases` and `network` follow).
 
@@ -168,7 +168,7 @@ class EvaluatorClient(Closing):
         self._completed: list[Completed] = []
         self._answers: dict[int, Reply] = {}
         self._knock = 0
-        self.heard_at = time.monotonic()
+        self.heard_at = time.perf_counter()
         self.draining = False
         self.notices = self._moves = 0
         self._bound = ""
@@ -248,7 +248,7 @@ class EvaluatorClient(Closing):
         """
         if self._completed:
             return self._completed.pop(0)
-        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        deadline = None if timeout_ms is None else time.perf_counter() + timeout_ms / 1000
         known, moves = self.draining, self._moves
         while self._in_flight and self.draining is known and self._moves == moves:
             if not self._pump(deadline, self._interrupt):
@@ -291,7 +291,7 @@ class EvaluatorClient(Closing):
         self._in_flight.update(in_flight)
         self._next_id = max(self._next_id, next_id)
         if heard:
-            self.heard_at = time.monotonic()
+            self.heard_at = time.perf_counter()
 
     def evaluate(
         self,
@@ -306,7 +306,7 @@ class EvaluatorClient(Closing):
         Raises the evaluator's RemoteError, EvaluatorLost, and EvaluatorTimeout (the batch is then cancelled).
         """
         identity = self.submit(batch, priority=priority, deadline_ms=deadline_ms, network=network)
-        deadline = time.monotonic() + self.timeout
+        deadline = time.perf_counter() + self.timeout
         while True:
             for index, completed in enumerate(self._completed):
                 if completed.id == identity:
@@ -487,7 +487,7 @@ class EvaluatorClient(Closing):
     def _ask(self, request: Request, kind: type[ReplyType], timeout: float | None = None) -> ReplyType:
         self._send(request)
         seconds = self.timeout if timeout is None else timeout
-        deadline = time.monotonic() + seconds
+        deadline = time.perf_counter() + seconds
         while request.id not in self._answers:
             if not self._pump(deadline):
                 raise EvaluatorTimeout(f"the evaluator at {self.address} did not answer in {seconds:g} s")
@@ -505,7 +505,7 @@ class EvaluatorClient(Closing):
         frames = connection.receive(deadline, interrupt)
         if frames is None:
             return False
-        self.heard_at = time.monotonic()
+        self.heard_at = time.perf_counter()
         self._accept(frames, connection)
         return True
 

@@ -21,7 +21,7 @@ class Progress:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._status = self._console.status("")
-        self._began = time.monotonic()
+        self._began = time.perf_counter()
         self._step = ""
 
     def __enter__(self) -> Progress:
@@ -52,4 +52,4 @@ class Progress:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _show(self, text: str) -> None:
-        self._status.update(f"{duration(time.monotonic() - self._began)}  {escape(text)}")
+        self._status.update(f"{duration(time.perf_counter() - self._began)}  {escape(text)}")

@@ -198,7 +198,7 @@ class _Run:
         await asyncio.sleep(settle)
         assert self.pool is not None
         first = self._reading()
-        while not task.done() and time.monotonic() < first[0] + seconds:
+        while not task.done() and time.perf_counter() < first[0] + seconds:
             await asyncio.sleep(0.5)
             megabytes = max(megabytes, process.memory_info().rss / 2**20)
         used = self._used(first, self._reading())
@@ -212,7 +212,7 @@ class _Run:
         pids = self.pool.evaluator_pids()
         threads = psutil.Process(pids[0]).threads() if pids else []
         spent = {thread.id: thread.user_time + thread.system_time for thread in threads}
-        return time.monotonic(), self.pool.statistics(), time.process_time(), spent
+        return time.perf_counter(), self.pool.statistics(), time.process_time(), spent
 
     @staticmethod
     def _used(

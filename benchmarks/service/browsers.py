@@ -31,34 +31,34 @@ def browse(url: str, number: int, times: list[float], end: float) -> None:
     """Analyse one position after the other. times: receives the times of answers."""
     headers = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
     step = 0
-    while time.monotonic() < end:
+    while time.perf_counter() < end:
         step += 1
         connection = HTTPConnection(url, timeout=60)
         body = json.dumps({"moves": OPENINGS[(number + step) % len(OPENINGS)], **QUERY})
         connection.request("POST", "/api/v1/analyse", body, headers)
-        until = min(end, time.monotonic() + STEP_S)
+        until = min(end, time.perf_counter() + STEP_S)
         with contextlib.closing(connection), connection.getresponse() as response:
-            while time.monotonic() < until:
+            while time.perf_counter() < until:
                 if "moves" in json.loads(response.readline()):
-                    times.append(time.monotonic())
+                    times.append(time.perf_counter())
 
 
 def play(url: str, taken: list[float], end: float) -> None:
     """Ask for a move ten times a second. taken: receives the seconds of each answer."""
     connection = HTTPConnection(url, timeout=60)
-    while time.monotonic() < end:
-        began = time.monotonic()
+    while time.perf_counter() < end:
+        began = time.perf_counter()
         body = json.dumps({"elo": 1500, "moves": OPENINGS[len(taken) % len(OPENINGS)]})
         connection.request("POST", "/api/v1/move", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         response.read()
         if response.status == 200:
-            taken.append(time.monotonic() - began)
+            taken.append(time.perf_counter() - began)
         time.sleep(0.1)
 
 
 def measure(url: str, browsers: int, seconds: float) -> None:
-    begin = time.monotonic() + 4.0  # All have their first lines by then.
+    begin = time.perf_counter() + 4.0  # All have their first lines by then.
     end = begin + seconds
     times: list[list[float]] = [[] for _ in range(browsers)]
     taken: list[float] = []

@@ -22,7 +22,7 @@ NEEDS_NETWORK = False
 
 FAILING_S = 2.0
 
-_BEGAN_S = time.monotonic()
+_BEGAN_S = time.perf_counter()
 _hung: set[int] = set()
 """Periods in which a batch has hung, for all networks on the device."""
 
@@ -49,12 +49,12 @@ class Faltering(Backend):
 
     def evaluate(self, batch: PositionBatch) -> EvaluationBatch:
         with self._lock:
-            begin = max(time.monotonic(), self._free_s)
+            begin = max(time.perf_counter(), self._free_s)
             self._free_s = begin + (self._base_ms + self._each_ms * len(batch.positions)) / 1000
             end = self._free_s
             stays = self._stays_s if self._hangs(begin) else 0.0
         evaluation = random_evaluation(batch)
-        time.sleep(max(0.0, end - time.monotonic()) + stays)
+        time.sleep(max(0.0, end - time.perf_counter()) + stays)
         if self._fails_s and (begin - _BEGAN_S) % self._fails_s > self._fails_s - FAILING_S:
             raise BackendError("the device is in one of its bad times")
         return evaluation

@@ -113,7 +113,7 @@ def never_reads(port: int, until: float) -> None:
     """Request large answers with new ids, and read none."""
     requests = [large_request(number + 1) for number in range(20)]
     with connected(port) as connection:
-        while time.monotonic() < until:
+        while time.perf_counter() < until:
             for request in requests:
                 connection.sendall(request)
 
@@ -122,7 +122,7 @@ def never_reads_status(port: int, until: float) -> None:
     """Request the status, and read nothing."""
     status = message([msgpack.packb({"type": "status", "id": 1})]) * 100
     with connected(port) as connection:
-        while time.monotonic() < until:
+        while time.perf_counter() < until:
             connection.sendall(status)
 
 
@@ -130,7 +130,7 @@ def never_ends(port: int, until: float) -> None:
     """Send a message without a last frame."""
     part = frame(bytes(1_000_000), more=True)
     with connected(port) as connection:
-        while time.monotonic() < until:
+        while time.perf_counter() < until:
             connection.sendall(part)
 
 
@@ -138,7 +138,7 @@ def half_frames(port: int, until: float) -> None:
     """Send most of a large frame on each of many connections, one after the other."""
     part = frame(bytes(3_000_000))[:-1]
     kept: list[socket.socket] = []
-    while time.monotonic() < until:
+    while time.perf_counter() < until:
         with contextlib.suppress(OSError):
             kept.append(connected(port))
             kept[-1].sendall(part)
@@ -149,7 +149,7 @@ def half_frames(port: int, until: float) -> None:
 def empty_frames(port: int, until: float) -> None:
     """Send messages of a million empty frames."""
     parts = frame(b"", more=True) * 1_000_000 + frame(b"")
-    while time.monotonic() < until:
+    while time.perf_counter() < until:
         with contextlib.suppress(OSError), connected(port) as connection:
             connection.sendall(parts)
             connection.recv(1)
@@ -160,7 +160,7 @@ def many_connections(port: int, until: float) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * MANY_CONNECTIONS), hard))
     kept: list[socket.socket] = []
-    while time.monotonic() < until:
+    while time.perf_counter() < until:
         if len(kept) < MANY_CONNECTIONS:
             source = (f"127.0.0.{2 + len(kept) % 8}", 0)  # one address may have at most a quarter
             with contextlib.suppress(OSError):
@@ -174,7 +174,7 @@ def many_connections(port: int, until: float) -> None:
 def many_retries(port: int, until: float) -> None:
     """Connect to a service with few descriptors, and again after each refusal."""
     kept: list[socket.socket] = []
-    while time.monotonic() < until:
+    while time.perf_counter() < until:
         with contextlib.suppress(OSError):
             kept.append(socket.create_connection(("127.0.0.1", port), timeout=1.0))
         if len(kept) > 500:
@@ -184,7 +184,7 @@ def many_retries(port: int, until: float) -> None:
 def garbage(port: int, until: float) -> None:
     """Send random bytes: at once, after the handshake, and in a message's frames."""
     rng = np.random.default_rng(1)
-    while time.monotonic() < until:
+    while time.perf_counter() < until:
         noise = rng.bytes(5000)
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as connection:
             connection.sendall(noise)
@@ -198,7 +198,7 @@ def garbage(port: int, until: float) -> None:
 def connect_storm(port: int, until: float) -> None:
     """Connect and disconnect as often as possible, with and without a request in flight."""
     request = large_request(1, count=64, moves=16)
-    while time.monotonic() < until:
+    while time.perf_counter() < until:
         with contextlib.suppress(OSError), connected(port):
             pass
         with contextlib.suppress(OSError), connected(port) as connection:
@@ -209,7 +209,7 @@ def busy(port: int, until: float) -> None:
     """Send large requests and read the answers: a harmless load."""
     batch = probe_batch(4096)
     with EvaluatorClient(f"tcp://127.0.0.1:{port}", timeout=START_S) as client:
-        while time.monotonic() < until:
+        while time.perf_counter() < until:
             while client.in_flight < 8:
                 client.submit(batch, priority="selfplay")
             completed = client.receive()
@@ -274,10 +274,10 @@ def service(keys: bool, descriptors: int, folder: Path) -> Iterator[Target]:
         cwd=CHECKOUT.folder,
     )
     try:
-        give_up = time.monotonic() + START_S
+        give_up = time.perf_counter() + START_S
         target = Target(port, psutil.Process(process.pid), address, own)
         while not _listens(target):
-            if process.poll() is not None or time.monotonic() > give_up:
+            if process.poll() is not None or time.perf_counter() > give_up:
                 raise CommandError("the evaluator did not start")
         yield target
     finally:
@@ -365,7 +365,7 @@ def main(given: Sequence[str] | None = None) -> None:
     attacker = getattr(arguments, "as")
     if attacker:
         globals()["_without_key"] = arguments.keys
-        (ATTACKS | WITHOUT_KEY)[attacker[0]](int(attacker[1]), time.monotonic() + float(attacker[2]))
+        (ATTACKS | WITHOUT_KEY)[attacker[0]](int(attacker[1]), time.perf_counter() + float(attacker[2]))
         return
     print("times of another client's single positions in ms, growth of the evaluator in MB\n")
     print(f"{'attack':20} {'answers':>7} {'p50':>8} {'p99':>8} {'longest':>9} {'growth':>9} {'left':>7}")

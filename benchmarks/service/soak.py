@@ -143,9 +143,9 @@ class Service:
             self.process = subprocess.Popen(
                 self._command, stderr=log, env=self._environment, cwd=CHECKOUT.folder
             )
-        give_up = time.monotonic() + START_S
+        give_up = time.perf_counter() + START_S
         while not self._is_ready():
-            if self.process.poll() is not None or time.monotonic() > give_up:
+            if self.process.poll() is not None or time.perf_counter() > give_up:
                 self.process.kill()
                 raise CommandError(f"the evaluator did not start:\n{self.log.read_text()[-3000:]}")
             time.sleep(0.1)
@@ -153,14 +153,14 @@ class Service:
 
     def end(self) -> tuple[int | None, float]:
         """Ask it to drain and exit. Return exit status (None if it was killed) and duration in seconds."""
-        begin = time.monotonic()
+        begin = time.perf_counter()
         self.process.send_signal(signal.SIGTERM)
         try:
             status: int | None = self.process.wait(EXIT_TIMEOUT_S + 30)
         except subprocess.TimeoutExpired:
             status = None
             self.kill()
-        return status, time.monotonic() - begin
+        return status, time.perf_counter() - begin
 
     def kill(self) -> None:
         """Kill it. Idempotent."""
@@ -252,10 +252,10 @@ class Soak:
 
     def _watch(self) -> None:
         process = psutil.Process(self._service.process.pid)
-        begin = time.monotonic()
+        begin = time.perf_counter()
         end, line = begin + 60 * self._minutes, begin + 60
         print(" min     MB threads files queued state     answered/sent and p99 in ms of each kind")
-        while (now := time.monotonic()) < end:
+        while (now := time.perf_counter()) < end:
             if self._service.process.poll() is not None:
                 self.against.append(f"the service ended by itself: {self._service.process.returncode}")
                 return
@@ -295,15 +295,15 @@ class Soak:
         if status != 0:
             self.against.append(f"exit status {status} after the drain")
         before = {clients.kind: clients.report.results for clients in self._clients}
-        begin = time.monotonic()
+        begin = time.perf_counter()
         self._service.start()
         give_up = begin + WAIT_S
         # The alias's network was lost with the process.
         missing = [clients for clients in self._clients if not KINDS[clients.kind].network]
-        while missing and time.monotonic() < give_up:
+        while missing and time.perf_counter() < give_up:
             missing = [each for each in missing if each.report.results <= before[each.kind]]
             time.sleep(0.1)
-        print(f"started again, and all clients were answered after {time.monotonic() - begin:.1f} s")
+        print(f"started again, and all clients were answered after {time.perf_counter() - begin:.1f} s")
         for clients in missing:
             self.against.append(f"after the restart the clients of {clients.kind} were not answered")
 

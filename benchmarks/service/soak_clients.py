@@ -123,12 +123,12 @@ class SteadyClient:
 
     def _talk(self, client: EvaluatorClient) -> None:
         """Send requests for the connection's lifetime; return when all are answered or nothing arrives."""
-        due, asked = time.monotonic(), 0
+        due, asked = time.perf_counter(), 0
         while True:
             over = self._ends.is_set() or client.draining or 0 < self._kind.stays <= asked
             if over and not self._sent:
                 return
-            now = time.monotonic()
+            now = time.perf_counter()
             while not over and len(self._sent) < self._kind.in_flight and due <= now:
                 self._submit(client)
                 asked += 1
@@ -153,7 +153,7 @@ class SteadyClient:
             deadline_ms=50.0 if late else None,
             network=self._kind.network or None,
         )
-        self._sent[identity] = (time.monotonic(), which)
+        self._sent[identity] = (time.perf_counter(), which)
         if self._one_in(self._kind.cancels):
             client.cancel(identity)
         with self.lock:
@@ -177,7 +177,7 @@ class SteadyClient:
                 report.errors[completed.error.code] += 1
             else:
                 report.results += 1
-                report.latencies.append(1000 * (time.monotonic() - began))
+                report.latencies.append(1000 * (time.perf_counter() - began))
                 expected = self._expected[which] if self._exact else None
                 report.wrong += not is_right(completed.result(), self._batches[which], expected)
 

@@ -228,11 +228,11 @@ def pairs(arguments: argparse.Namespace, addresses: Sequence[str]) -> Iterator[P
         processes.append(context.Process(target=play, args=(task, results), daemon=True))
     for process in processes:
         process.start()
-    ends = time.monotonic() + (arguments.seconds or float("inf"))
+    ends = time.perf_counter() + (arguments.seconds or float("inf"))
     try:
         for _ in range(rounds):
             try:
-                played = results.get(timeout=min(ends - time.monotonic(), 1e6))
+                played = results.get(timeout=min(ends - time.perf_counter(), 1e6))
             except (Empty, ValueError):
                 return
             if isinstance(played, BaseException):

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count, groupby
 from pathlib import Path
-from time import monotonic
+from time import perf_counter
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from engine.games.throughput import Throughput
@@ -179,7 +179,7 @@ class _Run(Generic[Game, Entry]):
         self._writer = ThreadPoolExecutor(1, "game-writer")
         self._writing: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
-        self._began = monotonic()
+        self._began = perf_counter()
         self._games = 0
         self._failed: list[FailedGame] = []
         self._next_summary = 0.0
@@ -195,7 +195,7 @@ class _Run(Generic[Game, Entry]):
             at_once = campaign.concurrency or suggested
             if most is not None:
                 at_once = min(at_once, most)
-            self._began = monotonic()
+            self._began = perf_counter()
             campaign.throughput = Throughput(concurrency=at_once)
             self._view.started(campaign)
             groups = _grouped(numbers, executor.games_per_task)
@@ -279,7 +279,7 @@ class _Run(Generic[Game, Entry]):
             self._games += 1
             self._measure()
             self._view.game_over(self._campaign, entry)
-            if monotonic() >= self._next_summary:
+            if perf_counter() >= self._next_summary:
                 self._write_summary()
 
     def _written(self, task: asyncio.Task[None]) -> None:
@@ -296,14 +296,14 @@ class _Run(Generic[Game, Entry]):
 
     def _measure(self) -> None:
         self._campaign.throughput = Throughput(
-            seconds=monotonic() - self._began,
+            seconds=perf_counter() - self._began,
             concurrency=self._campaign.throughput.concurrency,
             games=self._games,
             pool=self._executor.statistics() if self._executor is not None else PoolStatistics(),
         )
 
     def _write_summary(self, *, last: bool = False) -> None:
-        self._next_summary = monotonic() + SUMMARY_SECONDS
+        self._next_summary = perf_counter() + SUMMARY_SECONDS
         path, data = self._campaign.summary_file, self._campaign.summary()
         if path is None or data is None:
             return

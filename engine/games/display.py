@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from time import monotonic
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Self, TextIO, TypeVar
 
 from protocol.host.closing import Closing
@@ -97,7 +97,7 @@ class PlainView(QuietView, Generic[State, Entry]):
         super().__init__(partial(print, file=stream, flush=True))
         self._display = display
         self._reports = 0
-        self._next_report = monotonic() + REPORT_SECONDS
+        self._next_report = perf_counter() + REPORT_SECONDS
 
     def started(self, state: State) -> None:
         for line in self._display.heading(state):
@@ -114,8 +114,8 @@ class PlainView(QuietView, Generic[State, Entry]):
             self._report(state)
 
     def tick(self, state: State) -> None:
-        if self._display.reports is None and monotonic() >= self._next_report:
-            self._next_report = monotonic() + REPORT_SECONDS
+        if self._display.reports is None and perf_counter() >= self._next_report:
+            self._next_report = perf_counter() + REPORT_SECONDS
             self._report(state)
 
     def _report(self, state: State) -> None:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
-from time import monotonic, perf_counter
+from time import perf_counter
 from types import coroutine as awaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -185,7 +185,7 @@ class SearchPool(Closing):
         return PoolStatistics(
             searches=sum(evaluator.searches for evaluator in evaluators),
             evaluations=evaluations,
-            seconds=0.0 if first is None else monotonic() - first,
+            seconds=0.0 if first is None else perf_counter() - first,
             mean_batch=evaluations / batches if batches else 0.0,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import monotonic
+from time import perf_counter
 from typing import Any
 
 from engine.games.archive import GameFiles
@@ -34,7 +34,7 @@ class TuneCampaign(MatchCampaign):
     def __init__(self, config: TuneConfig) -> None:
         super().__init__(config.match)
         self.progress = Progress(config)
-        self._next_plot = monotonic() + PLOT_SECONDS
+        self._next_plot = perf_counter() + PLOT_SECONDS
         self._note: Callable[[str], None] = print
 
     def files(self) -> GameFiles:
@@ -64,8 +64,8 @@ class TuneCampaign(MatchCampaign):
 
     def count(self, entry: GameRecord) -> None:
         super().count(entry)
-        if monotonic() >= self._next_plot and self.progress.steps:
-            self._next_plot = monotonic() + PLOT_SECONDS
+        if perf_counter() >= self._next_plot and self.progress.steps:
+            self._next_plot = perf_counter() + PLOT_SECONDS
             write_plot(self.progress)
 
     def summary(self) -> Mapping[str, Any] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
-from time import monotonic
+from time import perf_counter
 
 from protocol.http.middleware import HttpError
 from protocol.settings.spec import SettingsGroup, setting
@@ -61,7 +61,7 @@ class ClientLimits:
     @contextmanager
     def charged(self, client: str, positions: int) -> Iterator[None]:
         """Context manager of one request. Raises HttpError 429 if it is beyond a limit."""
-        settings, now = self._settings, monotonic()
+        settings, now = self._settings, perf_counter()
         if client not in self._uses and len(self._uses) > MOST_KNOWN:
             self._uses = {name: use for name, use in self._uses.items() if use.requests}
         use = self._uses.setdefault(client, _Use())
@@ -86,7 +86,7 @@ class ClientLimits:
         finally:
             use.requests -= 1
             use.positions -= positions
-            use.spent += monotonic() - now
+            use.spent += perf_counter() - now
 
 
 def _too_many(text: str, wait_s: int) -> HttpError:

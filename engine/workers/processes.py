@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from itertools import chain
-from time import monotonic
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine.evaluation.connection import keepalive
@@ -113,7 +113,7 @@ class ProcessExecutor(GameSupervisor[Game]):
 
     def _check_alive(self, link: EvaluatorLink, client: EvaluatorClient) -> None:
         """Send a keepalive to an embedded evaluator at intervals."""
-        now = monotonic()
+        now = perf_counter()
         if now >= self._next_knocks.setdefault(link, now + KNOCK_SECONDS):
             self._next_knocks[link] = float("inf")
             self.spawn(self._knock(link, client))
@@ -123,7 +123,7 @@ class ProcessExecutor(GameSupervisor[Game]):
             if not await asyncio.to_thread(_answers, client.address):
                 link.kill_silent(client)
         finally:
-            self._next_knocks[link] = monotonic() + KNOCK_SECONDS
+            self._next_knocks[link] = perf_counter() + KNOCK_SECONDS
 
     def exhausted(self) -> str:
         return f"no worker process is left ({self.reasons()})"

@@ -11,7 +11,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
-from time import monotonic
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from engine.workers.executor import Log, WorkerHandle, WorkerLostError, WorkerReport, first_line
@@ -210,6 +210,6 @@ class Supervisor(ABC):
 
     def _take_report(self, worker: Worker, report: WorkerReport) -> None:
         worker.statistics, messages = report
-        worker.reported_at = monotonic()
+        worker.reported_at = perf_counter()
         for message in messages:
             self.log(f"{worker.slot.name}: {message}")

@@ -13,6 +13,7 @@ import json
 import logging
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -127,7 +128,7 @@ class BatchTimer(Closing):
         """Return the milliseconds of one batch.
 
         If batches run side by side, as many run at once as the backend supports. Each gets its share of the
-        processor time, which other programs do not lengthen.
+        time: of the processor's where that is counted finely, because other programs do not lengthen it.
         """
         backend = self._backend
         if not backend.side_by_side:
@@ -139,8 +140,11 @@ class BatchTimer(Closing):
             return seconds * 1000
         begin, processor = self._clock(), time.process_time()
         list(self._threads.map(backend.evaluate, [batch] * self._at_once))
-        self.spent_s += self._clock() - begin
-        return max(1e-3, (time.process_time() - processor) * 1000 / backend.threads / self._at_once)
+        seconds = self._clock() - begin
+        self.spent_s += seconds
+        if sys.platform != "win32":  # Windows counts processor time in steps of 15.6 ms.
+            seconds = (time.process_time() - processor) / backend.threads
+        return max(1e-3, seconds * 1000 / self._at_once)
 
     def close(self) -> None:
         self._threads.shutdown()

@@ -136,7 +136,7 @@ class Loader:
     def doing(self) -> str:
         """Return the current step and its duration, in words; empty if nothing is loading. Never blocks."""
         doing = self._doing
-        return "" if doing is None else f"{doing[0]}, for {time.monotonic() - doing[1]:.0f} s"
+        return "" if doing is None else f"{doing[0]}, for {time.perf_counter() - doing[1]:.0f} s"
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -152,7 +152,7 @@ class Loader:
             self._lock.release()
 
     def _report(self, doing: str) -> None:
-        self._doing = doing, time.monotonic()
+        self._doing = doing, time.perf_counter()
         self.progress(doing)
 
     def _read(self, path: str | Path | None, policy_head: str, value_head: str) -> NetworkSpec | None:

@@ -36,7 +36,7 @@ Calibrate: TypeAlias = Callable[..., tuple[LatencyModel, Callable[[], None]]]
 
 def now_ms() -> float:
     """Return the time of the service's monotonic clock in milliseconds."""
-    return time.monotonic() * 1000.0
+    return time.perf_counter() * 1000.0
 
 
 @dataclass(slots=True, eq=False)

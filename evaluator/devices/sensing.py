@@ -27,7 +27,7 @@ class Sensing:
     """The last reading of every device. backends: returns one backend per device name, on any thread."""
 
     def __init__(
-        self, backends: Callable[[], Mapping[str, Backend]], clock: Callable[[], float] = time.monotonic
+        self, backends: Callable[[], Mapping[str, Backend]], clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._backends = backends
         self._clock = clock

@@ -118,7 +118,7 @@ class FastPath:
         if stop == "woken":
             self._sockets.wakeup.clear()
         if stop == "crowded":
-            self._not_before = time.monotonic() + CROWDED_S
+            self._not_before = time.perf_counter() + CROWDED_S
         if stop in TROUBLES:
             self._give_up(run, stop)
         else:
@@ -129,7 +129,8 @@ class FastPath:
 
     def _begin(self) -> _Run | None:
         """Start a turn if all its conditions hold, else return None."""
-        if self.in_a_row < IN_A_ROW or not self._sockets.has_message or time.monotonic() < self._not_before:
+        usual = self.in_a_row < IN_A_ROW or not self._sockets.has_message
+        if usual or time.perf_counter() < self._not_before:
             return None
         assert self._last is not None
         session, network = self._last
@@ -207,7 +208,7 @@ class FastPath:
     def _retry(self, requests: Sequence[Arrived]) -> None:
         """Pass unanswered requests to the normal handler, and pause the fast path for PAUSE_S."""
         self._loop = None
-        self._not_before = time.monotonic() + PAUSE_S
+        self._not_before = time.perf_counter() + PAUSE_S
         for request in requests:
             self._handle(request, now_ms())
 

@@ -71,7 +71,7 @@ class Service:
         queued: Counter[str] = Counter()
         for classes in devices["queued"].values():
             queued.update(classes)
-        stalled = self.stalls.look(time.monotonic(), self.metrics.answered_requests, queued, targets)
+        stalled = self.stalls.look(time.perf_counter(), self.metrics.answered_requests, queued, targets)
         return State(
             state="degraded" if stalled and condition.state == "ready" else condition.state,
             since=condition.since,

@@ -96,7 +96,7 @@ class ScriptedEvaluator:
     def listen(self, enough: Callable[[], bool], deadline: float) -> bool:
         """Process messages until `enough()`, and return False if the deadline (monotonic) passes first."""
         while not enough():
-            left = deadline - time.monotonic()
+            left = deadline - time.perf_counter()
             if left <= 0 or not self._socket.poll(max(1, int(1000 * left))):
                 return False
             client, *frames = self._socket.recv_multipart()

@@ -98,7 +98,7 @@ class Walk:
         self.faults[f"{self._case}: {text}"] += 1
 
     def _wait(self, enough: Callable[[], bool], missing: str) -> None:
-        if not self._evaluator.listen(enough, time.monotonic() + self._patience_s):
+        if not self._evaluator.listen(enough, time.perf_counter() + self._patience_s):
             raise SilentError(missing)
 
     def _next(self, missing: str) -> OpenRequest:
@@ -124,7 +124,7 @@ class Walk:
         together = 0
         for _ in range(ROUNDS):
             self._next("an evaluate was waited for")
-            together += self._evaluator.listen(lambda: len(waiting) > 1, time.monotonic() + TOGETHER_S)
+            together += self._evaluator.listen(lambda: len(waiting) > 1, time.perf_counter() + TOGETHER_S)
             self._answer_all()
         if not together:
             print("  not tried: the client never had two requests in flight", file=self._out)
@@ -140,7 +140,7 @@ class Walk:
         self._evaluator.drain()
         self._answer_all()
         before = self._evaluator.messages
-        self._evaluator.listen(lambda: False, time.monotonic() + DRAINING_S)
+        self._evaluator.listen(lambda: False, time.perf_counter() + DRAINING_S)
         came = self._evaluator.messages - before
         if came > MOST_WHILE_DRAINING:
             self._fault(
@@ -171,7 +171,7 @@ class Walk:
     def _end(self) -> None:
         waiting = self._evaluator.in_flight
         for code in ENDING_CODES:
-            if not self._evaluator.listen(lambda: bool(waiting), time.monotonic() + self._patience_s):
+            if not self._evaluator.listen(lambda: bool(waiting), time.perf_counter() + self._patience_s):
                 print(f"  the client went elsewhere or ended before the error {code}", file=self._out)
                 return
             self._evaluator.refuse(next(iter(waiting.values())), code, "scripted: this request failed")

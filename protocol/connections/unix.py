@@ -68,7 +68,7 @@ class UnixConnection:
         """See `Connection`."""
         if self._stream is None:
             raise EvaluatorLost(self._lost or "")
-        left_ms = -1 if deadline is None else max(0, math.ceil((deadline - time.monotonic()) * 1000))
+        left_ms = -1 if deadline is None else max(0, math.ceil((deadline - time.perf_counter()) * 1000))
         try:
             frames = self._stream.receive(
                 left_ms if self._lost is None else 0, -1 if interrupt is None else interrupt

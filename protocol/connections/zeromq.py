@@ -64,7 +64,7 @@ class ZeroMqConnection:
         self._lost: str | None = None
         self._patience_ms = -1
         """Current RCVTIMEO of the socket."""
-        self._retries_until = time.monotonic() + RETRY_S
+        self._retries_until = time.perf_counter() + RETRY_S
         self._first: list[Sequence[Any]] | None = []
         """Messages sent so far, for a retry; None once the handshake has completed."""
         self._open()
@@ -117,7 +117,7 @@ class ZeroMqConnection:
         deadline: monotonic seconds, None for no limit. Raises EvaluatorLost."""
         brief = interrupt is None and self._lost is None
         while True:
-            left_ms = LONG_MS if deadline is None else math.ceil((deadline - time.monotonic()) * 1000)
+            left_ms = LONG_MS if deadline is None else math.ceil((deadline - time.perf_counter()) * 1000)
             if brief and left_ms > 0:
                 # Wait for an answer that is about to come in the same call that receives it.
                 brief = False
@@ -200,7 +200,7 @@ class ZeroMqConnection:
             self._lost = f"no evaluator listens at {self.address}"
         elif self._stood:
             self._lost = f"the evaluator at {self.address} is gone (connection closed)"
-        elif (event["event"], event["value"]) in TOO_MANY and time.monotonic() < self._retries_until:
+        elif (event["event"], event["value"]) in TOO_MANY and time.perf_counter() < self._retries_until:
             self._retry()
         else:
             self._lost = why_refused(self.address, event["event"], event["value"], self._credentials)

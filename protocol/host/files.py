@@ -71,13 +71,13 @@ def replace_file(new: Path, path: Path) -> None:
 
     On Windows a file that another program reads cannot be replaced: wait up to LOCK_SECONDS for its end.
     """
-    end = time.monotonic() + LOCK_SECONDS
+    end = time.perf_counter() + LOCK_SECONDS
     while True:
         try:
             new.replace(path)
             return
         except PermissionError:
-            if os.name == "posix" or time.monotonic() > end:
+            if os.name == "posix" or time.perf_counter() > end:
                 raise
             time.sleep(0.02)
 
@@ -149,8 +149,8 @@ LOCK_SECONDS = 1.0
 def lock(descriptor: int) -> bool:
     """Lock an open file until it is closed. Return False if another process keeps it.
     Raises OSError on file systems without locks."""
-    end = time.monotonic() + LOCK_SECONDS
-    while not (locked := _locked(descriptor)) and time.monotonic() < end:
+    end = time.perf_counter() + LOCK_SECONDS
+    while not (locked := _locked(descriptor)) and time.perf_counter() < end:
         time.sleep(0.02)
     return locked
 

@@ -86,7 +86,7 @@ class Broker:
         self, job: str, *, session: str = "1", fen: str = START, moves: tuple[str, ...] = (), **work: object
     ) -> Record:
         """Queue a job; work: one of movetime, depth, nodes; multiPv, threads, hash."""
-        record = self.records[job] = Record(time.monotonic())
+        record = self.records[job] = Record(time.perf_counter())
         work = {
             "sessionId": session,
             "threads": 1,
@@ -170,5 +170,5 @@ class _Handler(BaseHTTPRequestHandler):
             block[number - 1] = info
         if block and all(block):
             record.blocks.append(list(block))
-            record.first = record.first or time.monotonic() - record.asked
+            record.first = record.first or time.perf_counter() - record.asked
         return block

@@ -46,7 +46,7 @@ class LichessServer:
         self._clocks_ms = {side: round(1000 * base_s) for side in chess.COLORS}
         self._bot = chess.WHITE if bot_is_white else chess.BLACK
         self._random = random.Random(seed)
-        self._turn_began = time.monotonic()
+        self._turn_began = time.perf_counter()
         self._base_ms = round(1000 * base_s)
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -137,7 +137,7 @@ class LichessServer:
     def begin(self) -> None:
         """Start the game, once the bot follows it."""
         with self._lock:
-            self._turn_began = time.monotonic()
+            self._turn_began = time.perf_counter()
             if self._bot == chess.BLACK and not self.board.move_stack:
                 self._answer()
 
@@ -154,7 +154,7 @@ class LichessServer:
                 return "not a legal move here"
             # As on Lichess, the clocks start after the first move of each side.
             if len(self.board.move_stack) >= 2:
-                spent_ms = round(1000 * (time.monotonic() - self._turn_began))
+                spent_ms = round(1000 * (time.perf_counter() - self._turn_began))
                 self._clocks_ms[self._bot] += self._increment_ms - spent_ms
                 if self.bot_clock_ms - self._increment_ms < 0:
                     self.errors.append(f"out of time by {-self.bot_clock_ms} ms")
@@ -170,7 +170,7 @@ class LichessServer:
             return
         self.board.push(self._random.choice(list(self.board.legal_moves)))
         if not self._over():
-            self._turn_began = time.monotonic()
+            self._turn_began = time.perf_counter()
             self.states.put(self.state())
 
     def _over(self) -> bool:

@@ -7,7 +7,7 @@ import argparse
 import json
 import sys
 import tomllib
-from time import monotonic
+from time import perf_counter
 
 from protocol.host.folders import expanded
 from protocol.host.outputs import add_overwrite_flag, guard_run, is_figure
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from training.run.processes import run_group
     from training.run.run import NETWORK, PICTURE, Job, train
 
-    started = monotonic()
+    started = perf_counter()
     config = train_config(document_of(arguments), arguments.config)
     if arguments.plot:
         figure_of(1, 1)  # fails early if drawing is impossible

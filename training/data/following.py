@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from time import monotonic
+from time import perf_counter
 
 from engine.selfplay.shard import ShardError
 from protocol.host.printing import reason
@@ -42,24 +42,24 @@ class Follower:
         self._pool = ThreadPoolExecutor(1, "shard-reader")
         self._look: Future[NewShards] | None = None
         self._closing = Event()
-        self._looked_at = monotonic()
+        self._looked_at = perf_counter()
 
     def ready(self) -> bool:
         """Return True if `take` has a result. Start a check if one is due."""
-        if self._look is None and monotonic() - self._looked_at >= self._data.follow_s:
+        if self._look is None and perf_counter() - self._looked_at >= self._data.follow_s:
             self._look = self._pool.submit(self._found, frozenset(self._shards))
         if self._look is None or not self._look.done():
             return False
         found = self._look.result()
         if found.shards or found.leaving or found.notes:
             return True
-        self._look, self._looked_at = None, monotonic()
+        self._look, self._looked_at = None, perf_counter()
         return False
 
     def take(self) -> NewShards:
         """Return the result of the check; its shards count as part of the run from now on."""
         assert self._look is not None
-        found, self._look, self._looked_at = self._look.result(), None, monotonic()
+        found, self._look, self._looked_at = self._look.result(), None, perf_counter()
         self._shards.difference_update(found.leaving)
         self._shards.update(shard.file for shard in found.shards)
         return found

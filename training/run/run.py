@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
+from time import perf_counter
 from types import FrameType
 from typing import Any, TextIO
 
@@ -86,7 +86,7 @@ class _Run:
             start = self.config.model.start if saved is None else f"the checkpoint in {self.folder}"
             raise TrainingError(f"{start} has weights that are not finite: begin from another")
         self.trainer.set_targets()
-        self.note(f"targets made; {monotonic() - job.started:.0f} s since the start")
+        self.note(f"targets made; {perf_counter() - job.started:.0f} s since the start")
 
     def _locked(self) -> TextIO:
         """Lock the run for this process; wait until another process has ended."""
@@ -192,7 +192,7 @@ class _Run:
     def _tick(self, clocks: _Clocks) -> bool:
         """Update the run's time and do what rank 0 finds due. Return True to stop."""
         self._check()
-        now = monotonic()
+        now = perf_counter()
         limit = self.job.stop_after_s
         leaves = self.signalled or bool(limit and now - self.job.started >= limit)
         due = [clock.due(now) for clock in (clocks.report, clocks.validate, clocks.checkpoint)]
@@ -211,7 +211,7 @@ class _Run:
         if said[3]:
             self._save()
             clocks.checkpoint.restart()
-        clocks.last = monotonic()
+        clocks.last = perf_counter()
         return bool(said[0])
 
     def _check(self) -> None:
@@ -231,7 +231,7 @@ class _Run:
 
     def _join(self) -> None:
         """Add the shards that rank 0 has read, on every rank at the same step."""
-        began = monotonic()
+        began = perf_counter()
         found: NewShards = self.group.shared(None if self.follower is None else self.follower.take())
         for note in found.notes:
             self.note(note)
@@ -243,7 +243,7 @@ class _Run:
         self.shards += [shard.file for shard in found.shards]
         self.note(
             f"{len(found.shards)} shards joined, {len(leaving)} left: {len(self.trainer.table):,} positions; "
-            f"{monotonic() - began:.1f} s"
+            f"{perf_counter() - began:.1f} s"
         )
 
     def _catch_signals(self) -> dict[int, Any]:
@@ -316,10 +316,10 @@ class _Clock:
         self.restart()
 
     def restart(self) -> None:
-        self.since = monotonic()
+        self.since = perf_counter()
 
     def age(self) -> float:
-        return monotonic() - self.since
+        return perf_counter() - self.since
 
     def due(self, now: float) -> bool:
         return now - self.since >= self.period_s
@@ -332,7 +332,7 @@ class _Clocks:
         self.report = _Clock(settings.report_s)
         self.validate = _Clock(settings.validate_s)
         self.checkpoint = _Clock(settings.checkpoint_s)
-        self.last = monotonic()
+        self.last = perf_counter()
         self.compiling = True
         self.reported_positions = positions
 

@@ -79,8 +79,8 @@ class LadderView:
         ladder = self._ladder
         text = f"{ladder.played:,} games, {state.playing} running, {ladder.missing:,} missing"
         self._progress.detail(text)
-        if time.monotonic() >= self._next and not sys.stderr.isatty():
-            self._next = time.monotonic() + NOTE_SECONDS
+        if time.perf_counter() >= self._next and not sys.stderr.isatty():
+            self._next = time.perf_counter() + NOTE_SECONDS
             self.note(f"{duration(state.throughput.seconds)}  {text}")
 
     def note(self, text: str) -> None:
@@ -268,7 +268,7 @@ def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         played = replace(
             this_run,
             games=ladder.played - campaign.resumed,
-            seconds=round(time.monotonic() - began, 1),
+            seconds=round(time.perf_counter() - began, 1),
             concurrency=campaign.throughput.concurrency,
         )
         resumed = with_all_games(before, campaign.resumed)
@@ -277,7 +277,7 @@ def run(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         return report_data(ladder, conditions, earlier)
 
     campaign = LadderCampaign(ladder, report)
-    began = time.monotonic()
+    began = time.perf_counter()
     failure, ending = "", "interrupted"
     with Progress() as progress:
         progress.step("ladder")

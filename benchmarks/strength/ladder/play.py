@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ class Ladder:
         self._pending.clear()
         self._queue.clear()
         self._queue.extend(self._other_games())
-        while monotonic() < self.deadline:
+        while perf_counter() < self.deadline:
             if not self._queue:
                 self._queue.extend(self._round(max(1, games_per_round // PAIR_GAMES)))
             if not self._queue:
@@ -129,7 +129,7 @@ class Ladder:
             pending,
             self._times.seconds(),
             pairs,
-            self.deadline - monotonic(),
+            self.deadline - perf_counter(),
         )
         numbers: list[int] = []
         taken = {number // PAIR_GAMES for number in self._pending} | set(self._openings)
@@ -205,12 +205,15 @@ async def play_ladder(
     await campaign.prepare(view.note)
     ending: RunEnding = "finished"
     if minutes:
-        ladder.deadline = monotonic() + 60 * minutes
+        ladder.deadline = perf_counter() + 60 * minutes
     played = -1
     # A round may begin while the last games run that would allow others, so look again after them.
     while (
-        ending == "finished" and ladder.missing and monotonic() < ladder.deadline and ladder.played > played
+        ending == "finished"
+        and ladder.missing
+        and perf_counter() < ladder.deadline
+        and ladder.played > played
     ):
         played = ladder.played
         ending = await campaign.play(view, ladder.numbers(games_per_round))
-    return "time" if ending == "finished" and monotonic() >= ladder.deadline else ending
+    return "time" if ending == "finished" and perf_counter() >= ladder.deadline else ending

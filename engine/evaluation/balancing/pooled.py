@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from time import monotonic
+from time import perf_counter
 from typing import TYPE_CHECKING, Generic
 
 from engine._core import Batch, Tree
@@ -268,7 +268,7 @@ class PooledEvaluator(Generic[S]):
     def count(self, positions: int, device_batches: float, seconds: float = 0.0) -> None:
         """Count answers. seconds: since the first of them was sent."""
         if self.first_sent is None:
-            self.first_sent = monotonic() - seconds
+            self.first_sent = perf_counter() - seconds
         self.evaluations += positions
         self.device_batches += device_batches
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from time import monotonic
+from time import perf_counter
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from engine.evaluation.balancing.estimate import SpeedEstimate
@@ -174,11 +174,11 @@ class Upstream(Generic[R]):
     def rate(self, key: NetworkKey) -> float:
         """Return a network's positions per second, less the capacity that other clients use."""
         speed = self._served[key].speed
-        return speed.rate / speed.slowness(monotonic())
+        return speed.rate / speed.slowness(perf_counter())
 
     def finish_ms(self, key: NetworkKey, positions: int) -> float:
         """Return the expected latency in milliseconds of a request sent now."""
-        return self._expected_ms(key, positions) * self._served[key].speed.slowness(monotonic())
+        return self._expected_ms(key, positions) * self._served[key].speed.slowness(perf_counter())
 
     def send(self, batch: PositionBatch, request: R) -> bool:
         """Send a request; return False if the evaluator is lost. `receive` returns the answer, unless the
@@ -187,7 +187,7 @@ class Upstream(Generic[R]):
         if self._alone:  # There is no choice for which a speed would be needed.
             return self.requests.send(batch, request, served.info.name, request.target_ms)
         sent = _Sent(
-            monotonic(),
+            perf_counter(),
             self._expected_ms(request.network, request.size),
             served.speed.share_ms(request.size),
         )
@@ -220,7 +220,7 @@ class Upstream(Generic[R]):
         if answer is None:
             return None
         request, completed = answer
-        now = monotonic()
+        now = perf_counter()
         sent = self._in_flight.pop(request, None) if request is not None else None
         if request is not None and sent is not None and request.network in self._served:
             took_ms = 1000 * (now - sent.sent_at)
@@ -285,7 +285,7 @@ class Upstream(Generic[R]):
 
     def _give_up(self, error: NoEvaluatorError) -> None:
         """Record that the link gave up, and let it retry after a while, unless the evaluator refuses."""
-        now = monotonic()
+        now = perf_counter()
         if self.failure is None:
             self._retry_at = now + RETRY_SECONDS
             if isinstance(error, EvaluatorRefusalError):

@@ -56,7 +56,7 @@ class ConfiguredEvaluators:
         self._health.start()
         with self._checked:
             self._checked.wait_for(self._best_is_known, FIRST_CHECK_SECONDS)
-            usable = self._failover.usable(time.monotonic())
+            usable = self._failover.usable(time.perf_counter())
         for standing in usable:
             try:
                 return self.connect_to(standing.address), standing.address
@@ -82,7 +82,7 @@ class ConfiguredEvaluators:
             raise
         with self._checked:
             self._network = self._network or client.network
-            self._failover.used(address, time.monotonic())
+            self._failover.used(address, time.perf_counter())
             # After a failover, a search sends its collected batches unchanged.
             self._max_batch = client.max_batch = min(client.max_batch, self._max_batch or client.max_batch)
         return client
@@ -104,23 +104,23 @@ class ConfiguredEvaluators:
             self._note(address, UNREACHABLE, reason)
         with self._checked:
             if self._failover.standings[address].state != READY:
-                self._failover.left(address, time.monotonic())
+                self._failover.left(address, time.perf_counter())
 
     def has_usable(self) -> bool:
         """Return True if one of several evaluators is usable."""
         with self._checked:
-            return bool(self._failover.usable(time.monotonic()))
+            return bool(self._failover.usable(time.perf_counter()))
 
     def has_alternative(self) -> bool:
         """Return True if a usable evaluator has not failed recently."""
-        now = time.monotonic()
+        now = time.perf_counter()
         with self._checked:
             return any(standing.trusted(now) for standing in self._failover.usable(now))
 
     def better_than(self, address: str) -> str | None:
         """Return the address of a better evaluator, or None. address: the current one; "" if embedded."""
         with self._checked:
-            better = self._failover.better_than(address, time.monotonic())
+            better = self._failover.better_than(address, time.perf_counter())
         return None if better is None else better.address
 
     def why(self, address: str) -> str:
@@ -148,11 +148,11 @@ class ConfiguredEvaluators:
 
     def _note(self, address: str, state: str, reason: str) -> None:
         with self._checked:
-            self._failover.record(address, state, reason, time.monotonic())
+            self._failover.record(address, state, reason, time.perf_counter())
 
     def _record(self, address: str, state: str, reason: str, networks: frozenset[str]) -> None:
         with self._checked:
-            self._failover.record(address, state, reason, time.monotonic(), networks)
+            self._failover.record(address, state, reason, time.perf_counter(), networks)
             self._checked.notify_all()
         self._on_news()
 

@@ -27,7 +27,7 @@ class Listener(Protocol):
 
 
 class Keepalive:
-    """The keepalive of one connection. Times are from time.monotonic."""
+    """The keepalive of one connection. Times are from time.perf_counter."""
 
     def __init__(self, client: Listener) -> None:
         self._client = client

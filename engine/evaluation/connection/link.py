@@ -189,7 +189,7 @@ class EvaluatorLink:
             if client is not self.client:  # Its process has ended, and another one is starting.
                 return
             self.client = None
-            steady = time.monotonic() - self._connected_at >= STEADY_SECONDS
+            steady = time.perf_counter() - self._connected_at >= STEADY_SECONDS
             self._refusals = (0 if steady else self._refusals) + 1 if refused else 0
             self._drained = client.said_goodbye()
             self._given.left(self._address or "", reason)
@@ -208,7 +208,7 @@ class EvaluatorLink:
         process, keepalive = self._process, self._keepalive
         if client is not self.client or self._address or process is None or keepalive is None:
             return
-        if keepalive.has_stopped(time.monotonic()):
+        if keepalive.has_stopped(time.perf_counter()):
             self._keepalive = None
             self.kill_silent(client)
 
@@ -252,7 +252,7 @@ class EvaluatorLink:
     def _connect(self) -> None:
         error: NoEvaluatorError | None = None
         client: EvaluatorClient | None = None
-        began = time.monotonic()
+        began = time.perf_counter()
         reported = address = ""
         failed_starts = killed_starts = crashed_starts = attempt = 0
         embedded = not self.settings.address
@@ -280,7 +280,7 @@ class EvaluatorLink:
                 crashed = isinstance(failure, EvaluatorCrashedError)
                 crashed_starts += crashed
                 failed_starts += embedded and not killed and not crashed
-                waited = time.monotonic() - began
+                waited = time.perf_counter() - began
                 patience = FALLBACK_SECONDS if self._fallback else RECONNECT_SECONDS * self._was_connected
                 if self._fallback and (self._drained or isinstance(failure, EvaluatorDrainingError)):
                     patience = 0.0  # It cannot return before it has shut down, if at all.
@@ -326,7 +326,7 @@ class EvaluatorLink:
         self.client, self._address = client, address
         self._keepalive = Keepalive(client)
         self._was_connected, self._drained = True, False
-        self._connected_at = time.monotonic()
+        self._connected_at = time.perf_counter()
 
     def _take_next(self) -> None:
         """Use the evaluator intended for the next search now, because the current one is lost."""

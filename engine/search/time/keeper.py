@@ -14,8 +14,9 @@ MOST = 0.8
 """Maximum share of the usable clock for a move, whatever Slowmover requests."""
 
 FIRST_EVALUATION, FIRST_EVALUATION_LEAST = 0.3, 0.1
-"""Share of the clock, less half of the reserve, to wait for the first evaluation; minimum share of the whole
-clock. A move without an evaluation is as good as lost, but on a low clock waiting loses, too."""
+"""Shares of the clock to wait for the first evaluation: of what exceeds half the reserve, or at least of what
+exceeds MoveOverheadMs. A move without an evaluation is as good as lost, but on a low clock waiting loses,
+too: where an evaluation takes longer than the increment, the clock would run out."""
 
 MOVES_TO_PAY_FOR = 150
 """Moves whose delays are reserved in advance, if there is no time control. With 40 and 1 to 4 ms per move, a
@@ -34,12 +35,14 @@ class _Move:
 class TimeKeeper:
     """Ask the time manager for budgets, and measure their use and the delays.
 
-    playouts_per_second: of the last search; 0 before the first. One thread at a time may use it.
+    playouts_per_second: of the last search; 0 before the first. first_evaluation_ms: longest wait of the
+    current search for its first evaluation. One thread at a time may use it.
     """
 
     def __init__(self) -> None:
         self.lateness = Lateness()
         self.playouts_per_second = 0.0
+        self.first_evaluation_ms = 0.0
         self._manager = TimeManager()
         self._last: _Move | None = None
 
@@ -78,15 +81,10 @@ class TimeKeeper:
         soft = max(0.0, min(wanted.soft_ms * options.slowmover, most))
         granted = TimeBudget(soft, max(soft, min(wanted.hard_ms * max(1.0, options.slowmover), most)))
         self._last = _Move(situation, granted)
+        share = FIRST_EVALUATION * (remaining_ms - situation.reserve_ms / 2)
+        least = FIRST_EVALUATION_LEAST * (remaining_ms - options.move_overhead_ms)
+        self.first_evaluation_ms = max(granted.hard_ms, share, least)
         return granted
-
-    @property
-    def first_evaluation_ms(self) -> float:
-        """Longest wait of the current search for its first evaluation."""
-        assert self._last is not None
-        situation, budget = self._last.situation, self._last.budget
-        share = FIRST_EVALUATION * (situation.remaining_ms - situation.reserve_ms / 2)
-        return max(budget.hard_ms, share, FIRST_EVALUATION_LEAST * situation.remaining_ms)
 
     def finished(self, spent: Spent, late_ms: float) -> None:
         """Record the end of a search, with or without a budget. late_ms: its delay, at most 0 if in time."""
@@ -105,10 +103,10 @@ class TimeKeeper:
         return max(0.0, self.lateness.delay_ms - increment_ms) * moves
 
     def _compare_clocks(self, last: _Move, remaining_ms: float, moves_to_go: int | None, ply: int) -> None:
-        """Measure the delay from the clock's loss since the last move, if the two are comparable."""
+        """Measure the delay from the clock's loss beyond the last budget, if the clocks are comparable."""
         before = last.situation
         control_passed = before.moves_to_go is not None and before.moves_to_go - 1 != moves_to_go
         if last.spent_ms is None or ply != before.ply + 2 or control_passed:
             return
-        expected = before.remaining_ms - last.spent_ms + before.increment_ms
+        expected = before.remaining_ms - min(last.spent_ms, last.budget.hard_ms) + before.increment_ms
         self.lateness.moved(expected - remaining_ms)

@@ -27,7 +27,7 @@ EXTENSION = 3.0
 FIRST_REUSE, MOST_REUSE = 0.5, 0.9
 """Share of a tree's visits that the next search keeps: initial value and maximum."""
 
-FIRST_USE, LEAST_USE, MOST_USE = 0.8, 0.5, 1.25
+FIRST_USE, LEAST_USE, MOST_USE = 0.8, 0.5, 3.0
 """Share of a budget that is used: initial value, minimum and maximum."""
 
 MEMORY = 8.0

@@ -9,7 +9,7 @@ import platform
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from time import monotonic
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -182,14 +182,14 @@ class OnnxBackend(Backend):
             if self._session is None:
                 raise BackendError("the onnx backend is closed")
             self._running += 1
-            paired = self._running > 1 or monotonic() < self._paired_until
+            paired = self._running > 1 or perf_counter() < self._paired_until
             session = (self._paired if paired else None) or self._session
         try:
             yield session
         finally:
             with self._lock:
                 if self._running > 1:
-                    self._paired_until = monotonic() + PAIRED_SECONDS
+                    self._paired_until = perf_counter() + PAIRED_SECONDS
                 self._running -= 1
 
     def _run(self, session: ort.InferenceSession, batch: PositionBatch) -> list[Any]:

@@ -168,12 +168,12 @@ class Tuner:
         announce(f"compiling kernels for {self._device.info.name}; they are kept for the next start")
         self._start_compiling([product for product in unknown if product in full], needs.kernels)
         samples = Samples(self._device, self._precision)
-        save_at = time.monotonic() + _SAVE_S
+        save_at = time.perf_counter() + _SAVE_S
         try:
             for done, product in enumerate(unknown):
-                if time.monotonic() > save_at:  # keep the results if the program ends now
+                if time.perf_counter() > save_at:  # keep the results if the program ends now
                     self.save()
-                    save_at = time.monotonic() + _SAVE_S
+                    save_at = time.perf_counter() + _SAVE_S
                 announce(
                     f"measuring matrix products on {self._device.info.name}, {done} of {len(unknown)} done; "
                     "the next start needs none of it"

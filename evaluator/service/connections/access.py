@@ -50,7 +50,7 @@ class Access:
         keys_on_loopback: bool = False,
         unencrypted: bool = False,
         plain_admin: bool = False,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """folder: of the keys (see keys_folder). keys_on_loopback: require keys at all tcp addresses.
         unencrypted: require no keys at any tcp address. clock: in seconds, for the log."""

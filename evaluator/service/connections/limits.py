@@ -70,7 +70,7 @@ class ClosedLog:
         """Log connections, now or later. news: some of them, by address and reason. closed: their number by
         reason, since the start."""
         self.waiting += news
-        now = time.monotonic()
+        now = time.perf_counter()
         if now < self._log_at or not self.waiting:
             return
         self._log_at = now + LOG_EVERY_S

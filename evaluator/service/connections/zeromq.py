@@ -161,7 +161,7 @@ class ZeroMqSockets:
         """See `Sockets`."""
         if self._authentication.answer():
             self.wakeup.wake()
-        now = time.monotonic()
+        now = time.perf_counter()
         if self._since and 1000 * now >= self._look_at_ms:
             self._look_at_ms = 1000 * now + LOOK_MS
             for descriptor in sending_too_much(list(self._since)) if sys.platform == "linux" else ():
@@ -189,7 +189,7 @@ class ZeroMqSockets:
             if event["event"] == zmq.Event.ACCEPTED:
                 self._accept(descriptor)
             elif descriptor in self._open:
-                open_s = time.monotonic() - self._since.get(descriptor, time.monotonic())
+                open_s = time.perf_counter() - self._since.get(descriptor, time.perf_counter())
                 if 1000 * open_s >= HANDSHAKE_MS / 2:  # Half: a busy thread begins to count after libzmq.
                     self._closed["late"] += 1
                 del self._open[descriptor]
@@ -207,7 +207,7 @@ class ZeroMqSockets:
             self._end(displaced, "silent")
         self._open[descriptor] = False
         self._silent.add(descriptor, source)
-        self._since[descriptor] = time.monotonic()
+        self._since[descriptor] = time.perf_counter()
 
     def _end(self, descriptor: int, reason: str) -> None:
         self._speaks(descriptor)

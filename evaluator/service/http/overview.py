@@ -173,7 +173,7 @@ class StatusDocument:
         for (name, _), answered in self._service.metrics.requests.items():
             requests[name].add(answered)
         return Reading(
-            at=time.monotonic(),
+            at=time.perf_counter(),
             positions=sum(ran.positions for ran in batches.values()),
             batches=sum(ran.batches for ran in batches.values()),
             busy_ms=self._service.dispatcher.busy_ms(),

@@ -118,8 +118,8 @@ class _Kept:
 
     def get(self) -> bytes:
         with self._lock:
-            now = time.monotonic()
+            now = time.perf_counter()
             if now >= self._until:
                 self._made = self._make()
-                self._until = time.monotonic() + KEPT_S
+                self._until = time.perf_counter() + KEPT_S
             return self._made

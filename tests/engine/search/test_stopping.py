@@ -113,9 +113,11 @@ def test_without_an_evaluation_a_third_of_what_exceeds_half_the_reserve_is_riske
 
 
 def test_on_a_low_clock_the_first_evaluation_is_not_waited_for_at_the_cost_of_the_reserve() -> None:
+    watch, tree = watched(Limits(clock=Clock(160, 160)), visits=0)
+    assert not ends(watch, tree, 0.03)
+    assert ends(watch, tree, 0.04)
     watch, tree = watched(Limits(clock=Clock(60, 60)), visits=0)
-    assert not ends(watch, tree, 0.005)
-    assert ends(watch, tree, 0.007)
+    assert ends(watch, tree, 0.005)
 
 
 def test_a_stopped_search_without_an_evaluation_waits_a_little_for_one_in_flight() -> None:

@@ -18,7 +18,7 @@ def test_after_two_batches_at_once_the_next_one_is_expected_to_have_company(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(module, "monotonic", lambda: now)
+    monkeypatch.setattr(module, "perf_counter", lambda: now)
     with OnnxBackend(random_network("tiny-attention"), threads=2) as backend:
         with backend.chosen_session() as alone:
             pass

@@ -18,9 +18,9 @@ def test_draining_finishes_what_is_there_and_takes_nothing_new(harness: Harness)
     client.submit(batch)
     harness.backend.wait_entered()
     harness.service.drain()
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.perf_counter() + WAIT_S
     while not other.status().draining:
-        assert time.monotonic() < deadline
+        assert time.perf_counter() < deadline
     assert not other.status().ready
     with pytest.raises(Draining):
         other.evaluate(numbered_batch(1))

@@ -113,7 +113,17 @@ def test_the_first_evaluation_may_cost_a_third_of_what_exceeds_half_the_reserve(
     budget(keeper, 90, 62)
     assert keeper.first_evaluation_ms == pytest.approx(0.3 * (90 - 50))
     budget(keeper, 30, 64)
-    assert keeper.first_evaluation_ms == pytest.approx(3)
+    assert keeper.first_evaluation_ms == 0
+
+
+def test_clock_lasts_when_an_evaluation_takes_longer_than_the_increment() -> None:
+    keeper, remaining = TimeKeeper(), 1000.0
+    for number in range(200):
+        hard = budget(keeper, remaining, 2 * number, increment_ms=10).hard_ms
+        took = max(hard, min(25.0, keeper.first_evaluation_ms))
+        keeper.finished(spent(took), took - max(hard, keeper.first_evaluation_ms))
+        remaining += 10 - took - 5
+        assert remaining > 40, number
 
 
 @pytest.mark.parametrize("cost_ms", [1.0, 2.0, 4.0])
