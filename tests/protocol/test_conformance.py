@@ -20,19 +20,19 @@ import pytest
 import zmq
 
 from protocol import EvaluatorClient
-from protocol.__main__ import main
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.codec import encode, encode_evaluate
 from protocol.compression import Compressor
-from protocol.conformance.evaluator import ScriptedEvaluator
-from protocol.conformance.walk import ENDING_CODES, PASSING_CODE, Walk
 from protocol.errors import ERRORS, EvaluatorLost, RemoteError
 from protocol.keys.files import SERVICE_PAIR
 from protocol.keys.notation import show_key
 from protocol.keys.pairs import pair_at
 from protocol.messages import Evaluate, Hello
 from protocol.random_evaluation import random_evaluation
-from protocol.vectors import vectors
+from tests.protocol.kit.__main__ import main
+from tests.protocol.kit.evaluator import ScriptedEvaluator
+from tests.protocol.kit.vectors import vectors
+from tests.protocol.kit.walk import ENDING_CODES, PASSING_CODE, Walk
 
 pytestmark = pytest.mark.integration
 
@@ -278,15 +278,3 @@ def test_the_command_prints_the_faults(capsys: pytest.CaptureFixture[str]) -> No
     printed = capsys.readouterr().out
     assert "listening at tcp://127.0.0.1:" in printed
     assert "a hello was waited for" in printed
-
-
-@pytest.mark.parametrize("patience", ["-1", "0", "nan"])
-def test_no_patience_is_refused(patience: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["conformance", "--patience", patience])
-    assert "--patience is a number of seconds above 0" in capsys.readouterr().err
-
-
-def test_the_command_says_where_it_cannot_listen(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["conformance", "--listen", "tcp://nowhere"]) == 2
-    assert "cannot listen at tcp://nowhere (tcp://HOST:PORT or ipc://PATH)" in capsys.readouterr().err

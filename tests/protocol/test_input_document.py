@@ -14,11 +14,11 @@ import pytest
 
 from engine._core import Game
 from engine.evaluation.encoding import encode_games
-from protocol.__main__ import main
 from protocol.policy import policy_moves
 from tests.engine.core.chess.games import random_games
 from tests.engine.core.encoding.reference_encoder import FORMATS
 from tests.paths import REPOSITORY
+from tests.protocol.kit.__main__ import main
 
 ONES = 2**64 - 1
 COLUMNS = ("castling", "plane 108", "plane 109", "plane 110", "positions shown", "transform")

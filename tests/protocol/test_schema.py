@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from protocol import messages
-from protocol.__main__ import main
 from protocol.batch import POSITION_DTYPE, EvaluationBatch, PositionBatch
 from protocol.codec import decode_reply, decode_request, encode
 from protocol.errors import BadRequest
-from protocol.schema import schema
+from tests.protocol.kit.__main__ import main
+from tests.protocol.kit.schema import schema
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 NETWORK = messages.NetworkInfo("bt4", "ab" * 32, 1, policy_heads=("vanilla",), curve=((1, 2.5), (8, 9.0)))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-import runpy
+from pathlib import Path
 from typing import Any
 
 import chess
@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from evaluator.backends import open_backend
-from protocol.__main__ import main
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.codec import check_batch
-from protocol.vectors import vectors
 from tests.engine.core.encoding import reference_encoder
-from tests.paths import REPOSITORY
+from tests.protocol.kit import make_vectors
+from tests.protocol.kit.__main__ import main
+from tests.protocol.kit.vectors import vectors
 
 VECTORS = vectors()
 
@@ -40,8 +40,7 @@ def batch_of(vector: dict[str, Any]) -> PositionBatch:
 
 
 def test_the_file_is_what_the_command_makes() -> None:
-    made = runpy.run_path(str(REPOSITORY / "scripts" / "protocol_vectors.py"))["document"]()
-    assert (REPOSITORY / "protocol" / "vectors.json").read_text("utf-8") == made
+    assert Path(make_vectors.__file__).with_name("vectors.json").read_text("utf-8") == make_vectors.document()
 
 
 def test_they_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

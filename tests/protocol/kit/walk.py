@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TextIO
 
 from protocol.compression import offered
-from protocol.conformance.evaluator import OpenRequest, ScriptedEvaluator
 from protocol.keys.pairs import KeyPair
+from tests.protocol.kit.evaluator import OpenRequest, ScriptedEvaluator
 
 ROUNDS = 3
 """Requests answered one by one, and rounds of answers in reversed order."""

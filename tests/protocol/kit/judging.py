@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from protocol.batch import PositionBatch
-from protocol.vectors import vectors
+from tests.protocol.kit.vectors import vectors
 
 ONES = 2**64 - 1
 

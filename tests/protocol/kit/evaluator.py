@@ -13,7 +13,6 @@ import msgpack
 import zmq
 
 from protocol.codec import decode_request, encode, max_message_bytes, peek_id
-from protocol.conformance.judging import faults_of
 from protocol.errors import Draining, DuplicateId, RemoteError, UnknownNetwork
 from protocol.keys.pairs import KeyPair
 from protocol.messages import (
@@ -33,6 +32,7 @@ from protocol.messages import (
     Welcome,
 )
 from protocol.random_evaluation import random_evaluation
+from tests.protocol.kit.judging import faults_of
 
 MAX_BATCH = 64
 """Smaller than real evaluators' limit, to detect clients that ignore `max_batch`."""
