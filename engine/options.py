@@ -99,8 +99,8 @@ class Options(SettingsGroup):
     weights: str = _option(
         "WeightsFile",
         "",
-        "network file in lc0's format, wavefront-cpu or wavefront-gpu; empty: wavefront-gpu if a GPU "
-        "is used, otherwise wavefront-cpu",
+        "network file in lc0's format, wavefront-cpu, wavefront-gpu or a name of `wavefront get`; empty: "
+        "wavefront-gpu if a GPU is used, otherwise wavefront-cpu",
         section="evaluator",
     )
     backend: str = _option(
@@ -359,7 +359,9 @@ class Options(SettingsGroup):
         "Skill Level", 20, "strength without UCI_LimitStrength; 20: full strength", (0, 20)
     )
     human_play: bool = _option(
-        "HumanPlay", False, "draw moves from the policy of a network that imitates people, such as Maia"
+        "HumanPlay",
+        False,
+        "draw moves from the policy of a network that imitates people, such as maia-1500 (`wavefront get`)",
     )
     human_temperature: float = _advanced(
         "HumanTemperature", 1.0, "temperature of HumanPlay; 0 plays the most probable move", (0, 10)

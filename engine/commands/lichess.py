@@ -122,6 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raise SettingsError for invalid arguments."""
+    from protocol.host.included import INCLUDED_NETWORKS
+    from protocol.host.published import network_of_user
     from protocol.settings.spec import SettingsError
 
     ranges = {"jobs": (1, 1000), "max_threads": (1, 65536), "max_hash": (1, 1048576)}
@@ -131,7 +133,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if not 3 <= len(arguments.name) <= 150:
         raise SettingsError(f"--name: {len(arguments.name)} characters are not 3 to 150")
     for network in arguments.offer:
-        if not Path(network).is_file() and network not in ("wavefront-cpu", "wavefront-gpu"):
+        if network not in INCLUDED_NETWORKS and not (Path(network).is_file() or network_of_user(network)):
             raise SettingsError(f"--offer: there is no file {network!a}")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from keyword import iskeyword
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -22,14 +22,14 @@ def add_commands(
 ) -> None:
     """Add the command of a package that `words` names, or all commands if they name none.
 
-    names: of the commands; a module has underscores for hyphens, and one more after a keyword. aliases: other
-    spellings, by name. The parsed arguments have the command's function as `run`.
+    names: see `module_of`. aliases: other spellings, by name. The parsed arguments have the command's
+    function as `run`.
     """
     aliases = aliases or {}
     spellings = {name: name for name in names} | {other: name for name, other in aliases.items()}
     chosen = next((spellings[word] for word in words if word in spellings), None)
     for name in names if chosen is None else (chosen,):
-        module = import_module(f"{package}.{name.replace('-', '_')}{'_' if iskeyword(name) else ''}")
+        module = module_of(package, name)
         parser = subparsers.add_parser(
             name,
             aliases=[aliases[name]] if name in aliases else [],
@@ -39,6 +39,14 @@ def add_commands(
         )
         module.add_arguments(parser)
         parser.set_defaults(run=module.run)
+
+
+def module_of(package: str, name: str) -> Any:
+    """Return the module of a command, or the object of a module that the package's GROUPED names for it.
+    A module has underscores for hyphens, and one more after a keyword."""
+    if group := getattr(import_module(package), "GROUPED", {}).get(name):
+        return import_module(f"{package}.{group}").COMMANDS[name]
+    return import_module(f"{package}.{name.replace('-', '_')}{'_' if iskeyword(name) else ''}")
 
 
 def parse(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 
@@ -11,12 +10,13 @@ import pytest
 
 from benchmarks.batching.simulation import curve_model
 from evaluator import cli
+from protocol.host.commands import module_of
 from tests.evaluator.service.harness import numbered_batch, running
 
 
 def test_every_command_is_there() -> None:
     for name in cli.COMMANDS:
-        module = importlib.import_module(f"evaluator.commands.{name.replace('-', '_')}")
+        module = module_of("evaluator.commands", name)
         assert module.HELP[0].islower() and not module.HELP.endswith(".")
         assert callable(module.run)
         assert callable(module.add_arguments)
