@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -112,6 +113,23 @@ def test_evaluate_answers_as_analysis_does_with_nodes_0() -> None:
         "analysis", "--backend", "random", input=json.dumps({"id": "a", "moves": moves, "nodes": 0})
     )
     assert answer.items() <= json.loads(output).items()
+
+
+def test_evaluate_writes_and_continues_csv_and_replaces_a_file_only_if_it_may(tmp_path: Path) -> None:
+    positions, table = tmp_path / "in.txt", tmp_path / "x.csv"
+    positions.write_text("startpos\n4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1\n")
+    table.write_text("mine\n")
+    words = ("evaluate", str(positions), "--output", str(table), "--backend", "random")
+    assert "--overwrite" in run(*words, status=1)[1]
+    run(*words, "--overwrite")
+    text = table.read_text()
+    start, rooks = csv.DictReader(text.splitlines())
+    assert start["fen"] == START and rooks["move"] == rooks["moves"].split()[0]
+    (answer,) = evaluate([{"fen": rooks["fen"]}], "--backend", "random")
+    assert answer["policy"][rooks["move"]] == float(rooks["share"]) == max(answer["policy"].values())
+    table.write_text(text[:-20])
+    run(*words)
+    assert table.read_text() == text
 
 
 def test_evaluate_without_an_evaluator_says_so_and_fails() -> None:
