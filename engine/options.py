@@ -76,6 +76,8 @@ def _book(text: str) -> object:
 
     if text and not Path(text).is_file():
         raise OptionError(f"{shown(text)} is not a file" if Path(text).exists() else f"no file {shown(text)}")
+    if text and not Path(text).stat().st_size:
+        raise OptionError(f"{shown(text)} is empty: make it again, or name none")
     return text
 
 

@@ -89,8 +89,8 @@ def test_only_a_confirmed_get_contacts_anybody(recorder: Recorder, home: Path) -
         assert said in done.stdout + done.stderr
     assert recorder.contacts() == []
     if recorder.isolated:
-        words = ("get", "maia-1500", "--yes", "--mirror", "http://192.0.2.1")
-        subprocess.run([*program, *words], input=b"", capture_output=True, timeout=60)
+        fetch = ("get", "maia-1500", "--yes", "--mirror", "http://192.0.2.1")
+        subprocess.run([*program, *fetch], input=b"", capture_output=True, timeout=60)
         assert recorder.contacts() == ["192.0.2.1 port 80"]
 
 

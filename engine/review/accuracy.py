@@ -48,8 +48,8 @@ def accuracies(
         if not white:
             before, after = 100 - before, 100 - after
         sides[white].append((phase, move_accuracy(before, after), weights[min(ply, len(weights) - 1)]))
-    white, black = _side(sides[True]), _side(sides[False])
-    return {phase: (white.get(phase), black.get(phase)) for phase in ("", *phases)}
+    whites, blacks = _side(sides[True]), _side(sides[False])
+    return {phase: (whites.get(phase), blacks.get(phase)) for phase in ("", *phases)}
 
 
 def _side(moves: Sequence[tuple[str, float, float]]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from argparse import SUPPRESS
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from keyword import iskeyword
@@ -23,7 +24,7 @@ def add_commands(
     """Add the command of a package that `words` names, or all commands if they name none.
 
     names: see `module_of`. aliases: other spellings, by name. The parsed arguments have the command's
-    function as `run`.
+    function as `run`. The help of a module with FIRST shows these flags; --help-all in `words` shows all.
     """
     aliases = aliases or {}
     spellings = {name: name for name in names} | {other: name for name, other in aliases.items()}
@@ -38,6 +39,11 @@ def add_commands(
             allow_abbrev=False,
         )
         module.add_arguments(parser)
+        if first := getattr(module, "FIRST", ()):
+            parser.add_argument("--help-all", action="help", help="show all options, and exit")
+            for action in parser._actions if "--help-all" not in words else ():
+                if action.option_strings and not {"--help", "--help-all", *first} & {*action.option_strings}:
+                    action.help = SUPPRESS
         parser.set_defaults(run=module.run)
 
 
@@ -63,9 +69,8 @@ def parse(
 def refuse(parser: ArgumentParser, unknown: Sequence[str]) -> NoReturn:
     """Exit with status 2 for unknown arguments, and suggest the most similar flag."""
     from difflib import get_close_matches
-    from re import findall
 
-    flags = sorted(set(findall(r"(?<![\w-])--[A-Za-z][\w-]*", parser.format_help())))
+    flags = sorted(flag for flag in parser._option_string_actions if flag.islower())
     near = [
         match
         for word in unknown

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -464,6 +465,10 @@ def test_help_and_version() -> None:
     assert "--weights" in output and "--cpuct-base" not in output
     assert "--cpuct-base" in run("--help-all")[0]
     assert run("--version")[0].startswith("Wavefront ")
+    brief, whole = run("web", "--help")[0], run("web", "--help-all")[0]
+    assert len(re.findall("^  --", brief, re.MULTILINE)) == 11 and "--max-queued" not in brief
+    assert "--max-queued" in whole and "--book-file" in whole
+    assert "did you mean --max-queued" in run("web", "--max-queud", "3", status=2)[1]
 
 
 def test_each_command_s_help_names_it_as_it_is_called() -> None:
