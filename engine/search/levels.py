@@ -8,6 +8,7 @@ would not overlook it see a mate in one, and do not leave the queen en prise.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from engine.search.named_openings import continuations
-from engine.search.tablebases import NONE
+from engine.search.tablebases import NONE, open_tablebases
 
 if TYPE_CHECKING:
     from engine._core import ChildInfo, Game
@@ -51,6 +52,10 @@ TABLE: tuple[tuple[int, int, float], ...] = (
 
 SEES_MATE_ELO, KEEPS_QUEEN_ELO = 1700, 1400
 """Elo from which a level always plays a mate in one, and never leaves its queen to be taken for nothing."""
+
+BARE_KING = re.compile(r"[KQRB]{2,3}k|[kqrb]{2,3}K")
+"""Men of an elementary mate, which HumanPlay and levels that see a mate play by the included tables. The
+policy of one node wanders there: two bishops did not mate. Bishop and knight are left to the search."""
 
 SACRIFICE_NODES = 50
 """Nodes of a search that may give its queen."""
@@ -152,6 +157,8 @@ def choose(level: Level, game: Game, children: Sequence[ChildInfo], options: Opt
         mate := next((each.move for each in children if _mates(game, each.move)), None)
     ):
         return mate
+    if (elo >= SEES_MATE_ELO or level.elo is None) and (move := _elementary_mate(game)):
+        return move
     if level.elo is None and options.human_repertoire and game.ply < 2 * REPERTOIRE_MOVES:
         # The same position gets the same move in all games of a repertoire.
         random = Random(f"{options.human_repertoire} {game.fen().rsplit(' ', 2)[0]}")
@@ -210,6 +217,23 @@ def _weights(level: Level, children: Sequence[ChildInfo]) -> dict[str, float]:
 def _drawn(weights: Mapping[str, float], random: Random) -> str:
     (move,) = random.choices(list(weights), cum_weights=list(accumulate(weights.values())))
     return move
+
+
+def _elementary_mate(game: Game) -> str | None:
+    """Return the fastest move to mate a bare king; None if the position is another one, or no win."""
+    men = re.sub("[^A-Za-z]", "", game.fen().partition(" ")[0])
+    mine, theirs = (str.isupper, str.islower) if game.turn == "white" else (str.islower, str.isupper)
+    if not BARE_KING.fullmatch("".join([*filter(mine, men), *filter(theirs, men)])):
+        return None
+    tables, plies = open_tablebases(""), {}
+    for move in game.legal_moves() if tables else ():
+        after = game.copy()
+        after.push_uci(move)
+        if not after.legal_moves():
+            plies |= {move: 0} if after.in_check else {}
+        elif tables and tables.probe_wdl(after) == -2:
+            plies[move] = abs(tables.probe_dtz(after) or 0)
+    return min(plies, key=plies.__getitem__, default=None)
 
 
 def _mates(game: Game, move: str) -> bool:

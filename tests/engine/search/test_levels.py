@@ -226,6 +226,18 @@ def test_a_mate_in_one_is_seen_from_its_level_on() -> None:
     assert drawn(Level(1, 1.0, elo=1000), task_of(Game(MATE)), children)["a1a2"] > 0.9
 
 
+@pytest.mark.parametrize("level", [Level(1, 1.0), Level(25, 0.25, elo=2000)])
+@pytest.mark.parametrize("fen", ["8/8/8/8/3BB2k/8/8/K7 w - - 0 1", "8/8/3k4/8/8/3K4/8/q7 b - - 0 1"])
+def test_a_bare_king_is_mated(level: Level, fen: str) -> None:
+    game, random = Game(fen), Random(4)
+    for ply in range(60):
+        if not (moves := game.legal_moves()):
+            break
+        children = [Child(move, 1.0, 1) for move in moves]
+        game.push_uci(random.choice(moves) if ply % 2 else choose(level, game, children, Options(), random))  # type: ignore[arg-type]
+    assert game.in_check and not game.legal_moves()
+
+
 @pytest.mark.integration
 def test_the_queen_is_not_left_to_be_taken() -> None:
     children = (Child("d2d4", 0.9), Child("d2d3", 0.1))
