@@ -51,7 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=int, default=20, help="concurrent searches (default: %(default)s)")
     parser.add_argument(
-        "--max-threads", type=int, default=1, help="most threads shown (default: %(default)s)"
+        "--max-threads",
+        type=int,
+        default=1,
+        help="most threads shown; the board's choice is ignored, --threads counts (default: %(default)s)",
     )
     parser.add_argument(
         "--max-hash", type=int, default=512, help="most hash shown, MiB (default: %(default)s)"
