@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.host.printing import ReportedError, printable
+from protocol.host.printing import ReportedError, printable, reason
 from protocol.host.processes import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ TIMEOUT_S = 30.0
 """Longest wait for the publisher's next bytes."""
 
 MOST_BYTES = 1 << 30
-"""Maximum size of a network file whose size is not known."""
+"""Maximum size of a network file."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,96 +41,97 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Return 1 if a network cannot be fetched. Raises SettingsError for unknown names."""
-    from protocol.host.published import PUBLISHED, networks_folder
-    from protocol.settings.spec import SettingsError
+    from protocol.host.published import networks_folder, published
+    from protocol.settings.spec import SettingsError, unknown
 
-    folder = networks_folder()
-    if folder is None:
+    if (folder := networks_folder()) is None:
         raise SettingsError("this user has no data folder: set XDG_DATA_HOME to a folder")
+    files = {name: folder / f"{name}.pb.gz" for name in published()}
     if arguments.list or not arguments.name:
-        for each in PUBLISHED.values():
-            there = "here" if _file(folder, each).is_file() else ""
-            columns = f"{each.name:12} {each.size:>14}  {there:5} {each.what}; {each.licence}"
-            print(f"{columns}\n{'':12} {each.url}")
+        for name, each in published().items():
+            print(f"{each}{', here' if files[name].is_file() else ''}")
         print(f"`wavefront get NAME` fetches a network into {folder}; WeightsFile=NAME then uses it.")
         return 0
-    wanted = [_known(name) for name in dict.fromkeys(map(str.lower, arguments.name))]
-    missing = [each for each in wanted if not _is_there(folder, each)]
-    if missing and arguments.offline:
-        return _fail("; ".join(f"{each.name} is not here. {_by_hand(folder, each)}" for each in missing))
-    if missing and not arguments.yes and not _confirmed(missing, arguments.mirror):
-        return _fail("nothing was fetched: answer y, or add --yes")
+    names = list(dict.fromkeys(map(str.lower, arguments.name)))
+    for name in names:
+        if name not in published():
+            raise SettingsError(f"{unknown('network', name, published())}; --list shows all")
+    missing = [published()[name] for name in names if not _is_there(published()[name], files[name])]
+    if arguments.offline:
+        for each in missing:
+            _log(f"{each.name} is not here. {_by_hand(each, files[each.name])}")
+        return 1 if missing else 0
+    if missing and not arguments.yes:
+        print("\n".join(map(str, missing)))
+        if not _confirmed():
+            _log("nothing was fetched: answer y, or add --yes")
+            return 1
     status = 0
     for each in missing:
-        url = _url(each, arguments.mirror)
+        mirrored = f"{arguments.mirror.rstrip('/')}/{each.url.rpartition('/')[2]}"
+        url = mirrored if arguments.mirror else each.url
         try:
-            digest = _fetch(each, url, _file(folder, each))
+            print(f"{each.name}: SHA-256 {_fetch(each, url, files[each.name])}, in {files[each.name]}")
         except KeyboardInterrupt:
-            _fail(f"{each.name}: interrupted; the same command resumes it")
+            _log(f"{each.name}: interrupted; the same command resumes it")
             return INTERRUPTED
         except Exception as error:  # The other networks are fetched, whatever it is.
-            status = _fail(f"{each.name}: {_reason(error, url)}. {_by_hand(folder, each)}")
-            continue
-        known = "as known" if each.sha256 else "not known before, now kept; the file can be read"
-        print(f"{each.name}: {_file(folder, each)}\nSHA-256 {digest} ({known})")
+            _log(f"{each.name}: {url}: {_reason(error)}. {_by_hand(each, files[each.name])}")
+            status = 1
     return status
 
 
-def _known(name: str) -> Published:
-    """Return a network by name. Raises SettingsError, with the most similar name."""
-    from difflib import get_close_matches
-
-    from protocol.host.published import PUBLISHED
+def _is_there(network: Published, path: Path) -> bool:
+    """Return True if a file is there, with the known or kept digest. Raises SettingsError for another one."""
     from protocol.settings.spec import SettingsError
 
-    if name in PUBLISHED:
-        return PUBLISHED[name]
-    near = get_close_matches(name, PUBLISHED, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise SettingsError(f"get: there is no network {name!a}: {hint}`wavefront get --list` shows the names")
-
-
-def _is_there(folder: Path, network: Published) -> bool:
-    """Return True if the file is there and has the known or kept digest. Raises SettingsError if not its
-    own."""
-    from protocol.settings.spec import SettingsError
-
-    path = _file(folder, network)
     if not path.is_file():
         return False
     kept = _kept(path)
-    known = network.sha256 or (kept.read_text("utf-8").split(" ")[0] if kept.is_file() else "")
+    known = network.sha256 or (kept.read_text("utf-8")[:64] if kept.is_file() else "")
     if known and _digest(path) != known:
-        raise SettingsError(f"{path} is not the publisher's file: move it away, then fetch it again")
+        raise SettingsError(f"{path} is not the file that was fetched: move it away, then fetch it again")
     print(f"{network.name} is here: {path}")
     return True
 
 
-def _confirmed(networks: list[Published], mirror: str) -> bool:
-    for each in networks:
-        print(f"{each.name}: {each.size} from {_url(each, mirror)} ({each.licence})")
+def _confirmed() -> bool:
     try:
         return input("Fetch? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
-        print()
         return False
 
 
 def _fetch(network: Published, url: str, path: Path) -> str:
     """Fetch a file, resumed where an earlier attempt ended; return its SHA-256. Raises OSError,
     HTTPException and ReportedError."""
+    from http.client import HTTPException
+
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
     from protocol.host.files import UNFINISHED, lock, replace_file, write_atomically
 
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + UNFINISHED)
-    with part.open("ab") as file:
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with part.open("ab") as file, Progress(*columns, console=Console(stderr=True)) as progress:
         if not lock(file.fileno()):
             raise ReportedError("another process fetches it now")
-        _complete(network, url, part)
+        task = progress.add_task(network.name, total=network.bytes)
+        before = -1
+        while before < part.stat().st_size:  # Each attempt must bring more.
+            before = part.stat().st_size
+            try:
+                _append(url, part, lambda done: progress.update(task, completed=done))
+                break
+            except (OSError, HTTPException):
+                if part.stat().st_size <= before:
+                    raise
     digest = _digest(part)
     try:
         if network.sha256 and digest != network.sha256:
-            raise ReportedError(f"{url} has SHA-256 {digest}, not {network.sha256}; it was discarded")
+            raise ReportedError(f"the SHA-256 is {digest}, not {network.sha256}; the file was discarded")
         if not network.sha256:
             _check_readable(part)
             write_atomically(_kept(path), f"{digest}  {path.name}\n".encode())
@@ -141,27 +142,7 @@ def _fetch(network: Published, url: str, path: Path) -> str:
     return digest
 
 
-def _complete(network: Published, url: str, part: Path) -> None:
-    """Fetch what a file lacks, again while each attempt brings more. Raises OSError and HTTPException."""
-    from http.client import HTTPException
-
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(network.name, total=network.bytes)
-        while True:
-            before = part.stat().st_size
-            try:
-                _append(url, part, lambda done, total: progress.update(task, completed=done, total=total))
-                return
-            except (OSError, HTTPException):
-                if part.stat().st_size <= before:
-                    raise
-
-
-def _append(url: str, part: Path, report: Callable[[int, int | None], None]) -> None:
+def _append(url: str, part: Path, report: Callable[[int], None]) -> None:
     """Append the rest of a file; a server without ranges sends it whole. Raises OSError and HTTPException."""
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
@@ -173,28 +154,24 @@ def _append(url: str, part: Path, report: Callable[[int, int | None], None]) -> 
     except HTTPError as error:
         if error.code != 416:
             raise
-        error.close()  # What is there is the whole file, or none of this server's: its digest decides.
-        if error.headers.get("Content-Range") == f"bytes */{have}":
-            return
-        part.write_bytes(b"")
-        _append(url, part, report)
+        if error.headers.get("Content-Range") != f"bytes */{have}":  # What is there is of another file.
+            part.write_bytes(b"")
+            _append(url, part, report)
         return
     with response, part.open("r+b") as file:
         if url.startswith("https:") and not response.url.startswith("https:"):
             raise OSError(f"it leads to an address without encryption, {response.url}")
         ranged = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         have = have if response.status == 206 and ranged else 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
+        total = have + int(response.headers.get("Content-Length") or -have)
         file.truncate(have)
         file.seek(have)
         while data := response.read(1 << 16):
-            file.write(data)
-            have += len(data)
-            report(have, total)
+            have += file.write(data)
+            report(have)
             if have > MOST_BYTES:
-                raise ReportedError(f"{url} has more than {MOST_BYTES:,} bytes")
-    if total is not None and have < total:
+                raise ReportedError(f"it has more than {MOST_BYTES:,} bytes")
+    if have < total:
         raise OSError(f"the connection ended after {have:,} of {total:,} bytes")
 
 
@@ -215,40 +192,25 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _file(folder: Path, network: Published) -> Path:
-    return folder / f"{network.name}.pb.gz"
-
-
 def _kept(path: Path) -> Path:
     """The file with the digest of a network whose publisher's is not known, as `sha256sum -c` reads it."""
     return path.with_name(path.name + ".sha256")
 
 
-def _url(network: Published, mirror: str) -> str:
-    return f"{mirror.rstrip('/')}/{network.url.rpartition('/')[2]}" if mirror else network.url
+def _by_hand(network: Published, path: Path) -> str:
+    return f"By hand: save {network.url} as {path}"
 
 
-def _by_hand(folder: Path, network: Published) -> str:
-    return f"By hand: save {network.url} as {_file(folder, network)}"
-
-
-def _reason(error: Exception, url: str) -> str:
-    """Return why an address could not be fetched, with the proxy that was asked."""
-    from urllib.error import HTTPError, URLError
+def _reason(error: Exception) -> str:
+    """Return why a file could not be fetched, with the proxies that may have been asked."""
+    from urllib.error import URLError
     from urllib.parse import urlsplit
     from urllib.request import getproxies
 
-    from protocol.host.printing import reason
-
-    if isinstance(error, ReportedError):
-        return str(error)
-    inner = error.reason if isinstance(error, URLError) and not isinstance(error, HTTPError) else error
-    text = reason(inner) if isinstance(inner, Exception) else str(inner)
-    proxies = {urlsplit(proxy).hostname for name, proxy in getproxies().items() if name in ("http", "https")}
-    through = f" (proxy {', '.join(sorted(filter(None, proxies)))})" if any(proxies) else ""
-    return f"{url} cannot be fetched: {text}{through}"
+    inner = error.reason if isinstance(error, URLError) and isinstance(error.reason, Exception) else error
+    proxies = {urlsplit(proxy).hostname or "" for name, proxy in getproxies().items() if name != "no"}
+    return reason(inner) + (f" (proxy {', '.join(sorted(proxies))})" if proxies else "")
 
 
-def _fail(text: str) -> int:
+def _log(text: str) -> None:
     print(f"wavefront get: {printable(text)}", file=sys.stderr)
-    return 1

@@ -225,7 +225,8 @@ def _elementary_mate(game: Game) -> str | None:
     mine, theirs = (str.isupper, str.islower) if game.turn == "white" else (str.islower, str.isupper)
     if not BARE_KING.fullmatch("".join([*filter(mine, men), *filter(theirs, men)])):
         return None
-    tables, plies = open_tablebases(""), {}
+    tables = open_tablebases("")
+    plies: dict[str, int] = {}
     for move in game.legal_moves() if tables else ():
         after = game.copy()
         after.push_uci(move)

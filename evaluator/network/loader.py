@@ -78,7 +78,7 @@ def load_network(
         return _read(net, path, digest, size, policy_head, value_head)
     except NetworkError as error:
         hint = "" if path.is_file() else remedy(path.name)
-        raise NetworkError(f"{path}: {error}{'; ' if hint else ''}{hint}") from None
+        raise NetworkError(f"{path}: {error}{hint}") from None
     except MemoryError:
         raise NetworkError(f"{path}: this machine has not enough memory for the network") from None
 
