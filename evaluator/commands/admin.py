@@ -14,6 +14,8 @@ from protocol.host.folders import expanded
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
 
+Answer = tuple[dict[str, Any], list[str]]
+
 
 @dataclass
 class Command:
@@ -21,7 +23,7 @@ class Command:
     argparse. timeout_s: to wait for an answer."""
 
     HELP: str
-    call: Callable[[EvaluatorClient, argparse.Namespace], tuple[dict[str, Any], list[str]]]
+    call: Callable[[EvaluatorClient, argparse.Namespace], Answer]
     arguments: dict[str, dict[str, str]]
     timeout_s: float = 600.0
 
@@ -35,18 +37,18 @@ class Command:
         return remote.ask(arguments, lambda client: remote.show(arguments, *self.call(client, arguments)))
 
 
-def _alias(client: EvaluatorClient, arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+def _alias(client: EvaluatorClient, arguments: argparse.Namespace) -> Answer:
     name = client.alias(arguments.alias, arguments.network)
     text = f"{arguments.alias} means {name}" if name else f"{arguments.alias} means nothing any more"
     return {"alias": arguments.alias, "network": name}, [text]
 
 
-def _drain(client: EvaluatorClient, _: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+def _drain(client: EvaluatorClient, _: argparse.Namespace) -> Answer:
     client.drain()
     return {"drained": client.address}, ["drained"]
 
 
-def _load(client: EvaluatorClient, arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+def _load(client: EvaluatorClient, arguments: argparse.Namespace) -> Answer:
     path = expanded(arguments.file)
     file = str(path.resolve() if path.exists() else path)
     network = client.load(file, policy_head=arguments.policy_head, value_head=arguments.value_head)
@@ -55,7 +57,7 @@ def _load(client: EvaluatorClient, arguments: argparse.Namespace) -> tuple[dict[
     return asdict(network), [f"{network.name} on {network.device}"]
 
 
-def _reload(client: EvaluatorClient, arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+def _reload(client: EvaluatorClient, arguments: argparse.Namespace) -> Answer:
     reply = client.reload(arguments.network)
     hashes = {
         each.name: each.content_hash if each.name in reply.changed else "unchanged" for each in reply.networks
@@ -63,25 +65,17 @@ def _reload(client: EvaluatorClient, arguments: argparse.Namespace) -> tuple[dic
     return asdict(reply), [f"{name}: {text}" for name, text in hashes.items()]
 
 
-def _unload(client: EvaluatorClient, arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+def _unload(client: EvaluatorClient, arguments: argparse.Namespace) -> Answer:
     client.unload(arguments.network)
     return {"unloaded": arguments.network}, [f"unloaded {arguments.network}"]
 
 
-def _network(default: str) -> dict[str, str]:
-    return {
-        "nargs": "?",
-        "default": "",
-        "metavar": "NETWORK",
-        "help": f"name, alias or content hash (default: {default})",
-    }
+def _option(metavar: str, text: str, **more: str) -> dict[str, str]:
+    return {"default": "", "metavar": metavar, "help": text, **more}
 
 
-_HEAD = {
-    "default": "",
-    "metavar": "NAME",
-    "help": "head of a network that has several (default: the file's own choice)",
-}
+_HEAD = _option("NAME", "head of a network that has several (default: the file's own choice)")
+_NETWORK = "name, alias or content hash"
 
 COMMANDS = {
     "load": Command(
@@ -101,18 +95,21 @@ COMMANDS = {
     "unload": Command(
         "remove a network from a running service after its queued requests",
         _unload,
-        {"network": {"metavar": "NETWORK", "help": "name, alias or content hash"}},
+        {"network": {"metavar": "NETWORK", "help": _NETWORK}},
     ),
     "reload": Command(
         "read changed network files of a running service again; no request is lost",
         _reload,
-        {"network": _network("all networks")},
+        {"network": _option("NETWORK", f"{_NETWORK} (default: all networks)", nargs="?")},
     ),
     "alias": Command(
         "give a network of a running service a further name; `default` is the network of clients that name "
         "none",
         _alias,
-        {"alias": {"metavar": "ALIAS", "help": "the further name"}, "network": _network("remove the alias")},
+        {
+            "alias": {"metavar": "ALIAS", "help": "the further name"},
+            "network": _option("NETWORK", f"{_NETWORK} (default: remove the alias)", nargs="?"),
+        },
         timeout_s=5.0,
     ),
     "drain": Command("end a running service after its queued requests", _drain, {}),
