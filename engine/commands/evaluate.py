@@ -44,26 +44,8 @@ OPTIONS = "weights backend policy_head value_head history_fill evaluator threads
 BATCHES_IN_FLIGHT = 2
 """Batches queued for writing. Two more may be in flight: the next to write and the last one read."""
 
-COLUMNS = [
-    "game",
-    "ply",
-    "id",
-    "fen",
-    "move",
-    "share",
-    "q",
-    "win",
-    "draw",
-    "loss",
-    "moves_left",
-    "moves",
-    "error",
-    "line",
-]
+HEADER = "game,ply,id,fen,move,share,q,win,draw,loss,moves_left,moves,error,line"
 """Of a CSV file. move, share: most probable move and its probability. moves: all, with probabilities."""
-
-OWN = b'{"q": ', b'{"error": ', b'{"game": ', ",".join(COLUMNS).encode()
-"""What files of answers begin with."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.output:
             output, done = _continued(Path(arguments.output), path, overwrite=arguments.overwrite)
             stack.enter_context(output)
-        as_text = _row if arguments.output.lower().endswith(".csv") else _line
+        is_table = arguments.output.lower().endswith(".csv")
         progress = stack.enter_context(_progress(done, shown=bool(arguments.output)))
         pool = stack.enter_context(SearchPool(log=_log, priority="analysis"))
         try:
@@ -119,8 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
             threading.Thread(target=_send, args=arguments_of_sender, daemon=True).start()
             while batch := sent.get():
                 answers = list(_answers(*batch))
-                entries = [entry.game for entry in batch[0]]
-                output.write("".join(map(as_text, entries, answers)))
+                for entry, answer in zip(batch[0], answers, strict=True):
+                    output.write(_row(entry.game, answer) if is_table else json.dumps(answer) + "\n")
                 output.flush()
                 progress.advance(progress.task_ids[0], len(answers))
                 count += len(answers)
@@ -144,31 +126,26 @@ def run(arguments: argparse.Namespace) -> int:
 def _continued(path: Path, source: Path, *, overwrite: bool) -> tuple[TextIO, int]:
     """Open a file for further answers, and return it with the number of those it has. An incomplete last one
     is removed. overwrite: replace a file of something else. Raises OutputError for one otherwise."""
-    guard_output(path, [source], own=lambda content: content.startswith(OWN), overwrite=overwrite)
+    is_table = path.suffix.lower() == ".csv"
+    begin = (HEADER.encode(),) if is_table else (b'{"q": ', b'{"error": ', b'{"game": ')
+    guard_output(path, [source], own=lambda content: content.startswith(begin), overwrite=overwrite)
     done = size = 0
     if path.is_file():
         with path.open("rb") as existing:
-            lines = existing if existing.peek(64).startswith(OWN) else ()
+            lines = existing if existing.peek(100).startswith(begin) else ()
             for line in lines:
                 if line.endswith(b"\n"):
                     done += 1
                     size += len(line)
         os.truncate(path, size)
     output = path.open("a", encoding="utf-8", newline="")
-    if path.suffix.lower() == ".csv":
-        done = max(0, done - 1)
-        if not size:
-            output.write(",".join(COLUMNS) + "\n")
-    return output, done
-
-
-def _line(_: object, answer: dict[str, Any]) -> str:
-    """Return an answer as a line of JSON."""
-    return json.dumps(answer) + "\n"
+    if is_table and not size:
+        output.write(f"{HEADER}\n")
+    return output, max(0, done - is_table)
 
 
 def _row(game: Game | None, answer: dict[str, Any]) -> str:
-    """Return an answer as a row of COLUMNS."""
+    """Return an answer as a row of a CSV file."""
     row = dict(answer)
     if game is not None and "q" in answer:
         row["fen"] = game.fen()
@@ -177,7 +154,7 @@ def _row(game: Game | None, answer: dict[str, Any]) -> str:
         row["move"], row["share"] = moves[0] if moves else ("", "")
         row["moves"] = " ".join(f"{move} {share}" for move, share in moves)
     text = io.StringIO(newline="")
-    csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n").writerow(row)
+    csv.DictWriter(text, HEADER.split(","), extrasaction="ignore", lineterminator="\n").writerow(row)
     return text.getvalue().rstrip("\n").replace("\n", " ") + "\n"
 
 

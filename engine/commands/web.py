@@ -15,18 +15,7 @@ if TYPE_CHECKING:
 
 HELP = "analyse, play and review in the browser, and answer programs by HTTP"
 
-FIRST = (
-    "--open",
-    "--listen",
-    "--human",
-    "--private",
-    "--token-file",
-    "--weights",
-    "--backend",
-    "--evaluator",
-    "--threads",
-    "--hash",
-)
+FIRST = "--open --listen --human --private --token-file --weights --backend --evaluator --threads --hash"
 """Flags that the help shows."""
 
 DEFAULT_ADDRESS = "127.0.0.1:8766"

@@ -39,10 +39,12 @@ def add_commands(
             allow_abbrev=False,
         )
         module.add_arguments(parser)
-        if first := getattr(module, "FIRST", ()):
+        if first := getattr(module, "FIRST", ""):
             parser.add_argument("--help-all", action="help", help="show all options, and exit")
             for action in parser._actions if "--help-all" not in words else ():
-                if action.option_strings and not {"--help", "--help-all", *first} & {*action.option_strings}:
+                if action.option_strings and not {"--help", "--help-all", *first.split()} & {
+                    *action.option_strings
+                }:
                     action.help = SUPPRESS
         parser.set_defaults(run=module.run)
 
