@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
 DATA = REPOSITORY / "tests" / "data"
+CACHE, USER_DATA = (
+    ["WIN_PD_OVERRIDE_LOCAL_APPDATA"] * 2 if sys.platform == "win32" else ("XDG_CACHE_HOME", "XDG_DATA_HOME")
+)
+"""Variables that name the folders above the user's cache and data."""
 
 
 def shared(*parts: str) -> Path:

@@ -20,7 +20,7 @@ from protocol.host.processes import child_command
 from protocol.keys.credentials import credentials_for
 from protocol.keys.notation import KeysError
 from tests.evaluator.service.harness import EchoBackend
-from tests.paths import REPOSITORY
+from tests.paths import CACHE, REPOSITORY
 
 PACKAGES = ("engine", "evaluator", "protocol", "training")
 LAUNCHER = REPOSITORY / "wavefront_launcher.py"
@@ -187,7 +187,7 @@ def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(user: int | str) -> None:
         raise KeyError(f"no user {user}")
 
-    for variable in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+    for variable in ("HOME", CACHE, "XDG_CONFIG_HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     monkeypatch.setattr(pwd, "getpwnam", unknown)
@@ -226,7 +226,7 @@ def test_a_cache_folder_that_cannot_be_used_ends_nothing(
     elif use == "write":
         (tmp_path / "cache" / "wavefront").mkdir(parents=True)
         blocked.write_text("not a folder")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ("file" if use == "name" else "cache")))
+    monkeypatch.setenv(CACHE, str(tmp_path / ("file" if use == "name" else "cache")))
     for _ in range(2):
         _, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
         save()

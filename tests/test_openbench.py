@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkout import copy_checkout
+from tests.paths import CACHE
 
 pytestmark = [pytest.mark.wheel, pytest.mark.timeout(1800)]
 
@@ -31,7 +32,7 @@ def read(output: str) -> tuple[int, int]:
 
 
 def test_the_program_is_made_moved_and_benched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
     source = copy_checkout(tmp_path / "source")
     network = source / "evaluator" / "networks" / "wavefront-cpu.pb.gz"
     command = ["make", "-j", "EXE=wavefront-12ab", "CXX=g++", f"EVALFILE={network}"]

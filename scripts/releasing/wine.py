@@ -27,6 +27,7 @@ UNPACKED = "Schach ä"
 PACKAGES = (
     *("hypothesis>=6.100,<7", "jsonschema>=4.20,<5", "packaging>=24", "pytest>=8.2,<10", "pyyaml>=6,<7"),
     *("pytest-timeout>=2.3,<3", "pytest-xdist>=3.6,<4", "websockets>=14,<17", "matplotlib>=3.8,<4"),
+    "pip>=24,<27",
     "numpy<2",  # Later ones call ucrtbase.crealf, which Wine 8 lacks.
 )
 

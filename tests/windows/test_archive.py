@@ -131,6 +131,25 @@ def test_python_chess_of_windows_plays_with_it(tmp_path: Path) -> None:
     assert chess.Move.from_uci(done.stdout.decode().split()[-1]) in chess.Board().legal_moves
 
 
+def test_pip_of_windows_installs_the_wheel(tmp_path: Path) -> None:
+    (wheel,) = Path(FOLDER).glob("wavefront_chess-*-win_amd64.whl")
+    python = ["wine", str(Path(FOLDER) / "python" / "python.exe")]
+    options = ["--no-deps", "--no-index", "--disable-pip-version-check", "--target", "installed"]
+    for words in (
+        ["-m", "pip", "install", *options, str(wheel)],
+        [
+            "-P",
+            "-c",
+            "import sys; sys.path.insert(0, 'installed'); import engine._core as c; print(c.__file__)",
+        ],
+    ):
+        done = subprocess.run(
+            [*python, *words], cwd=tmp_path, env=environment(Path(FOLDER)), timeout=500, **PIPES
+        )
+        assert done.returncode == 0, done.stdout.decode()
+    assert "installed" in done.stdout.decode()
+
+
 def test_the_board_is_served_until_the_launcher_ends(tmp_path: Path) -> None:
     with running("web", "--backend=random", "--listen=127.0.0.1:0", folder=tmp_path) as process:
         assert process.stdout is not None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.paths import REPOSITORY
+from tests.paths import REPOSITORY, USER_DATA
 
 WAIT_S = 60.0
 NDJSON = "application/x-ndjson"
@@ -67,7 +67,7 @@ def web(*flags: str, port: int = 0, data: Path | None = None) -> Iterator[Web]:
     """A server with random evaluations, ready when this returns. data: folder for games; None keeps none."""
     command = [*COMMAND, "--listen", f"127.0.0.1:{port}", "--backend", "random", *flags]
     command += [] if data else ["--private"]
-    environment = {**os.environ, **({"XDG_DATA_HOME": str(data)} if data else {})}
+    environment = {**os.environ, **({USER_DATA: str(data)} if data else {})}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:

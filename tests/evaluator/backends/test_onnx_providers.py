@@ -41,6 +41,7 @@ from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.crashes import Phase
 from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK
 from evaluator.network.random_network import random_network
+from tests.paths import CACHE
 
 NETWORK = random_network("tiny-attention")
 SMALL = "1+8+16"
@@ -53,7 +54,7 @@ def stand_in(name: str = "directml", kind: str = "GPU", key: str = CPU) -> Provi
 
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import LoadFailed
 from tests.evaluator.service.harness import EchoBackend
-from tests.paths import DATA, REPOSITORY
+from tests.paths import CACHE, DATA, REPOSITORY
 
 NETWORKS = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))
 
@@ -40,7 +40,7 @@ def serving(network: Path, caches: Path) -> Iterator[EvaluatorClient]:
     """A client of a process that serves a network."""
     process = subprocess.Popen(
         [*SERVE, "--network", str(network), "--backend", "onnx", "--threads", "1", "--calibration-s", "0.05"],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(caches)},
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), CACHE: str(caches)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

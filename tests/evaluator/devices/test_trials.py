@@ -25,6 +25,7 @@ from protocol.messages import NetworkInfo
 from tests.evaluator.service.harness import (
     EchoBackend,
     Harness,
+    answers,
     expected,
     numbered_batch,
     received,
@@ -127,8 +128,7 @@ def test_a_service_measures_to_the_end_while_nobody_asks(tmp_path: Path, side_by
         assert told["largest"] == 64
         assert told["measured"] > 8
         assert harness.backend.sizes[:TRIES] == [16] * TRIES
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
 
 
 class Crowded(EchoBackend):
@@ -178,8 +178,7 @@ def test_a_trial_that_fails_harms_neither_device_nor_requests(tmp_path: Path) ->
         assert measured_when(client, lambda told: bool(told["known"]))["measured"] == 8
         assert client.status().state == "ready"
         assert client.status().metrics["device_failures"] == 0
-        batch = numbered_batch(20)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 20)
 
 
 @pytest.mark.usefixtures("soon")

@@ -20,7 +20,15 @@ from evaluator.scheduling.latency import LatencyModel
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch
 from protocol.messages import NetworkInfo
-from tests.evaluator.service.harness import WAIT_S, EchoBackend, expected, numbered_batch, running, same
+from tests.evaluator.service.harness import (
+    WAIT_S,
+    EchoBackend,
+    answers,
+    expected,
+    numbered_batch,
+    running,
+    same,
+)
 
 
 class GuessedBackend(EchoBackend):
@@ -77,8 +85,7 @@ def test_it_serves_at_once_and_what_was_measured_takes_its_place(
         while not client.notices:  # Its curve is another one now.
             client.take_notices()
         for first in range(3):
-            batch = numbered_batch(5, first)
-            assert same(client.evaluate(batch), expected(batch))
+            assert answers(client, 5, first)
         assert len(guessed.successor.sizes) >= 3
     assert guessed.successor.closed
 

@@ -18,6 +18,7 @@ from tests.evaluator.gpu.blas.libraries import require
 from tests.hip_runtime import blas_standin, standin
 from tests.hip_runtime.blas_standin import Control
 from tests.hip_runtime.command import AMD_NODES
+from tests.paths import CACHE
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
@@ -73,7 +74,7 @@ def machine(
 ) -> Iterator[standin.Runtime]:
     """The runtime in this process, on a machine with a driver, so that devices are discovered."""
     monkeypatch.setitem(discovery.DEVICE_NODES, "amd", AMD_NODES)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(kernel_cache.parent / "cache"))
+    monkeypatch.setenv(CACHE, str(kernel_cache.parent / "cache"))
     discovery.found_devices.cache_clear()
     yield runtime
     discovery.found_devices.cache_clear()

@@ -14,6 +14,7 @@ import pytest
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from tests.evaluator.gpu.fibers import cache_with_kernels
+from tests.paths import CACHE
 
 pytestmark = pytest.mark.kernels
 
@@ -43,7 +44,7 @@ def environment(rocm: Path, kernel_cache: Path, tmp_path: Path) -> dict[str, str
         "ROCM_PATH": str(rocm),
         "LD_LIBRARY_PATH": str(rocm / "lib"),
         "STANDIN_DEVICES": ONE,
-        "XDG_CACHE_HOME": str(cache),
+        CACHE: str(cache),
         "PYTHONPATH": str(site),
     }
 
@@ -97,7 +98,7 @@ def test_without_a_cache_folder_a_crash_is_remembered_for_the_engine(
     environment: dict[str, str], network_file: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    environment |= {"XDG_CACHE_HOME": str(tmp_path / "file"), "STANDIN_ABORT": "hipModuleLoadData"}
+    environment |= {CACHE: str(tmp_path / "file"), "STANDIN_ABORT": "hipModuleLoadData"}
     environment["TMPDIR"] = str(tmp_path)
     lines = play(environment, network_file)
     assert any(line.startswith("bestmove") for line in lines), lines

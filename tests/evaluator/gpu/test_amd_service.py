@@ -36,7 +36,7 @@ from protocol import EvaluatorClient
 from tests.evaluator.gpu.fibers import cache_with_kernels
 from tests.evaluator.service import process as processes
 from tests.hip_runtime.standin import Runtime
-from tests.paths import REPOSITORY
+from tests.paths import CACHE, REPOSITORY
 
 pytestmark = pytest.mark.kernels
 
@@ -64,7 +64,7 @@ def environment(rocm: Path, kernel_cache: Path, tmp_path: Path) -> dict[str, str
         "COLUMNS": "200",
         "STANDIN_DEVICES": "gfx1100,memory_mb=512",
         "STANDIN_REPORT": str(tmp_path / "report.json"),
-        "XDG_CACHE_HOME": str(kernel_cache.parent / "cache"),
+        CACHE: str(kernel_cache.parent / "cache"),
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
     }
 
@@ -144,7 +144,7 @@ def test_tune_shows_a_table(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(CACHE, str(tmp_path))
     monkeypatch.setattr(buckets, "BUCKETS", (1,))
     monkeypatch.setattr(tune_command, "run_in_child", lambda function, *given: function(*given))
     arguments = argparse.Namespace(
@@ -260,9 +260,9 @@ def test_a_first_start_serves_at_once_and_is_tuned_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Compilers are slow at the priority of what measures behind: it finds what it needs.
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_with_kernels(tmp_path / "other", kernel_cache)))
+    monkeypatch.setenv(CACHE, str(cache_with_kernels(tmp_path / "other", kernel_cache)))
     gpu.open(load_network(network_file), precision="fp32", buckets="1").close()
-    environment["XDG_CACHE_HOME"] = str(cache_with_kernels(tmp_path / "cache", kernel_cache))
+    environment[CACHE] = str(cache_with_kernels(tmp_path / "cache", kernel_cache))
     flags = ("--embedded", "--backend", "gpu:precision=fp32,buckets=1", "--network", str(network_file))
     program = ("-m", "tests.hip_runtime.command")
     with processes.serving(environment, *flags, program=program) as process:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.evaluator.service.harness import Harness, running
 from tests.evaluator.service.plugin import Plugin
-from tests.paths import REPOSITORY
+from tests.paths import CACHE, REPOSITORY
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
             **os.environ,
             "XDG_RUNTIME_DIR": "",
             "TMPDIR": runtime,
-            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            CACHE: str(tmp_path / "cache"),
             "PYTHONPATH": str(REPOSITORY),
         }
 

@@ -64,6 +64,12 @@ def same(actual: EvaluationBatch, wanted: EvaluationBatch) -> bool:
     )
 
 
+def answers(client: EvaluatorClient, count: int, first: int = 0) -> bool:
+    """Whether an evaluation of numbered positions is what an EchoBackend answers."""
+    batch = numbered_batch(count, first)
+    return same(client.evaluate(batch), expected(batch))
+
+
 class EchoBackend(Backend):
     """Answers from the positions themselves and remembers the sizes of its batches.
 
@@ -148,6 +154,12 @@ class Harness:
     @property
     def backend(self) -> EchoBackend:
         return self.backends[0]
+
+    def occupy(self, client: EvaluatorClient, count: int) -> None:
+        """Let the backend hold a client's batch until its gate is opened."""
+        self.backend.hold()
+        client.submit(numbered_batch(count))
+        self.backend.wait_entered()
 
     def client(self, **options: Any) -> EvaluatorClient:
         """A new client, closed with the harness."""

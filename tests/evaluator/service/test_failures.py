@@ -18,11 +18,11 @@ from protocol.errors import DeviceFailed
 from tests.evaluator.service.harness import (
     EchoBackend,
     Harness,
+    answers,
     expected,
     numbered_batch,
     received,
     running,
-    same,
 )
 
 
@@ -60,8 +60,7 @@ def test_the_batch_of_a_device_that_fails_goes_to_another_device(tmp_path: Path,
         client = harness.client()
         harness.backends[0].answer = fault  # type: ignore[assignment]
         for first in range(0, 100, 10):
-            batch = numbered_batch(10, first)
-            assert same(client.evaluate(batch), expected(batch))
+            assert answers(client, 10, first)
         metrics = client.status().metrics
         assert metrics["device_failures"] <= MAX_FAILURES
         assert metrics["errors"] == {}
@@ -90,8 +89,7 @@ def test_the_only_device_is_replaced_by_the_standby(tmp_path: Path) -> None:
         standby = with_standby(harness)
         harness.backend.answer = failing
         for _ in range(MAX_FAILURES + 2):
-            batch = numbered_batch(10)
-            assert same(client.evaluate(batch), expected(batch))
+            assert answers(client, 10)
         metrics = client.status().metrics
         assert metrics["device_failures"] == MAX_FAILURES
         assert metrics["fallback_batches"] > MAX_FAILURES
@@ -109,8 +107,7 @@ def test_the_client_gets_the_reason_and_the_service_lives_when_everything_fails(
         assert metrics["batches"] == metrics["positions"] == metrics["classes"]["play"]["requests"] == 0
         assert metrics["errors"] == {"device_failed": 1}
         harness.backend.answer = expected
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
         assert client.status().metrics["positions"] == 4
 
 
@@ -121,8 +118,7 @@ def test_output_that_is_not_finite_never_leaves(tmp_path: Path) -> None:
         with pytest.raises(DeviceFailed):
             client.evaluate(numbered_batch(4))
         with_standby(harness)
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
         assert client.status().metrics["not_finite"] == 2
 
 

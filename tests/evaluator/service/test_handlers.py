@@ -18,12 +18,11 @@ from protocol.messages import Evaluate, Hello, Welcome
 from tests.evaluator.service.harness import (
     WAIT_S,
     Harness,
-    expected,
+    answers,
     foreign_client,
     made_after,
     numbered_batch,
     running,
-    same,
 )
 
 
@@ -96,8 +95,7 @@ def test_one_hello_of_a_client_waits_for_the_networks(tmp_path: Path) -> None:
 
 
 def test_evaluations_come_back_in_the_order_of_the_positions(harness: Harness) -> None:
-    batch = numbered_batch(37)
-    assert same(harness.client().evaluate(batch), expected(batch))
+    assert answers(harness.client(), 37)
 
 
 def test_a_completion_says_when_and_in_what_it_rode(harness: Harness) -> None:
@@ -115,8 +113,7 @@ def test_a_completion_says_when_and_in_what_it_rode(harness: Harness) -> None:
 def test_blocking_evaluate_leaves_other_batches_to_receive(harness: Harness) -> None:
     client = harness.client()
     first = client.submit(numbered_batch(2))
-    batch = numbered_batch(3)
-    assert same(client.evaluate(batch), expected(batch))
+    assert answers(client, 3)
     completed = client.receive(WAIT_S * 1000)
     assert completed is not None
     assert completed.id == first
@@ -157,8 +154,7 @@ def test_a_request_that_runs_is_cancelled_at_once(harness: Harness) -> None:
     assert completed is not None
     assert completed.cancelled
     harness.backend.gate.set()
-    batch = numbered_batch(3)
-    assert same(client.evaluate(batch), expected(batch))
+    assert answers(client, 3)
 
 
 def test_too_many_positions_are_refused_on_both_sides(tmp_path: Path) -> None:
@@ -214,8 +210,7 @@ def test_a_broken_message_gets_an_error_and_disturbs_nobody(harness: Harness, fr
     client = harness.client()
     reply = raw_exchange(harness.address, frames)
     assert (reply["type"], reply["code"]) == ("error", "bad_request")
-    batch = numbered_batch(2)
-    assert same(client.evaluate(batch), expected(batch))
+    assert answers(client, 2)
     assert client.status().metrics["bad_messages"] == 1
 
 

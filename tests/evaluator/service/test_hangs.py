@@ -20,14 +20,7 @@ from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed
 from protocol.messages import StatusReply
-from tests.evaluator.service.harness import (
-    WAIT_S,
-    expected,
-    numbered_batch,
-    received,
-    running,
-    same,
-)
+from tests.evaluator.service.harness import WAIT_S, answers, expected, numbered_batch, received, running, same
 from tests.evaluator.service.test_failures import with_standby
 
 IMPATIENT = Patience(hang_factor=1.0, hang_s=0.05, retry_s=0.01)
@@ -72,8 +65,7 @@ def test_another_device_answers_for_one_that_hangs(tmp_path: Path) -> None:
         hang = HangOnce()
         for backend in harness.backends:
             backend.answer = hang
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
         status = client.status()
         assert status.state == "degraded"
         assert status.ready
@@ -95,16 +87,13 @@ def test_the_only_device_hangs_and_its_request_is_answered(tmp_path: Path) -> No
             client.evaluate(numbered_batch(4))
         harness.backend.gate.set()
         assert status_when(client, lambda status: status.ready).state == "ready"
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
 
 
 def test_requests_behind_a_hanging_device_are_answered(tmp_path: Path) -> None:
     with running(tmp_path, patience=IMPATIENT) as harness:
         client = harness.client()
-        harness.backend.hold()
-        client.submit(numbered_batch(4))
-        harness.backend.wait_entered()
+        harness.occupy(client, 4)
         for _ in range(3):
             client.submit(numbered_batch(4))
         for _ in range(4):
@@ -122,8 +111,7 @@ def test_a_standby_takes_over_and_clients_get_its_description(tmp_path: Path) ->
             client.evaluate(numbered_batch(4))
         status = status_when(client, lambda status: status.ready)
         assert status.state == "degraded"
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
         late = harness.client()
         assert late.network.device == "the slow one"
         assert [size for size, _ in late.curve] == [1, 4]
@@ -170,8 +158,7 @@ def test_of_two_answers_the_first_is_used(tmp_path: Path) -> None:
         assert same(completed.result(), expected(batch))
         assert status_when(other, lambda status: status.state == "ready").metrics["errors"] == {}
         for first in range(3):
-            batch = numbered_batch(4, first)
-            assert same(client.evaluate(batch), expected(batch))
+            assert answers(client, 4, first)
 
 
 @pytest.mark.usefixtures("long_answers")
@@ -261,8 +248,7 @@ def test_nobody_waits_for_a_standby_that_is_long_in_opening(tmp_path: Path) -> N
         assert not client.status().ready
         opening.set()
         assert status_when(client, lambda status: status.ready).state == "degraded"
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
 
 
 def test_two_devices_that_hang_one_after_the_other_share_the_time_for_the_answer(
@@ -304,16 +290,13 @@ def test_a_device_that_failed_is_tried_again_and_comes_back(tmp_path: Path) -> N
             fails(client)
         status_when(client, lambda status: status.state == "ready")
         assert harness.backend.closed
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
 
 
 def test_a_service_with_a_device_that_hangs_can_be_stopped(tmp_path: Path) -> None:
     with running(tmp_path, patience=IMPATIENT) as harness:
         client = harness.client()
-        harness.backend.hold()
-        client.submit(numbered_batch(4))
-        harness.backend.wait_entered()
+        harness.occupy(client, 4)
         harness.service.stop()
         harness.thread.join(WAIT_S)
         assert not harness.thread.is_alive()
@@ -323,9 +306,7 @@ def test_a_service_with_a_device_that_hangs_can_be_stopped(tmp_path: Path) -> No
 def test_a_service_with_a_device_that_hangs_can_be_drained(tmp_path: Path) -> None:
     with running(tmp_path, patience=IMPATIENT) as harness:
         client, other = harness.client(), harness.client()
-        harness.backend.hold()
-        client.submit(numbered_batch(4))
-        harness.backend.wait_entered()
+        harness.occupy(client, 4)
         other.drain(WAIT_S)
         completed = received(client)
         assert isinstance(completed.error, DeviceFailed)
@@ -336,9 +317,7 @@ def test_a_service_with_a_device_that_hangs_can_be_drained(tmp_path: Path) -> No
 def test_without_patience_a_service_stops_while_a_batch_is_in_flight(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
         client = harness.client()
-        harness.backend.hold()
-        client.submit(numbered_batch(4))
-        harness.backend.wait_entered()
+        harness.occupy(client, 4)
         harness.service.stop_at_once()
         harness.thread.join(WAIT_S)
         assert not harness.thread.is_alive()
@@ -357,8 +336,7 @@ def test_memory_that_lacks_for_an_answer_costs_that_answer_alone(
             with pytest.raises(DeviceFailed, match="no room for the answers"):
                 client.evaluate(numbered_batch(4))
         monkeypatch.undo()
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
 
 
 def test_memory_that_lacks_for_encoding_an_answer_costs_that_answer_alone(
@@ -373,8 +351,7 @@ def test_memory_that_lacks_for_encoding_an_answer_costs_that_answer_alone(
         with pytest.raises(DeviceFailed, match="no room for the frames"):
             client.evaluate(numbered_batch(4))
         monkeypatch.undo()
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
 
 
 def test_a_fault_in_choosing_a_batch_does_not_end_the_devices_thread(
@@ -392,8 +369,7 @@ def test_a_fault_in_choosing_a_batch_does_not_end_the_devices_thread(
             return decide(*arguments)
 
         monkeypatch.setattr(BatchPolicy, "decide", faulty)
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
         assert faults
 
 
@@ -406,8 +382,7 @@ def test_an_exception_that_is_no_exception_costs_one_batch(tmp_path: Path) -> No
         harness.backend.answer = leave
         fails(client)
         harness.backend.answer = expected
-        batch = numbered_batch(4)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 4)
 
 
 def test_a_backend_whose_standby_cannot_open_says_so(tmp_path: Path) -> None:

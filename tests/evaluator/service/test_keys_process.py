@@ -24,7 +24,7 @@ from protocol.keys.clients import AllowedClient, allow, revoke
 from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
 from protocol.keys.pairs import KeyPair, make_pair, read_pair
 from tests.engine.uci.uci_process import UciProcess
-from tests.paths import REPOSITORY
+from tests.paths import CACHE, REPOSITORY
 
 pytestmark = pytest.mark.integration
 
@@ -47,7 +47,7 @@ class Service:
     def __init__(self, folder: Path, *flags: str) -> None:
         command = [sys.executable, "-m", "evaluator", "serve", "--backend", "random", "--address"]
         command += ["tcp://127.0.0.1:0", "--keys", str(folder / "service"), "--keys-on-loopback", *flags]
-        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(folder / "cache")}
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), CACHE: str(folder / "cache")}
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
         self._news = threading.Condition()

@@ -16,6 +16,7 @@ from tests.evaluator.service.harness import (
     WAIT_S,
     EchoBackend,
     Harness,
+    answers,
     expected,
     numbered_batch,
     running,
@@ -82,8 +83,7 @@ def test_a_request_of_play_that_wants_a_short_latency_goes_first(
 def test_a_request_larger_than_the_device_takes_is_cut_and_put_together_again(tmp_path: Path) -> None:
     with running(tmp_path, make=lambda name: EchoBackend(max_batch=16)) as harness:
         harness.backend.sizes.clear()
-        batch = numbered_batch(53)
-        assert same(harness.client().evaluate(batch), expected(batch))
+        assert answers(harness.client(), 53)
         assert sum(harness.backend.sizes) == 53
         assert max(harness.backend.sizes) <= 16
 
@@ -124,9 +124,7 @@ def test_one_request_is_cut_over_devices_that_are_idle(tmp_path: Path) -> None:
 def test_play_goes_before_analysis_before_selfplay(tmp_path: Path) -> None:
     with running(tmp_path, make=lambda name: EchoBackend(max_batch=8)) as harness:
         client = harness.client()
-        harness.backend.hold()
-        client.submit(numbered_batch(8))
-        harness.backend.wait_entered()
+        harness.occupy(client, 8)
         selfplay = client.submit(numbered_batch(8), priority="selfplay")
         analysis = client.submit(numbered_batch(8), priority="analysis")
         play = client.submit(numbered_batch(8), priority="play")
@@ -161,9 +159,7 @@ def test_a_client_with_one_request_overtakes_a_client_with_many(tmp_path: Path) 
 
 def test_a_deadline_that_passes_in_the_queue_is_an_error(harness: Harness) -> None:
     client = harness.client()
-    harness.backend.hold()
-    client.submit(numbered_batch(4))
-    harness.backend.wait_entered()
+    harness.occupy(client, 4)
     late = client.submit(numbered_batch(4), deadline_ms=5)
     completed = client.receive(WAIT_S * 1000)
     assert completed is not None
@@ -202,9 +198,7 @@ def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(tmp_pa
 def test_a_full_queue_is_overloaded_and_recovers(tmp_path: Path) -> None:
     with running(tmp_path, limits=QueueLimits(play=10)) as harness:
         client = harness.client()
-        harness.backend.hold()
-        client.submit(numbered_batch(8))
-        harness.backend.wait_entered()
+        harness.occupy(client, 8)
         client.submit(numbered_batch(8))
         refused = client.submit(numbered_batch(8))
         completed = client.receive(WAIT_S * 1000)

@@ -16,7 +16,7 @@ from evaluator.service.connections.limits import ConnectionLimits
 from evaluator.service.connections.transport import GONE, Arrived, Origin
 from evaluator.service.sessions import Session, Sessions
 from protocol.errors import NotAllowed
-from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, running, same
+from tests.evaluator.service.harness import WAIT_S, Harness, answers, numbered_batch, running
 from tests.evaluator.zmtp import connect, message
 
 
@@ -125,8 +125,7 @@ def test_a_client_that_vanishes_disturbs_nobody(harness: Harness) -> None:
     gone.ping()
     gone.close()
     harness.backend.gate.set()
-    batch = numbered_batch(9)
-    assert same(client.evaluate(batch), expected(batch))
+    assert answers(client, 9)
 
 
 @pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="this system has no hub")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.paths import REPOSITORY
+from tests.paths import CACHE, REPOSITORY
 
 WAIT_S = 60.0
 
@@ -49,7 +49,7 @@ def test_it_says_that_it_is_ready_alive_reloading_and_stopping(
         env={
             **os.environ,
             "PYTHONPATH": str(REPOSITORY),
-            "XDG_CACHE_HOME": str(tmp_path),
+            CACHE: str(tmp_path),
             "NOTIFY_SOCKET": manager.getsockname(),
             "WATCHDOG_USEC": "50000",
         },

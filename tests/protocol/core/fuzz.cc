@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Random streams through the reader of messages, and random messages between two ends of a connection that
-// other threads write to: built with sanitizers and run by test_fuzz.py.
+// other threads write to: built with sanitizers and run by test_random_programs.py.
 //
 //     fuzz ROUNDS SEED
 //

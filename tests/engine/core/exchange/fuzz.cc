@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Bursts of a search whose evaluator answers well, badly or not at all, at random: built with sanitizers and
-// run by test_fuzz.py.
+// run by test_random_programs.py.
 //
 //     fuzz ROUNDS SEED
 //

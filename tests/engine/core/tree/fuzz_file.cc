@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Loading of damaged and forged trees: built with sanitizers and run by test_file_fuzz.py.
+// Loading of damaged and forged trees: built with sanitizers and run by test_random_programs.py.
 //
 //     fuzz_file ROUNDS SEED FOLDER
 //

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from shutil import copyfile
 
 import chess
 import numpy as np
@@ -37,7 +38,7 @@ def tables() -> Tablebases:
 @pytest.fixture
 def values_only(tmp_path: Path) -> Tablebases:
     for path in shared("syzygy").glob("*.rtbw"):
-        (tmp_path / path.name).symlink_to(path)
+        copyfile(path, tmp_path / path.name)
     return Tablebases([tmp_path])
 
 

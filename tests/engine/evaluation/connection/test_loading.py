@@ -16,7 +16,7 @@ from evaluator.service.connections.access import Access
 from protocol import EvaluatorClient
 from protocol.connections.addresses import runtime_directory
 from protocol.errors import LoadFailed, NotAllowed
-from tests.evaluator.service.harness import WAIT_S, expected, numbered_batch, running, same
+from tests.evaluator.service.harness import WAIT_S, answers, running
 
 pytestmark = pytest.mark.skipif(not zmq.has("ipc"), reason="this platform has no ipc")
 
@@ -41,8 +41,7 @@ def test_ones_own_evaluator_loads_them_though_the_address_is_plain_tcp(
     ):
         network = served_network(client, KEY)
         assert client.use(network.name) == network
-        batch = numbered_batch(3)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 3)
         assert served_network(client, (network.name, "", "")) == network
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // A DeviceLoop between a client that asks for anything and a driver that does as it likes, at random: built
-// with sanitizers and run by test_device_loop_fuzz.py.
+// with sanitizers and run by test_random_programs.py.
 //
 //     fuzz ROUNDS SEED
 //

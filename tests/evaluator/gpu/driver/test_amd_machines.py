@@ -25,6 +25,7 @@ from evaluator.gpu.tuning.cache import path_of
 from evaluator.network.random_network import NetworkShape, random_network
 from tests.evaluator.gpu.fibers import open_again, open_on_fibers
 from tests.hip_runtime.standin import Runtime
+from tests.paths import CACHE
 
 pytestmark = pytest.mark.kernels
 
@@ -138,7 +139,7 @@ def test_partitions_of_a_card_are_distinct_devices(
     machine: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sensors, "PCI_DEVICES", tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
     machine.reset(f"{PARTITIONS};gfx942,name=MI300X,processors=304,pci=0000:04:00.0")
     first, second, whole = discover().devices
     assert (first.pci, second.pci) == ("0000:03:00.0", "0000:03:00.1")
@@ -156,7 +157,7 @@ def test_partitions_of_a_card_are_distinct_devices(
 def test_a_crash_of_a_partition_excludes_no_other(
     machine: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(CACHE, str(tmp_path))
     machine.reset(PARTITIONS)
     second = discover().devices[1]
     crashes.add(subject_of(second), Phase.OPENING, "SIGABRT")

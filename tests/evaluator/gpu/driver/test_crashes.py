@@ -15,6 +15,7 @@ import pytest
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.crashes import Crash, Phase
 from protocol.host.processes import CRASHES_VARIABLE
+from tests.paths import CACHE
 
 DEVICE = "Discrete|gfx1100|HIP 7.15"
 
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(CACHE, str(tmp_path))
     return tmp_path / "wavefront" / "crashes"
 
 
@@ -152,7 +153,7 @@ def test_the_parents_folder_is_used_without_a_cache_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv(CACHE, str(tmp_path / "file"))
     monkeypatch.setenv(CRASHES_VARIABLE, str(tmp_path / "of-parent"))
     end_by(signal.SIGABRT, (DEVICE, Phase.OPENING))
     assert crashes.excluded(DEVICE) is not None

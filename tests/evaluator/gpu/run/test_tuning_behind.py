@@ -24,6 +24,7 @@ from evaluator.gpu.tuning.child import measure_in_child
 from evaluator.network.random_network import NetworkShape, random_network
 from tests.evaluator.gpu.fibers import cache_with_kernels
 from tests.hip_runtime.standin import Runtime
+from tests.paths import CACHE
 
 pytestmark = pytest.mark.kernels
 
@@ -39,7 +40,7 @@ def first_start(
 ) -> Runtime:
     """A machine on which nothing has been measured; processes that are started see it as well. Kernels that
     other tests have compiled are not compiled again."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_with_kernels(tmp_path / "cache", kernel_cache)))
+    monkeypatch.setenv(CACHE, str(cache_with_kernels(tmp_path / "cache", kernel_cache)))
     monkeypatch.setenv("ROCM_PATH", str(rocm))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(rocm / "lib"))
     monkeypatch.setenv("STANDIN_DEVICES", "gfx1100")
@@ -62,7 +63,7 @@ def test_it_is_used_by_guesses_then_by_measurements_and_the_next_start_has_them(
     first_start: Runtime, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as elsewhere:  # compilers are slow at the priority of what measures behind
-        elsewhere.setenv("XDG_CACHE_HOME", str(cache_with_kernels(tmp_path / "other", kernel_cache)))
+        elsewhere.setenv(CACHE, str(cache_with_kernels(tmp_path / "other", kernel_cache)))
         open_network("before").close()
     leased: list[bool] = []
     told: list[str] = []

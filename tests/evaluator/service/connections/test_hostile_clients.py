@@ -28,7 +28,7 @@ from protocol.errors import EvaluatorLost
 from tests.evaluator.service.plugin import Plugin
 from tests.evaluator.service.process import free_port, wait_for_line
 from tests.evaluator.zmtp import GREETING, connect, frame, is_closed, message
-from tests.paths import REPOSITORY
+from tests.paths import CACHE, REPOSITORY
 
 WAIT_S = 60.0
 
@@ -110,7 +110,7 @@ def attacked(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Attacke
     flags: list[str] = getattr(request, "param", [])
     plugin, port = Plugin(tmp_path), free_port()
     environment = {**os.environ, **plugin.environment, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
-    environment |= {"XDG_CACHE_HOME": str(tmp_path)}
+    environment |= {CACHE: str(tmp_path)}
     command = [
         sys.executable,
         "-m",

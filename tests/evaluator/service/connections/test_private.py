@@ -26,6 +26,7 @@ from tests.evaluator.service.harness import (
     WAIT_S,
     EchoBackend,
     Harness,
+    answers,
     expected,
     foreign_client,
     made_after,
@@ -66,8 +67,7 @@ def test_no_thread_stands_between(tmp_path: Path) -> None:
     with private(tmp_path) as harness:
         client = harness.client()
         assert isinstance(client._connection, UnixConnection)
-        batch = numbered_batch(40)
-        assert same(client.evaluate(batch), expected(batch))
+        assert answers(client, 40)
         since = set(Path("/proc/self/task").iterdir()) - before
         names = {Path(task, "comm").read_text().strip() for task in since}
         assert not [name for name in names if name.startswith("ZMQbg")]
@@ -174,8 +174,7 @@ def test_only_the_client_that_breaks_the_protocol_is_disconnected(
         with contextlib.suppress(OSError):
             hostile.sendall(sent)
         assert is_closed(hostile)
-    batch = numbered_batch(3)
-    assert same(client.evaluate(batch), expected(batch))
+    assert answers(client, 3)
     while not (found := closed(client)):
         pass
     assert found == {reason: 1}
@@ -213,8 +212,7 @@ def test_a_client_is_forgotten_when_it_leaves_with_requests_on_the_device(harnes
     while len(stays.clients()) > 1:
         pass
     harness.backend.gate.set()
-    batch = numbered_batch(2)
-    assert same(stays.evaluate(batch), expected(batch))
+    assert answers(stays, 2)
     assert 7 not in harness.backend.sizes
 
 

@@ -26,6 +26,7 @@ from protocol.keys.notation import show_key
 from protocol.keys.pairs import pair_at
 from tests.evaluator.service.process import free_port, serving, wait_for_line
 from tests.evaluator.zmtp import GREETING, exactly, is_closed
+from tests.paths import CACHE
 
 pytestmark = [
     pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="this system has no hub"),
@@ -66,7 +67,7 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
     allow(service / CLIENTS, AllowedClient("friend", "play", friend))
     port, ipc = free_port(), f"ipc://{tmp_path / 'socket'}"
     address = f"tcp://127.0.0.1:{port}"
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    environment = {**os.environ, CACHE: str(tmp_path)}
     flags = ["--backend", "random", "--keys", str(service), "--keys-on-loopback"]
     flags += ["--address", address, "--address", ipc, "--max-connections", str(LIMIT)]
     with serving(environment, *flags) as process:

@@ -312,9 +312,7 @@ def test_it_answers_while_networks_load() -> None:
 def test_it_answers_while_the_service_drains(tmp_path: Path) -> None:
     with shown(tmp_path) as (harness, port):
         client = harness.client()
-        harness.backend.hold()
-        client.submit(numbered_batch(1))
-        harness.backend.wait_entered()
+        harness.occupy(client, 1)
         harness.service.drain("the test asked for it")
         client.ping()
         told = document(port)
