@@ -17,6 +17,7 @@ COMMANDS = (
     "analysis",
     "bench",
     "evaluate",
+    "get",
     "lichess",
     "match",
     "options",

@@ -76,6 +76,8 @@ def _book(text: str) -> object:
 
     if text and not Path(text).is_file():
         raise OptionError(f"{shown(text)} is not a file" if Path(text).exists() else f"no file {shown(text)}")
+    if text and not Path(text).stat().st_size:
+        raise OptionError(f"{shown(text)} is empty: make it again, or name none")
     return text
 
 
@@ -99,8 +101,8 @@ class Options(SettingsGroup):
     weights: str = _option(
         "WeightsFile",
         "",
-        "network file in lc0's format, wavefront-cpu or wavefront-gpu; empty: wavefront-gpu if a GPU "
-        "is used, otherwise wavefront-cpu",
+        "network file in lc0's format, wavefront-cpu, wavefront-gpu or a name of `wavefront get`; empty: "
+        "wavefront-gpu if a GPU is used, otherwise wavefront-cpu",
         section="evaluator",
     )
     backend: str = _option(
@@ -359,7 +361,9 @@ class Options(SettingsGroup):
         "Skill Level", 20, "strength without UCI_LimitStrength; 20: full strength", (0, 20)
     )
     human_play: bool = _option(
-        "HumanPlay", False, "draw moves from the policy of a network that imitates people, such as Maia"
+        "HumanPlay",
+        False,
+        "draw moves from the policy of a network that imitates people, such as maia-1500 (`wavefront get`)",
     )
     human_temperature: float = _advanced(
         "HumanTemperature", 1.0, "temperature of HumanPlay; 0 plays the most probable move", (0, 10)

@@ -162,7 +162,7 @@ def command_lines(program: str) -> str:
     names = import_module(PROGRAMS[program]).COMMANDS
     parsers = {program: parser_of(program, [])}
     for name in names:
-        parsers[f"{program} {name}"] = parser = parser_of(program, [name])
+        parsers[f"{program} {name}"] = parser = parser_of(program, [name, "--help-all"])
         parsers |= {f"{program} {name} {action}": each for action, each in subparsers(parser).items()}
     parts: list[str] = []
     for title, parser in parsers.items():

@@ -9,14 +9,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
-from keyword import iskeyword
 from pathlib import Path
 
 import pytest
 
 from engine import cli as engine_cli
 from evaluator import cli as evaluator_cli
+from protocol.host.commands import module_of
 from tests.evaluator.service.harness import running
 from tests.paths import REPOSITORY
 from tests.test_documents import DOCUMENTS, name_of
@@ -79,8 +78,7 @@ def test_commands_of_a_page_are_accepted(
         cli, package = PROGRAMS[program]
         for name in cli.COMMANDS:
             if name in words:
-                module = import_module(f"{package}.{name.replace('-', '_')}{'_' if iskeyword(name) else ''}")
-                monkeypatch.setattr(module, "run", lambda arguments: 0)
+                monkeypatch.setattr(module_of(package, name), "run", lambda arguments: 0)
         monkeypatch.setattr("engine.uci.loop.run", lambda options=None: 0)
         if {"--help", "--help-all", "--version"} & {*words}:
             continue

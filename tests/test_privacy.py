@@ -76,6 +76,24 @@ def test_engine_and_evaluator_contact_nobody_and_keep_to_their_cache(
     assert left_in(home) == []
 
 
+def test_only_a_confirmed_get_contacts_anybody(recorder: Recorder, home: Path) -> None:
+    """A missing network is named with its remedy, and `get` asks first: nothing is fetched by itself."""
+    program = (*clean_environment(home), *recorder.command, sys.executable, str(REPOSITORY / "run_engine.py"))
+    for words, said in (
+        (("get", "--list"), b"maia-1500"),
+        (("get", "maia-1500", "--offline"), b"By hand"),
+        (("get", "maia-1500"), b"Fetch?"),
+        (("evaluate", "--weights", "maia-1500"), b"wavefront get maia-1500"),
+    ):
+        done = subprocess.run([*program, *words], input=b"", capture_output=True, timeout=60)
+        assert said in done.stdout + done.stderr
+    assert recorder.contacts() == []
+    if recorder.isolated:
+        fetch = ("get", "maia-1500", "--yes", "--mirror", "http://192.0.2.1")
+        subprocess.run([*program, *fetch], input=b"", capture_output=True, timeout=60)
+        assert recorder.contacts() == ["192.0.2.1 port 80"]
+
+
 def test_contacts_are_recorded(recorder: Recorder, home: Path) -> None:
     """Of child processes, too. Connecting a datagram socket sends nothing."""
     script = """

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from engine.analysis.errors import QueryError
-from engine.analysis.notation import san_of
+from engine.search.notation import san_of
 from engine.search.report import Line, MoveStatistics, Report
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from engine._core import Game
 from engine.analysis.errors import QueryError
 from engine.analysis.fields import Fields
 from engine.analysis.messages import listed, whole_numbers
-from engine.analysis.notation import read_move
 from engine.analysis.restrictions import Restriction, read_restrictions, resolved
 from engine.options import OPTIONS, Options
 from engine.search.contempt import Contempt
 from engine.search.fen import read_fen
 from engine.search.limits import Limits
+from engine.search.notation import read_move
 from protocol.settings.spec import Setting, SettingsError, settings_of, shown, unknown
 
 MOST_MOVES = 20_000

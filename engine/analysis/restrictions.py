@@ -11,7 +11,7 @@ from typing import Literal
 from engine._core import Game
 from engine.analysis.errors import QueryError
 from engine.analysis.messages import listed
-from engine.analysis.notation import is_move, read_move, uci_of
+from engine.search.notation import is_move, read_move, uci_of
 from protocol.settings.spec import shown
 
 PLAYERS = ("white", "black")

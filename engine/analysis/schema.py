@@ -15,7 +15,6 @@ from typing import Any
 from engine.analysis.actions import FORMAT, STATES
 from engine.analysis.fields import Fields
 from engine.analysis.messages import MOST_ID_CHARACTERS
-from engine.analysis.notation import MOST_CHARACTERS
 from engine.analysis.query import MOST_MOVES, QUERY_OPTIONS
 from engine.analysis.restrictions import (
     MOST_DEPTH,
@@ -24,6 +23,7 @@ from engine.analysis.restrictions import (
     PLAYERS,
 )
 from engine.analysis.restrictions import MOST_MOVES as MOST_RESTRICTED_MOVES
+from engine.search.notation import MOST_CHARACTERS
 from protocol.settings.spec import Setting, settings_of
 
 Schema = dict[str, Any]

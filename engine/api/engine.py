@@ -17,13 +17,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
+from engine._core import Game
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.search.control import SearchControl
+from engine.search.fen import read_fen
 from engine.search.limits import Clock, Limits
+from engine.search.notation import read_move, uci_of
 from engine.search.report import Line, Report
 from engine.session import Session
 from protocol.host.closing import Closing
+from protocol.settings.spec import shown
 
 
 class NamedMove(Protocol):
@@ -129,7 +133,7 @@ class Engine(Closing):
     def position(self, fen: str | None = None, moves: Sequence[Move] = (), *, chess960: bool = False) -> None:
         """Set the position: a FEN (None is the initial position) and moves from there.
 
-        moves: UCI notation or moves of python-chess.
+        moves: UCI notation, SAN or moves of python-chess.
         The search keeps earlier visits of this position. If it raises PositionError, the position is
         unchanged.
         """
@@ -138,7 +142,7 @@ class Engine(Closing):
             raise PositionError(f"a FEN is a text, not a {type(fen).__name__}")
         start = None if fen is None or fen.strip() == "startpos" else fen
         try:
-            session.set_position(start, uci_moves(moves), chess960=chess960)
+            session.set_position(start, moves_from(start, moves, chess960), chess960=chess960)
         except ValueError as error:
             raise PositionError(str(error)) from None
 
@@ -330,6 +334,21 @@ def uci_moves(moves: Sequence[Move]) -> tuple[str, ...]:
             raise PositionError(f"move {number} is a text or a chess.Move, not a {type(move).__name__}")
         texts.append(text.strip())
     return tuple(texts)
+
+
+def moves_from(fen: str | None, moves: Sequence[Move], chess960: bool) -> tuple[str, ...]:
+    """Return moves of a position in UCI notation, which may be given in SAN. Raises ValueError."""
+    texts = uci_moves(moves)
+    if all(map(uci_of, texts)):
+        return texts
+    game, found = Game(chess960=chess960) if fen is None else read_fen(fen, chess960)[0], []
+    for number, text in enumerate(texts, 1):
+        try:
+            found.append(read_move(game, text))
+            game.push_uci(found[-1])
+        except ValueError as error:
+            raise PositionError(f"move {number}: {shown(text)}: {error}") from None
+    return tuple(found)
 
 
 def limits_of(

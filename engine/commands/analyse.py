@@ -255,7 +255,7 @@ class _View:
         return self._game.san(move)
 
     def _moves(self, line: Line) -> str:
-        from engine.analysis.notation import san_of
+        from engine.search.notation import san_of
 
         told = list(san_of(self._game.fen(), self._game.chess960, line.moves[:SHOWN_PLIES]))
         for place in range(len(told)):

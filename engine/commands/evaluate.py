@@ -7,12 +7,14 @@ Input is JSON lines, FEN or EPD lines, or PGN. Answers are in the order of the i
     {"q": …, "wdl": [w, d, l], "moves_left": …, "policy": {move: probability}, "logits": {move: …}, "id": "a"}
 
 An error has the number of its line, and the exit status is then 1. With --output, the same command continues
-an interrupted one after the answers that the file has.
+an interrupted one after the answers that the file has. A file .csv gets rows with FEN and moves.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import os
 import queue
@@ -23,12 +25,13 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from protocol.host.outputs import guard_output
+from protocol.host.outputs import add_overwrite_flag, guard_output
 from protocol.host.printing import printable, reason
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from engine._core import Game
     from engine.analysis.evaluate_input import Entry
     from engine.options import Options
     from engine.pool.evaluation import Evaluated
@@ -41,6 +44,9 @@ OPTIONS = "weights backend policy_head value_head history_fill evaluator threads
 BATCHES_IN_FLIGHT = 2
 """Batches queued for writing. Two more may be in flight: the next to write and the last one read."""
 
+HEADER = "game,ply,id,fen,move,share,q,win,draw,loss,moves_left,moves,error,line"
+"""Of a CSV file. move, share: most probable move and its probability. moves: all, with probabilities."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.option_flags import add_flags
@@ -52,8 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="JSON, FEN or EPD lines, or PGN; - (default) is standard input",
     )
     parser.add_argument(
-        "--output", metavar="FILE", help="write the answers to a file; the same command continues it"
+        "--output",
+        default="",
+        metavar="FILE",
+        help="write the answers to a file, as CSV if its name ends in .csv; the same command continues it",
     )
+    add_overwrite_flag(parser)
     add_flags(parser, only=OPTIONS.split())
 
 
@@ -80,8 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         output, done = sys.stdout, 0
         if arguments.output:
-            output, done = _continued(Path(arguments.output), path)
+            output, done = _continued(Path(arguments.output), path, overwrite=arguments.overwrite)
             stack.enter_context(output)
+        is_table = arguments.output.lower().endswith(".csv")
         progress = stack.enter_context(_progress(done, shown=bool(arguments.output)))
         pool = stack.enter_context(SearchPool(log=_log, priority="analysis"))
         try:
@@ -90,7 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
             threading.Thread(target=_send, args=arguments_of_sender, daemon=True).start()
             while batch := sent.get():
                 answers = list(_answers(*batch))
-                output.write("".join(json.dumps(answer) + "\n" for answer in answers))
+                for entry, answer in zip(batch[0], answers, strict=True):
+                    output.write(_row(entry.game, answer) if is_table else json.dumps(answer) + "\n")
                 output.flush()
                 progress.advance(progress.task_ids[0], len(answers))
                 count += len(answers)
@@ -111,21 +123,39 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _continued(path: Path, source: Path) -> tuple[TextIO, int]:
+def _continued(path: Path, source: Path, *, overwrite: bool) -> tuple[TextIO, int]:
     """Open a file for further answers, and return it with the number of those it has. An incomplete last one
-    is removed. Raises OutputError for a file of something else."""
-    guard_output(
-        path, [source], own=lambda content: content.startswith((b'{"q": ', b'{"error": ', b'{"game": '))
-    )
+    is removed. overwrite: replace a file of something else. Raises OutputError for one otherwise."""
+    is_table = path.suffix.lower() == ".csv"
+    begin = (HEADER.encode(),) if is_table else (b'{"q": ', b'{"error": ', b'{"game": ')
+    guard_output(path, [source], own=lambda content: content.startswith(begin), overwrite=overwrite)
     done = size = 0
     if path.is_file():
         with path.open("rb") as existing:
-            for line in existing:
+            lines = existing if existing.peek(100).startswith(begin) else ()
+            for line in lines:
                 if line.endswith(b"\n"):
                     done += 1
                     size += len(line)
         os.truncate(path, size)
-    return path.open("a", encoding="utf-8"), done
+    output = path.open("a", encoding="utf-8", newline="")
+    if is_table and not size:
+        output.write(f"{HEADER}\n")
+    return output, max(0, done - is_table)
+
+
+def _row(game: Game | None, answer: dict[str, Any]) -> str:
+    """Return an answer as a row of a CSV file."""
+    row = dict(answer)
+    if game is not None and "q" in answer:
+        row["fen"] = game.fen()
+        row["win"], row["draw"], row["loss"] = answer["wdl"]
+        moves = sorted(answer["policy"].items(), key=lambda each: -each[1])
+        row["move"], row["share"] = moves[0] if moves else ("", "")
+        row["moves"] = " ".join(f"{move} {share}" for move, share in moves)
+    text = io.StringIO(newline="")
+    csv.DictWriter(text, HEADER.split(","), extrasaction="ignore", lineterminator="\n").writerow(row)
+    return text.getvalue().rstrip("\n").replace("\n", " ") + "\n"
 
 
 def _progress(done: int, *, shown: bool) -> Progress:

@@ -51,7 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=int, default=20, help="concurrent searches (default: %(default)s)")
     parser.add_argument(
-        "--max-threads", type=int, default=1, help="most threads shown (default: %(default)s)"
+        "--max-threads",
+        type=int,
+        default=1,
+        help="most threads shown; the board's choice is ignored, --threads counts (default: %(default)s)",
     )
     parser.add_argument(
         "--max-hash", type=int, default=512, help="most hash shown, MiB (default: %(default)s)"
@@ -122,6 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raise SettingsError for invalid arguments."""
+    from protocol.host.included import INCLUDED_NETWORKS
+    from protocol.host.published import network_of_user
     from protocol.settings.spec import SettingsError
 
     ranges = {"jobs": (1, 1000), "max_threads": (1, 65536), "max_hash": (1, 1048576)}
@@ -131,7 +136,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if not 3 <= len(arguments.name) <= 150:
         raise SettingsError(f"--name: {len(arguments.name)} characters are not 3 to 150")
     for network in arguments.offer:
-        if not Path(network).is_file() and network not in ("wavefront-cpu", "wavefront-gpu"):
+        if network not in INCLUDED_NETWORKS and not (Path(network).is_file() or network_of_user(network)):
             raise SettingsError(f"--offer: there is no file {network!a}")
 
 

@@ -208,12 +208,13 @@ def player_table(text: str) -> dict[str, Any]:
     Raises SettingsError."""
     from engine.settings.tables import parse_pairs
     from protocol.host.included import INCLUDED_NETWORKS
+    from protocol.host.published import network_of_user
     from protocol.settings.spec import SettingsError
 
     entries = parse_pairs(text, "--player")
     short = entries.pop("", None)
     if short is not None:
-        is_network = short in INCLUDED_NETWORKS or short.endswith((".pb.gz", ".pb"))
+        is_network = short in INCLUDED_NETWORKS or short.endswith((".pb.gz", ".pb")) or network_of_user(short)
         key = "weights" if is_network else "program"
         if key in entries:
             raise SettingsError(f"--player {text}: {key} is given twice")

@@ -106,6 +106,7 @@ def _play(arguments: argparse.Namespace, options: Options, casual: CasualGame, f
 
     from engine.api import Engine, EngineError
     from engine.games.casual import MOST_NODES, opponent
+    from protocol.host.published import imitators
 
     drawn = not arguments.white and not arguments.black
     person = Random().random() < 0.5 if drawn else bool(arguments.white)
@@ -119,6 +120,8 @@ def _play(arguments: argparse.Namespace, options: Options, casual: CasualGame, f
         with Engine(**{name: getattr(options, name) for name in options.__slots__}) as engine:
             colour = f"{'White' if person else 'Black'}{', drawn by lot,' if drawn else ''}"
             print(f"You play {colour} against {name}.")
+            if options.limit_strength and not imitators():
+                print("`wavefront get maia-1500` adds a network that imitates people.")
             game.play(engine, arguments.nodes or MOST_NODES)
     except KeyboardInterrupt:
         status = INTERRUPTED

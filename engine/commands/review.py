@@ -81,7 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="networks that imitate people, with a rating in their names, such as maia-1500.pb.gz",
+        help="networks that imitate people, with a rating in their names, such as maia-1500.pb.gz (default: "
+        "those of `wavefront get`)",
     )
     parser.add_argument(
         "--encoding",
@@ -107,6 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.review.people import Imitators
     from engine.review.searching import ReviewJob
     from engine.workers.executor import ExecutorError
+    from protocol.host.published import imitators, network_of_user
 
     nodes = NODES[arguments.depth] if arguments.nodes is None else arguments.nodes
     if not 1 <= nodes <= MOST_NODES:
@@ -116,7 +118,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.depth != "quick" and not options.weights and not options.evaluator:
         options = options.changed(weights=NETWORK)
     try:
-        people = Imitators.of(arguments.people)
+        people = Imitators.of(
+            [network_of_user(str(each)) or each for each in arguments.people] or imitators()
+        )
     except ValueError as error:
         raise OptionError(f"--people: {error}") from None
     try:

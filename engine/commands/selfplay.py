@@ -138,16 +138,12 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
 
 
 def _print_result(campaign: SelfPlayCampaign, ending: RunEnding, *, as_json: bool) -> None:
-    from engine.selfplay.display import pace_line, totals_line
+    from engine.selfplay.display import rows
 
     if as_json:
         print(json.dumps(campaign.summary(), ensure_ascii=False))
         return
-    lines = []
-    if campaign.totals.games:
-        lines.append(totals_line(campaign))
-    if campaign.throughput.games:
-        lines.append(pace_line(campaign))
+    lines = list(rows(campaign).values()) if campaign.totals.games else []
     if ending == "time":
         lines.append("the time is over; the same command resumes the games")
     if campaign.totals.games:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 HELP = "analyse, play and review in the browser, and answer programs by HTTP"
 
+FIRST = "--open --listen --human --private --token-file --weights --backend --evaluator --threads --hash"
+"""Flags that the help shows."""
+
 DEFAULT_ADDRESS = "127.0.0.1:8766"
 
 
@@ -39,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=Path,
         metavar="FILE",
-        help="network that imitates people, named by their rating: maia-1500.pb.gz; may be repeated",
+        help="network that imitates people, named by their rating: maia-1500.pb.gz; may be repeated "
+        "(default: those of `wavefront get`)",
     )
     parser.add_argument(
         "--private", action="store_true", help="keep the page's games in memory, not in files"
@@ -88,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.option_flags import options_of_arguments
     from engine.web.limits import ApiSettings
     from protocol.host.folders import data_folder
+    from protocol.host.published import imitators, network_of_user
     from protocol.http.access import check_address, read_address
     from protocol.settings.sources import from_arguments
     from protocol.settings.spec import SettingsError
@@ -97,7 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
     settings, api = from_arguments(plain, AnalysisSettings()), from_arguments(plain, ApiSettings())
     address = read_address(arguments.listen)
     certificate = [str(file) for file in (arguments.certificate, arguments.key) if file is not None]
-    for file in (*arguments.human, *certificate):
+    human = [network_of_user(str(each)) or each for each in arguments.human] or imitators()
+    for file in (*human, *certificate):
         if not Path(file).is_file():
             raise SettingsError(f"{file}: there is no such file")
     unencrypted = arguments.unencrypted or bool(certificate)
@@ -121,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         folder = None if arguments.private else data_folder()
         kept = folder and folder / "games"
-        service = WebService(scheduler, options, api, arguments.human, kept, _log)
+        service = WebService(scheduler, options, api, human, kept, _log)
         server = Server(service, scheduler, api, lambda: _read_check(arguments), _log, certificate)
 
         def listening(host: str, port: int) -> None:

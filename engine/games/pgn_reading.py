@@ -614,7 +614,8 @@ class _Reading:
 
 def cleaned(text: str) -> str:
     """Return a value or comment in one line, with control characters escaped."""
-    return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", " ".join(text.split()))
+    line = " ".join(text.split())
+    return line if line.isprintable() else _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", line)
 
 
 def tag_value(text: str) -> str:
@@ -642,7 +643,8 @@ def _parts(text: str) -> Iterator[_Part]:
         start, position, kind = match.start(), match.end(), match.lastgroup
         if kind == "bracketed":
             continue
-        yield from _words(plain, begin, start, depth)
+        if words := plain[begin:start].strip():
+            yield _Part("moves", words, plain.index(words[0], begin), depth)
         if match[0] == "{":
             if closing < position:
                 closing = text.find("}", position)
@@ -673,14 +675,8 @@ def _parts(text: str) -> Iterator[_Part]:
         else:
             yield _Part(cast(Kind, kind), match[0], start, depth)
         begin = position
-    yield from _words(plain, begin, len(text), depth)
-
-
-def _words(text: str, start: int, end: int, depth: int) -> Iterator[_Part]:
-    words = text[start:end]
-    if words and not words.isspace():
-        begin = start + len(words) - len(words.lstrip())
-        yield _Part("moves", words.strip(), begin, depth)
+    if words := plain[begin:].strip():
+        yield _Part("moves", words, plain.index(words[0], begin), depth)
 
 
 def _game_start(words: str, *, own_line: bool, first: bool) -> int | None:

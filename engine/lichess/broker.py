@@ -7,7 +7,7 @@ import json
 import select
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
@@ -105,7 +105,19 @@ def poll(url: str, secret: str) -> Job | None:
             return None
         if response.status != 200:
             raise ValueError(f"the broker answered with status {response.status}")
-        return Job.of(json.loads(data))
+        found = json.loads(data)
+    try:
+        return Job.of(found)
+    except ValueError:
+        if isinstance(found, dict) and isinstance(found.get("id"), str):
+            refuse(url, found["id"])
+        raise
+
+
+def refuse(url: str, job: str) -> None:
+    """Answer a job that cannot be searched, so that its board does not wait. Errors are ignored."""
+    with suppress(*ERRORS):
+        answer(url, job, iter(["bestmove (none)"]))
 
 
 def answer(url: str, job: str, lines: Iterator[str]) -> bool:

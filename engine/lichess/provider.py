@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from engine._core import Game
-from engine.lichess.broker import Job, answer, poll
+from engine.lichess.broker import Job, answer, poll, refuse
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool
 from engine.pool.search import Observer
@@ -30,6 +30,9 @@ FIRST_S, EVERY_S = 0.02, 0.25
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
 """Pause after a failed poll; each further failure doubles it."""
+
+LEAST_S, LEAST_IDLE_S = 0.02, 1.0
+"""Shortest time from one poll to the next, after a job and after none: brokers may answer at once."""
 
 ENDLESS_MS = 24 * 3600 * 1000
 """A movetime that means infinite."""
@@ -109,6 +112,7 @@ class Provider:
         pause = FIRST_PAUSE_S
         while not self._ended.is_set():
             self._room.acquire()
+            begun = perf_counter()
             try:
                 job = poll(self._url, self._secret)
                 pause = FIRST_PAUSE_S
@@ -120,11 +124,13 @@ class Provider:
                 continue
             if job is None or self._ended.is_set():
                 self._room.release()
+                self._ended.wait(begun + LEAST_IDLE_S - perf_counter())
                 continue
             thread = threading.Thread(target=self._serve, args=(job,), name="lichess-job", daemon=True)
             with self._lock:
                 self._threads.add(thread)
             thread.start()
+            self._ended.wait(begun + LEAST_S - perf_counter())
 
     def close(self) -> None:
         """Let the running searches send their best moves, and fetch no further jobs."""
@@ -154,14 +160,11 @@ class Provider:
 
     def _answer(self, job: Job) -> None:
         """Search and answer a job. Raises ERRORS, NoEvaluatorError and PipelineError."""
-        weights = self._networks.get(job.network)
-        if weights is None:
-            raise ValueError(
-                f"the engine {job.engine} has a network that is not offered: {job.network[:60]!a}"
-            )
-        game = Game(None if job.fen == "startpos" else job.fen, True)
-        for move in job.moves:
-            game.push_uci(move)
+        try:
+            weights, game = self._start(job)
+        except Exception:
+            refuse(self._url, job.identity)
+            raise
         session = self._session(job)
         try:
             with session.turn, self._places:  # The job that it replaces has ended.
@@ -179,6 +182,18 @@ class Provider:
             self._count(answered=1)
         else:
             self._count(left=1)
+
+    def _start(self, job: Job) -> tuple[str, Game]:
+        """Return the network and the position of a job. Raises ValueError."""
+        weights = self._networks.get(job.network)
+        if weights is None:
+            raise ValueError(
+                f"the engine {job.engine} has a network that is not offered: {job.network[:60]!a}"
+            )
+        game = Game(None if job.fen == "startpos" else job.fen, True)
+        for move in job.moves:
+            game.push_uci(move)
+        return weights, game
 
     def _session(self, job: Job) -> Session:
         """Return the session of a job, whose running job ends. The oldest end if there are many."""

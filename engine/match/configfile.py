@@ -25,6 +25,15 @@ from protocol.settings.sources import source_named
 from protocol.settings.spec import UNREACHED, SettingsError, setting
 
 UCI_OPTION = "option."
+
+FOREIGN = {
+    "cmd": "program",
+    "proto": "left out: every program speaks UCI",
+    "st": "movetime, in milliseconds",
+    "dir": "directory",
+}
+"""Keys of fastchess and cutechess, and what they are here."""
+
 """Prefix of a program's UCI option, as in other match programs; required in settings for all players."""
 
 DEFAULT_TIME = TimeControl(nodes=400)
@@ -145,6 +154,8 @@ def player_config(
     uci_options, given = _by_kind(table)
     given |= own_table.rest() if own_table is not None else {}
     with source_named(table.source):
+        for key in FOREIGN.keys() & given.keys():
+            raise SettingsError(f"no such option: {key!r}; here it is {FOREIGN[key]}")
         if player.program:
             # All options here are the program's, with and without the prefix.
             for key, value in given.items():

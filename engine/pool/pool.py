@@ -96,6 +96,8 @@ class SearchPool(Closing):
         self._evaluators: dict[EvaluatorSettings, PooledEvaluator[Pooled]] = {}
         self._closed = False
         self._logged: set[str] = set()
+        self.searching = 0
+        """Number of running searches. Only `search` of a player changes it."""
         self._thread = threading.Thread(target=self._work, name="search-pool", daemon=True)
         self._thread.start()
 
@@ -188,6 +190,11 @@ class SearchPool(Closing):
             seconds=0.0 if first is None else perf_counter() - first,
             mean_batch=evaluations / batches if batches else 0.0,
         )
+
+    def count(self, searches: int) -> None:
+        """Count searches that begin, or that end if it is negative."""
+        with self._lock:
+            self.searching += searches
 
     def evaluator_pids(self) -> list[int]:
         """Return the process ids of the embedded evaluators."""
@@ -311,6 +318,8 @@ class PoolPlayer:
         if not running.known():
             # Cancelling a task that waits for the future must not cancel the search, which only `stop` ends.
             running.future.set_running_or_notify_cancel()
+            self._pool.count(1)
+            running.future.add_done_callback(lambda _: self._pool.count(-1))
             self._pool.submit(running)
         return running.future
 

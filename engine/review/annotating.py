@@ -49,8 +49,10 @@ def annotated(source: SourceGame, review: GameReview) -> str:
             add_line(node.parent, board, move)
         board.push(node.move)
         if not (node.is_end() and board.is_game_over()):
-            centipawns = round(100 * review.pawns[move.ply + 1])
-            node.set_eval(chess.engine.PovScore(chess.engine.Cp(centipawns), chess.WHITE))
+            score: chess.engine.Score = chess.engine.Cp(round(100 * review.pawns[move.ply + 1]))
+            if move.mate_after is not None:
+                score = chess.engine.Mate(move.mate_after if move.white else -move.mate_after)
+            node.set_eval(chess.engine.PovScore(score, chess.WHITE))
         text = remark(move, lost_here=move.ply == review.decisive)
         node.comment = " ".join(filter(None, (text, node.comment, wdl_command(review.wdl[move.ply + 1]))))
     for name, text in game.headers.items():
@@ -74,6 +76,8 @@ def remark(move: MoveReview, *, lost_here: bool = False) -> str:
         parts += [reason.text for reason in move.reasons]
     elif move.mark:
         parts.append("The only good move.")
+    elif (move.mate or 0) > 0 and move.uci != move.best_uci and not move.ends_in_mate:
+        parts.append(f"{move.best} was mate in {move.mate}.")
     elif move.unclear:
         parts.append(f"Unclear: deeper searches disagree on this move and {move.best}.")
     if move.missed_win:

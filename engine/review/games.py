@@ -7,9 +7,8 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import chess
@@ -17,7 +16,7 @@ import chess.pgn
 
 from engine.games.pgn_reading import PgnGame, PgnGames, cleaned, main_fault
 from engine.games.text import read_text
-from engine.review.accuracy import game_accuracy, move_accuracy, winning_percentage
+from engine.review.accuracy import accuracies, winning_percentage
 from engine.review.judging import (
     PHASES,
     Clock,
@@ -29,8 +28,8 @@ from engine.review.judging import (
     loser_of,
     slid,
 )
-from engine.review.openings import opening_of
 from engine.review.scale import WDL, expected
+from engine.search.named_openings import opening_of
 
 LONGEST_CLOCK_S = 1e7
 """Largest time on a clock in seconds. Larger ones are errors of programs."""
@@ -165,17 +164,7 @@ def finished(
         each if own else each.turned() for each, own in zip(backed_up(moves, searched), white, strict=True)
     ]
     percentages = [winning_percentage(each.pawns) for each in scores]
-    accuracies = [
-        (review, move_accuracy(*(each if review.white else 100 - each for each in pair)))
-        for review, pair in zip(reviews, pairwise(percentages), strict=True)
-    ]
-    phases = {
-        phase: (
-            _mean([value for review, value in accuracies if review.phase == phase and review.white]),
-            _mean([value for review, value in accuracies if review.phase == phase and not review.white]),
-        )
-        for phase in PHASES
-    }
+    found = accuracies(percentages, [review.phase for review in reviews], white[0])
     result, values = game.headers.get("Result", "*"), [each.expected for each in scores]
     lost = decisive(values, result, board.turn)
     if lost is not None and (lost in unclear or slid(loser_of(values, result), lost, unclear)):
@@ -188,15 +177,11 @@ def finished(
         wdl=[each.wdl for each in scores],
         pawns=[each.pawns for each in scores],
         opening=opening_of(moves) if board.fen() == chess.STARTING_FEN else None,
-        accuracy=game_accuracy(percentages, white[0]),
-        phases=phases,
+        accuracy=found[""],
+        phases={phase: found.get(phase, (None, None)) for phase in PHASES},
         decisive=lost,
         notes=notes_of(game),
     )
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return round(fmean(values), 1) if values else None
 
 
 def clocks_of(game: chess.pgn.Game) -> list[Clock]:

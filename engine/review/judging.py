@@ -17,6 +17,7 @@ import chess
 from engine.review.people import People
 from engine.review.reasons import Known, Reason, reasons
 from engine.review.scale import WDL, Score
+from engine.search.named_openings import theory_plies
 
 INACCURACY, MISTAKE, BLUNDER = 0.08, 0.14, 0.2
 """Lost expected score from which a move gets a mark."""
@@ -99,8 +100,8 @@ class MoveReview:
     win, draw and loss before and after the move. pawns: after the move. mark: a key of SIGNS, or "".
     unclear: deeper searches did not agree on the mark, so there is none. reasons: of the mark. missed_win:
     the move gives a winning position away. phase: opening, middlegame or endgame. clock: seconds left,
-    spent: seconds for the move, None if the game does not say. fen: of the position before. mate: moves to
-    a proven mate before the move.
+    spent: seconds for the move, None if the game does not say. fen: of the position before. mate,
+    mate_after: moves to a proven mate before and after the move, negative for being mated.
     """
 
     ply: int
@@ -125,7 +126,13 @@ class MoveReview:
     spent: float | None
     fen: str
     mate: int | None = None
+    mate_after: int | None = None
     people: People | None = None
+
+    @property
+    def ends_in_mate(self) -> bool:
+        """True if the move mates, or leads to a proven mate."""
+        return self.san.endswith("#") or (self.mate_after or 0) > 0
 
     @property
     def label(self) -> str:
@@ -167,10 +174,15 @@ def judge(
     scores = backed_up(moves, searched)
     lost = losses(scores)
     reviews = []
+    theory = theory_plies(moves) if board.fen() == chess.STARTING_FEN else 0
+    taken: int | None = None
     for ply, (move, clock, loss) in enumerate(zip(moves, clocks, lost, strict=True)):
         before, after = searched[ply], searched[ply + 1]
         doubted = ply in unclear
-        mark = "" if doubted else mark_of(before, loss, is_best=before.best == move.uci())
+        retakes = board.is_capture(move) and move.to_square == taken
+        taken = move.to_square if board.is_capture(move) else None
+        praised = before.best == move.uci() and not retakes and ply >= theory
+        mark = "" if doubted else mark_of(before, loss, is_best=praised)
         fault = mark in FAULTS
         told = scores[ply + 1].turned()
         line = before.better_than(move.uci()) if loss >= INACCURACY else before.line
@@ -200,6 +212,7 @@ def judge(
                 spent=clock.spent,
                 fen=board.fen(),
                 mate=before.mate,
+                mate_after=None if after.mate is None else -after.mate,
             )
         )
         board.push(move)

@@ -80,7 +80,10 @@ class Imitators:
         names = ", ".join(Path(each).name for each in self.networks.values())
         if names:
             return f"Shares of people are those of {names}."
-        return f"Shares of people are estimates, {ESTIMATE_ERROR:.0%} off on average."
+        return (
+            f"Shares of people are estimates, {ESTIMATE_ERROR:.0%} off on average; `wavefront get maia-1500` "
+            "adds a network that imitates people."
+        )
 
     def nearest(self, rating: int, options: Options) -> tuple[int, Options, float]:
         """Return the rating nearest to another, the options of its network, and the temperature."""

@@ -41,11 +41,13 @@ def book_report(
     try:
         if not Path(options.book_file).is_file():  # Opening a named pipe would wait for its writer.
             raise OSError(0, "it is not a file")
+        if not Path(options.book_file).stat().st_size:
+            raise OSError(0, "it is empty: make it again, or clear BookFile")
         with chess.polyglot.open_reader(options.book_file) as reader:
             entries = list(reader.find_all(board, minimum_weight=1))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "its size is no multiple of 16 bytes"
-        log(f"BookFile: cannot read {options.book_file}: {reason}")
+        log(f"BookFile: {options.book_file} cannot be used: {reason}")
         return None
     if not entries:
         return None

@@ -8,6 +8,7 @@ would not overlook it see a mate in one, and do not leave the queen en prise.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,8 @@ from math import exp, log
 from random import Random
 from typing import TYPE_CHECKING
 
-from engine.search.tablebases import NONE
+from engine.search.named_openings import continuations
+from engine.search.tablebases import NONE, open_tablebases
 
 if TYPE_CHECKING:
     from engine._core import ChildInfo, Game
@@ -51,8 +53,17 @@ TABLE: tuple[tuple[int, int, float], ...] = (
 SEES_MATE_ELO, KEEPS_QUEEN_ELO = 1700, 1400
 """Elo from which a level always plays a mate in one, and never leaves its queen to be taken for nothing."""
 
+BARE_KING = re.compile(r"[KQRB]{2,3}k|[kqrb]{2,3}K")
+"""Men of an elementary mate, which HumanPlay and levels that see a mate play by the included tables. The
+policy of one node wanders there: two bishops did not mate. Bishop and knight are left to the search."""
+
 SACRIFICE_NODES = 50
 """Nodes of a search that may give its queen."""
+
+BOOK_PLIES, BOOK_BREADTH, BOOK_POLICY = 10, 2.5, 0.02
+"""A level plays the book of names up to a ply while its own draw is among fewer moves (the exponential of its
+entropy), and only moves to which the network gives a share. People vary their openings; 1600 played 1. c4 in
+12 of 12 games."""
 
 REPERTOIRE_MOVES = 8
 """Moves of a game that HumanRepertoire decides."""
@@ -146,16 +157,33 @@ def choose(level: Level, game: Game, children: Sequence[ChildInfo], options: Opt
         mate := next((each.move for each in children if _mates(game, each.move)), None)
     ):
         return mate
+    if (elo >= SEES_MATE_ELO or level.elo is None) and (move := _elementary_mate(game)):
+        return move
     if level.elo is None and options.human_repertoire and game.ply < 2 * REPERTOIRE_MOVES:
         # The same position gets the same move in all games of a repertoire.
         random = Random(f"{options.human_repertoire} {game.fen().rsplit(' ', 2)[0]}")
     weights = _weights(level, children)
+    if elo:
+        weights = _from_book(game, children, weights) or weights
     move = _drawn(weights, random)
     # A deeper search knows when a queen is worth giving.
     if elo >= KEEPS_QUEEN_ELO and level.nodes < SACRIFICE_NODES and _hangs_queen(game, move):
         keeping = {each: weight for each, weight in weights.items() if not _hangs_queen(game, each)}
         return _drawn(keeping, random) if keeping else move
     return move
+
+
+def _from_book(game: Game, children: Sequence[ChildInfo], weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the book's moves by their number of named openings; none if the level's own draw is broad."""
+    total = sum(weights.values())
+    breadth = exp(-sum(each / total * log(each / total) for each in weights.values() if each))
+    moves = game.moves()
+    if len(moves) >= BOOK_PLIES or breadth >= BOOK_BREADTH or game.start_fen() != type(game)().fen():
+        return {}
+    known = continuations(moves)
+    return {
+        each.move: known[each.move] for each in children if known[each.move] and each.policy >= BOOK_POLICY
+    }
 
 
 def _weights(level: Level, children: Sequence[ChildInfo]) -> dict[str, float]:
@@ -189,6 +217,24 @@ def _weights(level: Level, children: Sequence[ChildInfo]) -> dict[str, float]:
 def _drawn(weights: Mapping[str, float], random: Random) -> str:
     (move,) = random.choices(list(weights), cum_weights=list(accumulate(weights.values())))
     return move
+
+
+def _elementary_mate(game: Game) -> str | None:
+    """Return the fastest move to mate a bare king; None if the position is another one, or no win."""
+    men = re.sub("[^A-Za-z]", "", game.fen().partition(" ")[0])
+    mine, theirs = (str.isupper, str.islower) if game.turn == "white" else (str.islower, str.isupper)
+    if not BARE_KING.fullmatch("".join([*filter(mine, men), *filter(theirs, men)])):
+        return None
+    tables = open_tablebases("")
+    plies: dict[str, int] = {}
+    for move in game.legal_moves() if tables else ():
+        after = game.copy()
+        after.push_uci(move)
+        if not after.legal_moves():
+            plies |= {move: 0} if after.in_check else {}
+        elif tables and tables.probe_wdl(after) == -2:
+            plies[move] = abs(tables.probe_dtz(after) or 0)
+    return min(plies, key=plies.__getitem__, default=None)
 
 
 def _mates(game: Game, move: str) -> bool:

@@ -36,6 +36,7 @@ from engine.search.static_choice import continued
 from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
 from engine.search.tree import SearchTree
+from protocol.host.included import INCLUDED_NETWORKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Player:
         self._tell = tell
         self._last: tuple[str, list[str], Line] | None = None
         self._network = ""
-        self._told = ""
+        self._told = self._advice = ""
         self.options = options
 
     @property
@@ -105,6 +106,11 @@ class Player:
         if text != self._told:
             self._told = text
             self._log(text)
+
+    def _tell_once(self, text: str) -> None:
+        if text != self._advice:
+            self._advice = text
+            self._tell(text)
 
     def new_game(self) -> None:
         """Clear the tree, because the next position is unrelated. Cached evaluations remain valid."""
@@ -151,6 +157,8 @@ class Player:
             self._tell(f"book move {found.best_move}, {found.lines[0].prior:.0%} of the position's weights")
             return found
         if task.level is not None:
+            if task.level.elo is None and task.options.weights in ("", *INCLUDED_NETWORKS):
+                self._tell_once("HumanPlay: `wavefront get maia-1500` fetches a network that imitates people")
             task = yield from self._level_steps(task, control)
         mate = None
         if limits.mate is not None and not limits.infinite:

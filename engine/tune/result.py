@@ -97,7 +97,7 @@ def standard_error(path: np.ndarray[Any, np.dtype[np.float64]]) -> float:
 
 
 def _slopes(config: TuneConfig, steps: Sequence[Step]) -> list[Estimate]:
-    """Return Elo per c_end of each parameter, by least squares over iterations.
+    """Return Elo per c_end of each parameter, by least squares over iterations; of few without an error.
 
     The signs of parameters are independent, so each parameter has its own regression. The games of an
     iteration are half of those of theta+ and theta- together.
@@ -110,7 +110,8 @@ def _slopes(config: TuneConfig, steps: Sequence[Step]) -> list[Estimate]:
         square = float(column @ column)
         slope = float(column @ elo) / square
         residual = column * (elo - slope * column)
-        margin = Z95 * sqrt(float(residual @ residual)) / square if len(steps) > 1 else nan
+        enough = len(steps) >= BATCHES  # A few iterations fit almost without residuals.
+        margin = Z95 * sqrt(float(residual @ residual)) / square if enough else nan
         slopes.append(Estimate(slope, slope - margin, slope + margin))
     return slopes
 

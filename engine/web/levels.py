@@ -92,6 +92,10 @@ class Levels:
         ]
         return {"network": name, "elo": rating, "moves": moves}
 
+    def load(self) -> tuple[int, int]:
+        """Return the number of moves that are searched, and of those since the start."""
+        return self._play.searching, self._play.statistics().searches
+
     def close(self) -> None:
         """Stop all searches."""
         self._play.close()

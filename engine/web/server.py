@@ -118,6 +118,7 @@ class WebServer:
         from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
         prefix, (searching, waiting) = "wavefront_analysis_", self._scheduler.load()
+        pool, (games, moves) = self._scheduler.pool, self._service.load()
         state = GaugeMetricFamily(f"{prefix}state", "1 for the evaluator's state.", labels=["state"])
         for name in STATES:
             state.add_metric([name], name == self._scheduler.state)
@@ -125,10 +126,16 @@ class WebServer:
         for name, text, value in (
             ("silent_connections", "Connections without a request.", self._server.idle_connections),
             ("requests_in_flight", "Running requests.", self._middleware.in_flight),
-            ("searching_positions", "Positions in search.", searching),
+            ("searching_positions", "Positions in search.", max(searching, pool.searching) + games),
+            ("searching_games", "Positions in search for a move of a game.", games),
             ("waiting_positions", "Positions waiting for a search.", waiting),
         ):
             yield GaugeMetricFamily(f"{prefix}{name}", text, value=value)
+        for name, text, value in (
+            ("searches", "Searches of queries and reviews.", pool.statistics().searches),
+            ("game_moves", "Searches for a move of a game.", moves),
+        ):
+            yield CounterMetricFamily(f"{prefix}{name}", text, value=value)
         refused = CounterMetricFamily(
             f"{prefix}refused_connections", "Refused requests by HTTP status.", labels=["status"]
         )

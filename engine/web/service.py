@@ -168,6 +168,10 @@ class WebService:
         """Return True for what is no secret: the page's files, and reviews, whose ids nobody can guess."""
         return path in _files() or path == "/openapi.json" or path.startswith("/review/")
 
+    def load(self) -> tuple[int, int]:
+        """Return the number of moves of games that are searched, and of those since the start."""
+        return self._levels.load()
+
     def end_infinite(self) -> None:
         """End infinite searches, which are answered with their results."""
         for client in self._clients:

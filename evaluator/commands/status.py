@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 HELP = "show state, networks, devices and classes of a running service; the exit status is 0 if it is ready"
 
-COUNTS = (
-    "bad_messages",
-    "dropped_replies",
-    "device_failures",
-    "device_hangs",
-    "fallback_batches",
-    "not_finite",
-    "cancelled",
-)
+COUNTS = {
+    "bad_messages": "that broke the protocol",
+    "dropped_replies": "to clients that had left or did not read",
+    "device_failures": "batches on which a device failed",
+    "device_hangs": "batches that a device did not finish in time",
+    "fallback_batches": "computed by a standby",
+    "not_finite": "batches with NaN or infinity in a device's output",
+    "cancelled": "requests that their clients took back",
+}
+"""Counts since the start, and what they count."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +71,13 @@ def _lines(address: str, status: StatusReply) -> Iterator[str]:
     )
     counts = {name: metrics.get(name, 0) for name in COUNTS} | metrics.get("errors", {})
     counts |= {f"closed: {name}": count for name, count in metrics.get("closed_connections", {}).items()}
-    told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
+    told = [
+        f"{name.replace('_', ' ')} {count:,}{f' ({COUNTS[name]})' if name in COUNTS else ''}"
+        for name, count in counts.items()
+        if count
+    ]
     if told:
-        yield told
+        yield f"since the start: {', '.join(told)}"
 
 
 def _networks(status: StatusReply) -> RenderableType:

@@ -31,6 +31,7 @@ from evaluator.network.spec import (
 from protocol.batch import PLANES
 from protocol.host.folders import expanded
 from protocol.host.included import INCLUDED_NETWORKS
+from protocol.host.published import network_of_user, remedy
 
 _NETWORKS = Path(__file__).resolve().parents[1] / "networks"
 
@@ -46,13 +47,13 @@ SHIPPED_GPU_NETWORK = SHIPPED_NETWORKS["wavefront-gpu"]
 
 def network_file(network: str | PathLike[str]) -> Path:
     """Return the file of a network named in settings: a path, or the name of an included network
-    (`wavefront-cpu`, `wavefront-gpu`; `shipped` means the former). An existing file of that name takes
-    precedence."""
+    (`wavefront-cpu`, `wavefront-gpu`; `shipped` means the former) or one in the user's folder, such as
+    `maia-1500`. An existing file of that name takes precedence."""
     path = expanded(network)
     if path.is_file():
         return path
     name = "wavefront-cpu" if str(network) == "shipped" else str(network)
-    return SHIPPED_NETWORKS.get(name, path)
+    return SHIPPED_NETWORKS.get(name) or network_of_user(name) or path
 
 
 def load_network(
@@ -76,7 +77,8 @@ def load_network(
         net, digest, size = read_container(path, limits)
         return _read(net, path, digest, size, policy_head, value_head)
     except NetworkError as error:
-        raise NetworkError(f"{path}: {error}") from None
+        hint = "" if path.is_file() else remedy(path.name)
+        raise NetworkError(f"{path}: {error}{hint}") from None
     except MemoryError:
         raise NetworkError(f"{path}: this machine has not enough memory for the network") from None
 

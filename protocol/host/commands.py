@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from argparse import SUPPRESS
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from keyword import iskeyword
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -22,14 +23,14 @@ def add_commands(
 ) -> None:
     """Add the command of a package that `words` names, or all commands if they name none.
 
-    names: of the commands; a module has underscores for hyphens, and one more after a keyword. aliases: other
-    spellings, by name. The parsed arguments have the command's function as `run`.
+    names: see `module_of`. aliases: other spellings, by name. The parsed arguments have the command's
+    function as `run`. The help of a module with FIRST shows these flags; --help-all in `words` shows all.
     """
     aliases = aliases or {}
     spellings = {name: name for name in names} | {other: name for name, other in aliases.items()}
     chosen = next((spellings[word] for word in words if word in spellings), None)
     for name in names if chosen is None else (chosen,):
-        module = import_module(f"{package}.{name.replace('-', '_')}{'_' if iskeyword(name) else ''}")
+        module = module_of(package, name)
         parser = subparsers.add_parser(
             name,
             aliases=[aliases[name]] if name in aliases else [],
@@ -38,7 +39,22 @@ def add_commands(
             allow_abbrev=False,
         )
         module.add_arguments(parser)
+        if first := getattr(module, "FIRST", ""):
+            parser.add_argument("--help-all", action="help", help="show all options, and exit")
+            for action in parser._actions if "--help-all" not in words else ():
+                if action.option_strings and not {"--help", "--help-all", *first.split()} & {
+                    *action.option_strings
+                }:
+                    action.help = SUPPRESS
         parser.set_defaults(run=module.run)
+
+
+def module_of(package: str, name: str) -> Any:
+    """Return the module of a command, or the object of a module that the package's GROUPED names for it.
+    A module has underscores for hyphens, and one more after a keyword."""
+    if group := getattr(import_module(package), "GROUPED", {}).get(name):
+        return import_module(f"{package}.{group}").COMMANDS[name]
+    return import_module(f"{package}.{name.replace('-', '_')}{'_' if iskeyword(name) else ''}")
 
 
 def parse(
@@ -55,9 +71,8 @@ def parse(
 def refuse(parser: ArgumentParser, unknown: Sequence[str]) -> NoReturn:
     """Exit with status 2 for unknown arguments, and suggest the most similar flag."""
     from difflib import get_close_matches
-    from re import findall
 
-    flags = sorted(set(findall(r"(?<![\w-])--[A-Za-z][\w-]*", parser.format_help())))
+    flags = sorted(flag for flag in parser._option_string_actions if flag.islower())
     near = [
         match
         for word in unknown

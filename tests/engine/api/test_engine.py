@@ -56,8 +56,11 @@ def test_position_accepts_any_blanks_of_a_fen(engine: Engine, blank: str) -> Non
 
 
 def test_moves_of_python_chess_are_accepted_wherever_moves_are(engine: Engine) -> None:
-    engine.position(moves=[chess.Move.from_uci("e2e4"), "e7e5"])
-    assert "4p3/4P3" in engine.fen
+    for first in (chess.Move.from_uci("e2e4"), "e4"):
+        engine.position(moves=[first, "e7e5"])
+        assert "4p3/4P3" in engine.fen
+    with pytest.raises(PositionError, match="move 2: 'Nf3'"):
+        engine.position(moves=["e4", "Nf3"])
     (move,) = (each for each in chess.Board(engine.fen).legal_moves if each.uci() == "g1f3")
     assert engine.play(nodes=5, search_moves=[move]).best_move == "g1f3"
     assert engine.analyse(nodes=5, search_moves=[move]).best_move == "g1f3"

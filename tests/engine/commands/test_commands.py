@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -112,6 +114,23 @@ def test_evaluate_answers_as_analysis_does_with_nodes_0() -> None:
         "analysis", "--backend", "random", input=json.dumps({"id": "a", "moves": moves, "nodes": 0})
     )
     assert answer.items() <= json.loads(output).items()
+
+
+def test_evaluate_writes_and_continues_csv_and_replaces_a_file_only_if_it_may(tmp_path: Path) -> None:
+    positions, table = tmp_path / "in.txt", tmp_path / "x.csv"
+    positions.write_text("startpos\n4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1\n")
+    table.write_text("mine\n")
+    words = ("evaluate", str(positions), "--output", str(table), "--backend", "random")
+    assert "--overwrite" in run(*words, status=1)[1]
+    run(*words, "--overwrite")
+    text = table.read_text()
+    start, rooks = csv.DictReader(text.splitlines())
+    assert start["fen"] == START and rooks["move"] == rooks["moves"].split()[0]
+    (answer,) = evaluate([{"fen": rooks["fen"]}], "--backend", "random")
+    assert answer["policy"][rooks["move"]] == float(rooks["share"]) == max(answer["policy"].values())
+    table.write_text(text[:-20])
+    run(*words)
+    assert table.read_text() == text
 
 
 def test_evaluate_without_an_evaluator_says_so_and_fails() -> None:
@@ -446,6 +465,10 @@ def test_help_and_version() -> None:
     assert "--weights" in output and "--cpuct-base" not in output
     assert "--cpuct-base" in run("--help-all")[0]
     assert run("--version")[0].startswith("Wavefront ")
+    brief, whole = run("web", "--help")[0], run("web", "--help-all")[0]
+    assert len(re.findall("^  --", brief, re.MULTILINE)) == 11 and "--max-queued" not in brief
+    assert "--max-queued" in whole and "--book-file" in whole
+    assert "did you mean --max-queued" in run("web", "--max-queud", "3", status=2)[1]
 
 
 def test_each_command_s_help_names_it_as_it_is_called() -> None:

@@ -84,6 +84,11 @@ def test_job_is_answered_with_whole_blocks(broker: Broker, work: dict[str, objec
     assert len(record.blocks[-1]) == min(int(str(work.get("multiPv", 1))), board.legal_moves.count())
 
 
+@pytest.mark.parametrize("moves", [("e2e5",), "e2e4 e7e5"])
+def test_job_that_cannot_be_searched_is_answered(broker: Broker, moves: object) -> None:
+    assert answered(broker.ask(f"illegal-{len(str(moves))}", nodes=10, moves=moves)).best_move == "(none)"  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("fen", ["7k/8/8/8/8/8/5q2/7K w - - 0 1", "R5k1/5ppp/8/8/8/8/8/6K1 b - - 0 1"])
 def test_position_without_moves_is_answered(broker: Broker, fen: str) -> None:
     assert answered(broker.ask(f"over-{fen[0]}", fen=fen, movetime=1000)).best_move == "(none)"

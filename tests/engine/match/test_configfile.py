@@ -294,6 +294,7 @@ def test_the_file_in_configs_shows_the_defaults() -> None:
         ("[sprt]\nenabled = false\nelo2 = 3\n" + TWO, "did you mean 'elo[01]'"),
         ("[defaults]\nhash = -5\n" + TWO, r"match.toml: \[defaults\]: Hash is a whole number from 1"),
         ("[[player]]\n[[player]]\ncpukt = 2", "player 2: no such option: 'cpukt'; did you mean 'cpuct'"),
+        ("[[player]]\n[[player]]\ncmd = 'stockfish'", "player 2: no such option: 'cmd'; here it is program"),
         ("[[player]]\n[[player]]\nnode = 20", "no such option: 'node'; did you mean 'nodes'"),
         ("[defaults]\nmovetme = 20\n" + TWO, "did you mean 'movetime'"),
         ("[[player]]\n[[player]]\ncpuct = 2000", "player 2: CPuct is a number from 0 to 100"),

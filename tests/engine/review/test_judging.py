@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 import chess
 import pytest
 
-from engine.review.accuracy import game_accuracy, move_accuracy
+from engine.review.accuracy import accuracies, move_accuracy
 from engine.review.judging import (
+    PHASES,
     Clock,
     Searched,
     backed_up,
@@ -18,8 +22,8 @@ from engine.review.judging import (
     mark_of,
     slid,
 )
-from engine.review.openings import names, opening_of
 from engine.review.scale import Score
+from engine.search.named_openings import names, opening_of
 
 
 def score(expected: float) -> Score:
@@ -141,10 +145,33 @@ def test_accuracy_falls_with_the_loss() -> None:
 
 def test_the_side_that_errs_is_less_accurate() -> None:
     percentages = [50.0] * 10 + [50, 20, 22, 21, 20, 23, 21, 20, 22, 21]  # White errs at the eleventh ply.
-    white, black = game_accuracy(percentages)
+    white, black = accuracies(percentages, [""] * 19)[""]
     assert white is not None and black is not None
     assert white < 90 < black
-    assert game_accuracy([50.0]) == (None, None)
+    assert accuracies([50.0], []) == {"": (None, None)}
+
+
+def test_the_accuracy_of_a_game_lies_between_those_of_its_phases() -> None:
+    random = Random(3)
+    for _ in range(300):
+        phases = sorted(random.choices(PHASES, k=random.randrange(1, 80)), key=PHASES.index)
+        found = accuracies(
+            [random.choice((0, 5, 40, 50, 60, 97, 100)) for _ in range(len(phases) + 1)], phases
+        )
+        for side in (0, 1):
+            parts = [each for phase in {*phases} if (each := found[phase][side]) is not None]
+            whole = found[""][side]
+            assert whole is None or min(parts) <= whole <= max(parts)
+
+
+def test_no_recapture_or_move_of_a_named_opening_is_praised() -> None:
+    moves = moves_of("e2e4", "d7d5", "e4d5", "d8d5", "a2a3", "d5d4")
+    positions = [replace(searched(0.5, move.uci(), 0.1), prior=0.1) for move in moves]
+    theory = judge(chess.Board(), moves, [*positions, searched(0.5)], [Clock()] * 6)
+    assert [each.mark for each in theory] == [""] * 4 + ["only move"] * 2
+    board = chess.Board("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQ - 0 1")
+    other = judge(board, moves, [*positions, searched(0.5)], [Clock()] * 6)
+    assert [each.san for each in other if not each.mark] == ["Qxd5"]
 
 
 def test_openings_are_named_by_position() -> None:

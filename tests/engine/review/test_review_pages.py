@@ -109,6 +109,22 @@ def test_annotated_games_have_win_draw_and_loss_and_keep_the_author(review: Game
     assert "lost here" in pgn
 
 
+def test_proven_mates_have_the_standard_form() -> None:
+    source = SourceGame(
+        1, "won.pgn", 1, '[FEN "7k/8/6K1/8/8/8/8/R7 w - - 0 1"]\n[SetUp "1"]\n\n1. Ra2 Kg8 2. Ra1 *'
+    )
+    won, lost = Score.of((1.0, 0.0, 0.0)), Score.of((0.0, 0.0, 1.0))
+    positions = [
+        Searched(won, "a1a8", ("a1a8",), mate=1),
+        Searched(lost, "h8g8", ("h8g8",), mate=-1),
+        Searched(won, "a2a8", ("a2a8",), mate=1),
+        Searched(lost, "g8h8", ("g8h8",)),
+    ]
+    pgn = annotated(source, finished(source, source.read(), positions))
+    assert re.findall(r"%eval ([^\]]+)\]", pgn)[:2] == ["#1", "#1"]
+    assert pgn.count("was mate in 1.") == 1 and "Ra8# was mate in 1." in pgn
+
+
 def test_a_review_survives_its_json(review: GameReview) -> None:
     assert GameReview.of(json.loads(json.dumps(review.data()))) == review
 
@@ -117,7 +133,7 @@ def test_shares_come_from_the_network_with_the_nearest_rating() -> None:
     networks = Imitators.of([Path("maia-1100.pb.gz"), Path("maia-1900.pb.gz")])
     rating, options, temperature = networks.nearest(1400, Options())
     assert (rating, options.weights, temperature) == (1100, "maia-1100.pb.gz", 1.0)
-    assert "maia-1900.pb.gz" in networks.source and "maia" not in ESTIMATE.source
+    assert "maia-1900.pb.gz" in networks.source and "estimates" in ESTIMATE.source
     assert [ESTIMATE.nearest(each, Options())[0] for each in (400, 1540, 2800)] == [1100, 1500, 1900]
 
 

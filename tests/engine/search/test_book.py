@@ -120,7 +120,7 @@ def test_an_unreadable_book_is_named_and_the_move_is_searched(tmp_path: Path, co
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("kind", ["pipe", "folder", "missing"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "missing", "empty"])
 def test_a_book_that_is_no_file_is_refused_and_the_move_is_searched(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "book.bin"
     if kind == "pipe":
@@ -129,6 +129,8 @@ def test_a_book_that_is_no_file_is_refused_and_the_move_is_searched(tmp_path: Pa
         os.mkfifo(path)
     elif kind == "folder":
         path.mkdir()
+    elif kind == "empty":
+        path.touch()
     complaints: list[str] = []
     assert book_report(Game(), CLOCK, Options(book_file=str(path)), Random(1), complaints.append) is None
     assert len(complaints) == 1 and str(path) in complaints[0]

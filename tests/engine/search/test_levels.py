@@ -202,6 +202,17 @@ def test_a_repertoire_ends_with_the_opening() -> None:
     assert len(drawn(Level(1, 1.0), task_of(game, Options(human_repertoire=3)), children)) == 2
 
 
+def test_a_level_plays_the_book_of_names_while_its_own_draw_is_narrow() -> None:
+    """By the number of named openings, but no move that the network gives no share."""
+    children = (Child("c2c4", 0.5), Child("e2e4", 0.2), Child("d2d4", 0.2), Child("g1h3", 0.001))
+    narrow = drawn(Level(1, 0.12, elo=1600), task_of(), children)
+    assert set(narrow) == {"e2e4", "d2d4", "c2c4"} and narrow["e2e4"] > narrow["d2d4"] > 3 * narrow["c2c4"]
+    assert drawn(Level(1, 0.83, elo=1200), task_of(), children)["c2c4"] > 0.4
+    assert drawn(Level(1, 0.12), task_of(), children)["c2c4"] > 0.9
+    asked = Game("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKB1R w KQkq - 0 1")
+    assert drawn(Level(1, 0.12, elo=1600), task_of(asked), children[:3])["c2c4"] > 0.9
+
+
 # -- errors that people of a strength do not make
 
 MATE = "6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1"
@@ -213,6 +224,18 @@ def test_a_mate_in_one_is_seen_from_its_level_on() -> None:
     children = (Child("a1a2", 0.99), Child("d1d8", 0.01))
     assert drawn(Level(1, 1.0, elo=1700), task_of(Game(MATE)), children) == {"d1d8": 1.0}
     assert drawn(Level(1, 1.0, elo=1000), task_of(Game(MATE)), children)["a1a2"] > 0.9
+
+
+@pytest.mark.parametrize("level", [Level(1, 1.0), Level(25, 0.25, elo=2000)])
+@pytest.mark.parametrize("fen", ["8/8/8/8/3BB2k/8/8/K7 w - - 0 1", "8/8/3k4/8/8/3K4/8/q7 b - - 0 1"])
+def test_a_bare_king_is_mated(level: Level, fen: str) -> None:
+    game, random = Game(fen), Random(4)
+    for ply in range(60):
+        if not (moves := game.legal_moves()):
+            break
+        children = [Child(move, 1.0, 1) for move in moves]
+        game.push_uci(random.choice(moves) if ply % 2 else choose(level, game, children, Options(), random))  # type: ignore[arg-type]
+    assert game.in_check and not game.legal_moves()
 
 
 @pytest.mark.integration

@@ -14,7 +14,7 @@ from engine.pool.pool import PoolStatistics
 from engine.selfplay.archive import GameEntry
 from engine.selfplay.campaign import SelfPlayCampaign
 from engine.selfplay.config import SelfPlayConfig
-from engine.selfplay.display import DISPLAY, totals_line
+from engine.selfplay.display import DISPLAY, rows
 
 
 def state_after(games: int, wanted: int = 40) -> SelfPlayCampaign:
@@ -48,9 +48,9 @@ def test_a_narrow_terminal_gets_every_number_whole() -> None:
 
 
 def test_games_without_end_are_no_share_of_none() -> None:
-    assert totals_line(state_after(0, wanted=0)).startswith("0 games")
+    assert rows(state_after(0, wanted=0))["games"].startswith("0 games")
 
 
 def test_games_beyond_those_wanted_are_not_a_share_of_them() -> None:
-    assert totals_line(state_after(12)).startswith("12 of 40 games")
-    assert totals_line(state_after(12, wanted=4)).startswith("12 games")
+    assert rows(state_after(12))["games"].startswith("12 of 40 games")
+    assert rows(state_after(12, wanted=4))["games"].startswith("12 games")

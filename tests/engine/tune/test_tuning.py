@@ -36,6 +36,7 @@ def test_the_optimum_is_found(tmp_path: Path) -> None:
         # The order in which games end differs from run to run, and so does the error: about half a step.
         assert 0 < value.error < 2 * value.parameter.c_end
         assert abs(value.slope.value) < 3 * value.slope.error
+    assert not any("±" in str(each.slope) for each in tuned_values(config, campaign.progress.steps[:3]))
 
 
 @pytest.mark.integration

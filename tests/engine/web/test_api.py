@@ -143,8 +143,23 @@ def in_flight(server: Web) -> int:
     return int(float(line.split()[1])) - 1
 
 
+def test_metrics_count_the_searches_of_reviews_and_games(server: Web) -> None:
+    def counted(name: str) -> float:
+        text = server.get("/metrics").body.decode()
+        return float(re.search(rf"^wavefront_analysis_{name} (\S+)$", text, re.MULTILINE)[1])  # type: ignore[index]
+
+    moves, searches = counted("game_moves_total"), counted("searches_total")
+    server.post("move", {"elo": 1500})
+    assert counted("game_moves_total") == moves + 1
+    job = server.post("review", {"pgn": SCHOLARS * 20, "nodes": 100}).data["id"]
+    while not counted("searching_positions") or counted("searches_total") == searches:
+        pass
+    server.ask("DELETE", f"/api/v1/review/{job}")
+
+
 def test_evaluation_is_the_networks(server: Web) -> None:
     found = server.post("evaluate", {"positions": [START, {"moves": ["e4"]}]}).data["positions"]
+    assert found[0] == server.post("evaluate", {"positions": ["startpos"]}).data["positions"][0]
     single = server.post("analyse", {"nodes": 0, "moves": ["e4"]}).data["answers"][0]
     assert found[1]["wdl"] == pytest.approx(single["wdl"], abs=1e-5)
     assert len(found[0]["policy"]) == 20

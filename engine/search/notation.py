@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Notations of moves in queries: UCI in either case, and standard algebraic notation (SAN)."""
+"""Notations of moves of users: UCI in either case, and standard algebraic notation (SAN)."""
 
 from __future__ import annotations
 
