@@ -46,7 +46,7 @@ CPU_LIMIT, INT8_LIMIT, GPU_LIMIT = 0.003, 0.05, 0.03
 """Largest difference of q or of a move's probability. CPUs with VNNI compute in int8 (0.014 measured on
 2026-11-27), GPUs in fp16."""
 
-START_SECONDS, COMMAND_SECONDS = 10.0, 60.0
+COMMAND_SECONDS = 60.0
 
 
 class CheckError(Exception):
@@ -151,7 +151,7 @@ def uci() -> str:
             else:
                 raise CheckError(f"no {answer} came: {process.communicate()[1].strip() or 'the engine hung'}")
             took.append(perf_counter() - began)
-        process.communicate("quit\n", START_SECONDS)
+        process.communicate("quit\n", COMMAND_SECONDS)
     finally:
         late.cancel()
         process.kill()
