@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine.evaluation.balancing.routing import WORTH_SENDING
-from engine.evaluation.connection.keepalive import QUIET_SECONDS
+from engine.evaluation.connection.health import QUIET_SECONDS
 from protocol.host.wakeup import Wakeup
 
 if TYPE_CHECKING:

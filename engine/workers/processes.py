@@ -15,7 +15,7 @@ from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from engine.evaluation.connection import keepalive
+from engine.evaluation.connection import health
 from engine.evaluation.connection.connecting import served_network
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError
@@ -212,7 +212,7 @@ def _answers(address: str) -> bool:
     from protocol.errors import EvaluatorError, RemoteError
 
     try:
-        EvaluatorClient(address, timeout=keepalive.PATIENCE_SECONDS, name="keepalive").close()
+        EvaluatorClient(address, timeout=health.PATIENCE_SECONDS, name="keepalive").close()
     except RemoteError:  # A refusal is an answer, too.
         return True
     except EvaluatorError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Connecting to a running evaluator, and selecting the network of the options."""
+"""Connecting to a running evaluator, and selecting or loading the network of the options."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 HELLO_SECONDS = 30.0
 """Timeout of the handshake."""
+
+LOAD_SECONDS = 600.0
+"""Timeout for loading a network."""
+
+FIND_SECONDS = 5.0
+"""Timeout for checking whether the evaluator is the one at this user's ipc socket."""
 
 
 def connect(address: str, settings: EvaluatorSettings, same_as: NetworkInfo | None = None) -> EvaluatorClient:
@@ -106,7 +112,6 @@ def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
 
     Raises EvaluatorError, also if the served ones use other heads than the options request.
     """
-    from engine.evaluation.connection.loading import load_network
     from protocol.errors import UnknownNetwork
 
     weights, policy_head, value_head = key
@@ -130,3 +135,41 @@ def is_shipped(weights: str) -> bool:
     evaluator ("")."""
     path = expanded(weights)
     return not weights or (path.name == weights and not path.suffix and not path.exists())
+
+
+def load_network(client: EvaluatorClient, path: str, policy_head: str, value_head: str) -> NetworkInfo:
+    """Let the client's evaluator load a network file, and return the network. Raises EvaluatorError.
+
+    Plain tcp connections have no right to that. If this user owns the evaluator, its ipc socket has.
+    """
+    from protocol.errors import NotAllowed
+
+    try:
+        return client.load(path, policy_head=policy_head, value_head=value_head, timeout=LOAD_SECONDS)
+    except NotAllowed:
+        own = _at_own_socket(client)
+        if own is None:
+            raise
+    with own:
+        network = own.load(path, policy_head=policy_head, value_head=value_head, timeout=LOAD_SECONDS)
+    client.networks = (*(known for known in client.networks if known.name != network.name), network)
+    return network
+
+
+def _at_own_socket(client: EvaluatorClient) -> EvaluatorClient | None:
+    """Return another connection to the same evaluator process, through this user's ipc socket, or None."""
+    from protocol.client import EvaluatorClient
+    from protocol.connections.addresses import default_addresses
+    from protocol.errors import EvaluatorError
+
+    for address in default_addresses():
+        if not (client.instance and address.startswith("ipc://")):
+            continue
+        try:
+            own = EvaluatorClient(address, timeout=FIND_SECONDS, name=client.name)
+        except EvaluatorError:
+            continue
+        if own.instance == client.instance:
+            return own
+        own.close()
+    return None

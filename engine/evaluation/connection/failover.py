@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rules for choosing one of several evaluators by its health, without connections or clocks.
+"""Evaluators at addresses given by the user: the rules for choosing one by its health, and connections to it.
 
 The addresses are in the user's order of preference.
 
@@ -14,17 +14,29 @@ The addresses are in the user's order of preference.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from engine.evaluation.connection.connecting import connect
+from engine.evaluation.connection.health import DEGRADED, READY, UNKNOWN, UNREACHABLE, HealthCheck
+from engine.evaluation.connection.process import EvaluatorSettings
+from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
+
+if TYPE_CHECKING:
+    from protocol.client import EvaluatorClient
+    from protocol.messages import NetworkInfo
 
 RETURN_SECONDS = 5.0
 MOST_SECONDS = 320.0
 STEADY_SECONDS = 600.0
 
-UNKNOWN, UNREACHABLE = "", "unreachable"
-"""States besides those that evaluators report: not checked yet, and no answer."""
+FIRST_CHECK_SECONDS = 1.0
+"""Longest wait for the health of a preferred evaluator before another one is used."""
 
-READY, DEGRADED = "ready", "degraded"
 _RANKS = {READY: 0, DEGRADED: 1}
 _UNUSABLE = 2
 
@@ -113,3 +125,170 @@ class Failover:
             if now - standing.since >= RETURN_SECONDS:
                 return standing
         return None
+
+
+class ConfiguredEvaluators:
+    """Evaluators at one address, or at several for failover. Thread-safe.
+
+    All must serve the network that the first connected one serves, by its content.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        settings: EvaluatorSettings,
+        log: Callable[[str], None],
+        on_news: Callable[[], None],
+    ) -> None:
+        """addresses: those of the settings. on_news: called from another thread after each health check."""
+        self._addresses = addresses
+        self._settings = settings
+        self._log = log
+        self._on_news = on_news
+        self._failover = Failover(addresses)
+        self._network: NetworkInfo | None = None
+        self._max_batch = 0
+        self._checked = threading.Condition()
+        self._health = (
+            HealthCheck(addresses, self._record, keys=settings.keys) if len(addresses) > 1 else None
+        )
+
+    def connect(self) -> tuple[EvaluatorClient, str]:
+        """Connect to the best evaluator. Return the connection and the address. Raises as `connect`."""
+        if self._health is None:
+            return connect(self._addresses[0], self._settings), self._addresses[0]
+        self._health.start()
+        with self._checked:
+            self._checked.wait_for(self._best_is_known, FIRST_CHECK_SECONDS)
+            usable = self._failover.usable(time.perf_counter())
+        for standing in usable:
+            try:
+                return self.connect_to(standing.address), standing.address
+            except NoEvaluatorError:
+                continue  # The standing records the error.
+        raise self._none_usable()
+
+    def connect_to(self, address: str) -> EvaluatorClient:
+        """Connect to one of several evaluators, and record a failure. Raises as `connect`."""
+        try:
+            client = connect(address, self._settings, self._network)
+            self._check_size(client)
+        except EvaluatorRefusalError as error:
+            with self._checked:
+                known = self._failover.standings[address].unfit
+                self._failover.standings[address].unfit = str(error)
+            if str(error) != known:
+                self._log(f"{error}; it is not used")
+            raise
+        except NoEvaluatorError as error:
+            draining = isinstance(error, EvaluatorDrainingError)
+            self._note(address, "draining" if draining else UNREACHABLE, str(error))
+            raise
+        with self._checked:
+            self._network = self._network or client.network
+            self._failover.used(address, time.perf_counter())
+            # After a failover, a search sends its collected batches unchanged.
+            self._max_batch = client.max_batch = min(client.max_batch, self._max_batch or client.max_batch)
+        return client
+
+    def follow(self, network: NetworkInfo) -> None:
+        """Require another network of all evaluators, because the one in use serves it now."""
+        with self._checked:
+            if self._network is not None:
+                self._network = network
+                for standing in self._failover.standings.values():
+                    standing.unfit = ""
+
+    def left(self, address: str, reason: str = "") -> None:
+        """Record that an evaluator is no longer used. reason: it is lost, and must be seen ready before it is
+        used again. Unknown addresses are ignored."""
+        if self._health is None or address not in self._failover.standings:
+            return
+        if reason:
+            self._note(address, UNREACHABLE, reason)
+        with self._checked:
+            if self._failover.standings[address].state != READY:
+                self._failover.left(address, time.perf_counter())
+
+    def has_usable(self) -> bool:
+        """Return True if one of several evaluators is usable."""
+        with self._checked:
+            return bool(self._failover.usable(time.perf_counter()))
+
+    def has_alternative(self) -> bool:
+        """Return True if a usable evaluator has not failed recently."""
+        now = time.perf_counter()
+        with self._checked:
+            return any(standing.trusted(now) for standing in self._failover.usable(now))
+
+    def better_than(self, address: str) -> str | None:
+        """Return the address of a better evaluator, or None. address: the current one; "" if embedded."""
+        with self._checked:
+            better = self._failover.better_than(address, time.perf_counter())
+        return None if better is None else better.address
+
+    def why(self, address: str) -> str:
+        """Return why the evaluators preferred to this one are not used; empty if there are none."""
+        with self._checked:
+            preferred = list(
+                takewhile(lambda each: each.address != address, self._failover.standings.values())
+            )
+            return ", as " + "; ".join(map(_why_not, preferred)) if preferred and address else ""
+
+    def close(self) -> None:
+        """Stop the health checks."""
+        if self._health is not None:
+            self._health.close()
+
+    def _check_size(self, client: EvaluatorClient) -> None:
+        """Close a connection whose largest request is smaller than the others', and raise
+        EvaluatorRefusalError."""
+        if client.max_batch < self._max_batch:
+            client.close()
+            raise EvaluatorRefusalError(
+                f"the evaluator at {client.address} takes {client.max_batch} positions in one request, and "
+                f"the others take {self._max_batch}: start it with --max-request {self._max_batch}"
+            )
+
+    def _note(self, address: str, state: str, reason: str) -> None:
+        with self._checked:
+            self._failover.record(address, state, reason, time.perf_counter())
+
+    def _record(self, address: str, state: str, reason: str, networks: frozenset[str]) -> None:
+        with self._checked:
+            self._failover.record(address, state, reason, time.perf_counter(), networks)
+            self._checked.notify_all()
+        self._on_news()
+
+    def _best_is_known(self) -> bool:
+        """Return True if the best evaluator is known, because all preferred ones were checked."""
+        for standing in self._failover.standings.values():
+            if standing.state == UNKNOWN:
+                return False
+            if standing.usable and standing.rank == 0:
+                return True
+        return True
+
+    def _none_usable(self) -> NoEvaluatorError:
+        """Return the error that no evaluator is usable."""
+        with self._checked:
+            standings = list(self._failover.standings.values())
+        reasons = "; ".join(_why_not(standing) for standing in standings)
+        if all(standing.unfit for standing in standings):
+            return EvaluatorRefusalError(reasons)
+        states = {standing.state for standing in standings if not standing.unfit}
+        if "draining" in states and "loading" not in states:
+            return EvaluatorDrainingError(reasons)
+        return NoEvaluatorError(reasons)
+
+
+def _why_not(standing: Standing) -> str:
+    if standing.unfit or standing.state == UNREACHABLE:
+        return standing.unfit or standing.reason
+    if standing.state == READY:
+        return f"the evaluator at {standing.address} was left a moment ago"
+    if standing.state == UNKNOWN:
+        return f"the evaluator at {standing.address} does not answer"
+    return f"the evaluator at {standing.address} is {standing.state}" + (
+        f" ({standing.reason})" if standing.reason else ""
+    )

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Periodic health checks of several evaluators."""
+"""Is an evaluator well? Periodic checks of several, and keepalives to one that owes answers.
+
+A computing evaluator answers a keepalive within milliseconds, however long its batches take. A stopped or
+hung process does not answer, and a local socket gives no other sign of it.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-from engine.evaluation.connection.failover import READY, UNREACHABLE
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
     from protocol.messages import StatusReply
+
+UNKNOWN, UNREACHABLE = "", "unreachable"
+"""States besides those that evaluators report: not checked yet, and no answer."""
+
+READY, DEGRADED = "ready", "degraded"
 
 LOOK_SECONDS = 0.4
 """Interval of health checks: the engine leaves a degraded evaluator within a second. A check costs the
@@ -20,6 +27,12 @@ evaluator about 0.6 ms of CPU time."""
 
 ANSWER_SECONDS = 5.0
 """Timeout of a health check. A lost machine is detected earlier."""
+
+QUIET_SECONDS = 2.0
+"""Silence after which a keepalive is sent."""
+
+PATIENCE_SECONDS = 10.0
+"""Time without an answer to the keepalive after which the evaluator is given up. Swapping takes seconds."""
 
 OnLook = Callable[[str, str, str, frozenset[str]], None]
 """Called with the address, the state, its reason, and the identities of the served networks."""
@@ -85,3 +98,33 @@ def state_of(status: StatusReply) -> str:
     if not status.ready:
         return status.state if status.state not in (READY, "degraded", "") else "failed"
     return status.state or READY
+
+
+class Listener(Protocol):
+    """The required part of a connection (EvaluatorClient)."""
+
+    heard_at: float
+
+    def send_keepalive(self) -> None:
+        """Send a keepalive without waiting."""
+        ...
+
+
+class Keepalive:
+    """The keepalive of one connection. Times are from time.perf_counter."""
+
+    def __init__(self, client: Listener) -> None:
+        self._client = client
+        self._keepalive_at: float | None = None
+
+    def has_stopped(self, now: float) -> bool:
+        """Return True if the evaluator must be given up. Call it while answers are missing. Raises
+        EvaluatorLost."""
+        client = self._client
+        if self._keepalive_at is not None and client.heard_at < self._keepalive_at:
+            return now - self._keepalive_at >= PATIENCE_SECONDS
+        self._keepalive_at = None
+        if now - client.heard_at >= QUIET_SECONDS:
+            self._keepalive_at = now
+            client.send_keepalive()
+        return False

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from engine.evaluation.connection.configured import ConfiguredEvaluators
-from engine.evaluation.connection.keepalive import Keepalive
+from engine.evaluation.connection.failover import ConfiguredEvaluators
+from engine.evaluation.connection.health import Keepalive
 from engine.evaluation.connection.process import (
     EvaluatorProcess,
     EvaluatorSettings,

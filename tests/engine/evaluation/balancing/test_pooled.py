@@ -12,7 +12,7 @@ import pytest
 from engine._core import Game
 from engine.evaluation.balancing.pipeline import PooledPipeline
 from engine.evaluation.balancing.routing import had_better_wait
-from engine.evaluation.connection import keepalive
+from engine.evaluation.connection import health
 from engine.options import Options
 from engine.pool import loop
 from engine.pool.pool import SearchPool
@@ -129,8 +129,8 @@ def test_a_lost_evaluator_is_asked_again_for_every_search(pool: SearchPool) -> N
 
 def test_an_evaluator_that_hangs_is_replaced(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "QUIET_SECONDS", 0.5)
-    monkeypatch.setattr(keepalive, "QUIET_SECONDS", 0.5)
-    monkeypatch.setattr(keepalive, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(health, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(health, "PATIENCE_SECONDS", 0.5)
     player = pool.player(RANDOM)
     player.search(Game(), Limits(nodes=5)).result(60)
     (pid,) = pool.evaluator_pids()

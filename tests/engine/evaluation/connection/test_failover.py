@@ -9,9 +9,9 @@ from engine.evaluation.connection.failover import (
     MOST_SECONDS,
     RETURN_SECONDS,
     STEADY_SECONDS,
-    UNREACHABLE,
     Failover,
 )
+from engine.evaluation.connection.health import UNREACHABLE
 
 A, B, C = "tcp://a:1", "tcp://b:1", "tcp://c:1"
 

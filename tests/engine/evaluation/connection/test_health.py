@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from engine._core import Game
-from engine.evaluation.connection import keepalive
-from engine.evaluation.connection.keepalive import PATIENCE_SECONDS, QUIET_SECONDS, Keepalive
+from engine.evaluation.connection import health
+from engine.evaluation.connection.health import PATIENCE_SECONDS, QUIET_SECONDS, Keepalive
 from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.encoding import encode_games
 from engine.evaluation.requests import Requests
@@ -57,8 +57,8 @@ def test_one_that_was_idle_is_given_its_time() -> None:
 
 @pytest.mark.integration
 def test_an_evaluator_that_hangs_is_replaced(link: EvaluatorLink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keepalive, "QUIET_SECONDS", 0.1)
-    monkeypatch.setattr(keepalive, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(health, "QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(health, "PATIENCE_SECONDS", 0.5)
     unsent: list[str] = []
     requests: Requests[str] = Requests(link, "play", unsent.append)
     assert requests.connect() is not None and link.pid is not None
