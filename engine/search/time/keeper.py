@@ -13,10 +13,10 @@ from engine.search.time.manager import TimeManager
 MOST = 0.8
 """Maximum share of the usable clock for a move, whatever Slowmover requests."""
 
-FIRST_EVALUATION, FIRST_EVALUATION_LEAST = 0.3, 0.1
-"""Shares of the clock to wait for the first evaluation: of what exceeds half the reserve, or at least of what
-exceeds MoveOverheadMs. A move without an evaluation is as good as lost, but on a low clock waiting loses,
-too: where an evaluation takes longer than the increment, the clock would run out."""
+FIRST_EVALUATION, FIRST_EVALUATION_LEAST = 0.3, 0.025
+"""Share of the clock, less twice the reserve, to wait for the first evaluation; minimum share of the whole
+clock. A move without an evaluation is as good as lost, but where one takes longer than the increment, waiting
+would run the clock down to what a stall of the machine takes."""
 
 MOVES_TO_PAY_FOR = 150
 """Moves whose delays are reserved in advance, if there is no time control. With 40 and 1 to 4 ms per move, a
@@ -81,9 +81,8 @@ class TimeKeeper:
         soft = max(0.0, min(wanted.soft_ms * options.slowmover, most))
         granted = TimeBudget(soft, max(soft, min(wanted.hard_ms * max(1.0, options.slowmover), most)))
         self._last = _Move(situation, granted)
-        share = FIRST_EVALUATION * (remaining_ms - situation.reserve_ms / 2)
-        least = FIRST_EVALUATION_LEAST * (remaining_ms - options.move_overhead_ms)
-        self.first_evaluation_ms = max(granted.hard_ms, share, least)
+        share = FIRST_EVALUATION * (remaining_ms - 2 * situation.reserve_ms)
+        self.first_evaluation_ms = max(granted.hard_ms, share, FIRST_EVALUATION_LEAST * remaining_ms)
         return granted
 
     def finished(self, spent: Spent, late_ms: float) -> None:
