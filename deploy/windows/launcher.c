@@ -15,6 +15,7 @@
 #include <wchar.h>
 
 #define MOST_CHARACTERS 32768  // Of a path or a command line on Windows, with the final zero.
+#define DEEPEST 130            // Longest path below this folder, with room for those of caches.
 
 static HANDLE child;
 
@@ -57,6 +58,11 @@ int main(void) {
   const wchar_t* arguments = arguments_of(GetCommandLineW());
   if (engine && !*arguments && is_clicked()) arguments = L"web --open";
   *name = 0;
+  if (wcslen(own) + DEEPEST >= MAX_PATH) {
+    fwprintf(stderr, L"wavefront: the folder's path has %zu characters, at most %d are possible: move it up\n", wcslen(own),
+             MAX_PATH - DEEPEST - 1);
+    return 1;
+  }
   if (_snwprintf(python, MOST_CHARACTERS, L"%lspython\\python.exe", own) < 0 ||
       _snwprintf(line, MOST_CHARACTERS, L"\"%ls\" -P -X utf8 -m wavefront_launcher %ls %ls", python, program,
                  arguments) < 0) {

@@ -177,7 +177,7 @@ def install(folder: Path, packages: tuple[str, ...], constraints: tuple[str, ...
     # python-chess is published as source only, without anything native.
     run(*uv, *windows, *locked, "--only-binary=:all:", "--no-binary=chess", *packages)
     shutil.rmtree(site / "bin", ignore_errors=True)
-    for unused in [*site.rglob("__pycache__"), *site.rglob("tests")]:
+    for unused in [*site.rglob("__pycache__"), *site.rglob("tests"), *site.glob("onnx/backend/test")]:
         shutil.rmtree(unused, ignore_errors=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -184,6 +185,15 @@ def test_names_of_devices_are_refused(tmp_path: Path) -> None:
     player = ("--player", "nodes=1,backend=random")
     match = ("match", *player, *player, "--games=2", "--output=NUL.pgn")
     assert "choose another" in run("wavefront", *match, folder=tmp_path, status=1)
+
+
+def test_a_folder_that_is_too_deep_for_windows_is_named(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir()
+    shutil.copy(archive(Path(FOLDER)) / "wavefront.exe", deep)
+    program = ["wine", str(deep / "wavefront.exe")]
+    done = subprocess.run(program, env=environment(Path(FOLDER)), timeout=100, **PIPES)
+    assert done.returncode == 1 and b"at most 129" in done.stdout
 
 
 def test_arguments_and_status_pass_through_the_launcher(tmp_path: Path) -> None:
