@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="network that imitates people, named by their rating: maia-1500.pb.gz; may be repeated",
     )
     parser.add_argument(
-        "--private", action="store_true", help="keep the page's games in memory, not in files"
+        "--private", action="store_true", help="keep the page's games and reviews in memory, not in files"
     )
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="PEM file of a certificate, for TLS")
     parser.add_argument(
@@ -120,8 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         from engine.web.service import WebService
 
         folder = None if arguments.private else data_folder()
-        kept = folder and folder / "games"
-        service = WebService(scheduler, options, api, arguments.human, kept, _log)
+        service = WebService(scheduler, options, api, arguments.human, folder, _log)
         server = Server(service, scheduler, api, lambda: _read_check(arguments), _log, certificate)
 
         def listening(host: str, port: int) -> None:

@@ -155,11 +155,12 @@ def games_of(paths: Sequence[Path], note: Callable[[str], None], encoding: str =
 def finished(
     source: SourceGame, game: chess.pgn.Game, searched: Sequence[Searched], unclear: Collection[int] = ()
 ) -> GameReview:
-    """Return the review of a game. searched: each position, the last included. unclear: plies without a
-    verdict."""
+    """Return the review of a game. searched: each position, the last included, or those of its first moves.
+    unclear: plies without a verdict."""
     board = game.board()
-    moves = list(game.mainline_moves())
-    reviews = judge(board, moves, searched, clocks_of(game), unclear)
+    played = list(game.mainline_moves())
+    moves = played[: len(searched) - 1]
+    reviews = judge(board, moves, searched, clocks_of(game)[: len(moves)], unclear)
     white = [board.turn == (ply % 2 == 0) for ply in range(len(searched))]
     scores = [
         each if own else each.turned() for each, own in zip(backed_up(moves, searched), white, strict=True)
@@ -177,6 +178,7 @@ def finished(
         for phase in PHASES
     }
     result, values = game.headers.get("Result", "*"), [each.expected for each in scores]
+    result = result if len(moves) == len(played) else "*"
     lost = decisive(values, result, board.turn)
     if lost is not None and (lost in unclear or slid(loser_of(values, result), lost, unclear)):
         lost = None
@@ -187,7 +189,7 @@ def finished(
         moves=reviews,
         wdl=[each.wdl for each in scores],
         pawns=[each.pawns for each in scores],
-        opening=opening_of(moves) if board.fen() == chess.STARTING_FEN else None,
+        opening=opening_of(played) if board.fen() == chess.STARTING_FEN else None,
         accuracy=game_accuracy(percentages, white[0]),
         phases=phases,
         decisive=lost,

@@ -25,6 +25,7 @@ from jsonschema import Draft202012Validator
 from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.web.reviews import Job, Reviews
+from engine.web.store import Store
 from tests.engine.web.serving import COMMAND, NDJSON, WAIT_S, Web, web
 
 pytestmark = pytest.mark.integration
@@ -251,8 +252,8 @@ def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
 
     async def run() -> Job:
         # Without a pool each step fails by an error that nobody thought of.
-        reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10)
-        job = await reviews.start("me", SCHOLARS, 5)
+        reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, Store(None, 10**6, 10**6))
+        job = await reviews.start(Job("an-identity", "me", "", SCHOLARS, 5))
         assert job.task is not None
         await job.task
         return job
