@@ -21,7 +21,7 @@ from engine.review.annotating import annotated
 from engine.review.games import GameReview, SourceGame
 from engine.review.pages import game_page, grown, index_page
 from engine.review.searching import Progress, Reviewed, ReviewExecutor, ReviewJob, review_games
-from engine.web.store import Head, Store
+from engine.web.store import Store
 from engine.workers.executor import GameExecutor, Log, WorkerContext
 from protocol.host.printing import reason
 from protocol.http.middleware import HttpError
@@ -65,7 +65,7 @@ class Job:
     """Time of the next write."""
 
     @classmethod
-    def of(cls, head: Head, content: str) -> Job:
+    def of(cls, head: dict[str, Any], content: str) -> Job:
         """Return a kept job. One that ran when the server ended is stopped."""
         first, *lines = content.splitlines()
         job = cls(**json.loads(first))
@@ -75,7 +75,7 @@ class Job:
         job.state, job.reason = (_ended(head)[name] for name in ("state", "reason"))
         return job
 
-    def head(self) -> Head:
+    def head(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("title", "state", "reason")}
 
     def content(self) -> str:
@@ -128,12 +128,10 @@ class Job:
 
     def grown(self, number: int) -> dict[str, Any]:
         """Return what changes on the page of a game. state: what its review does, empty at its end."""
-        over, review, told = number in self.lines, self.review(number), ""
-        if not over:
-            known = self.growing.get(number)
-            searched = f"{len(known.found):,} of {known.asked:,} positions" if known else ""
-            told = ", ".join(filter(None, (self.state, self.reason, searched)))
-        return {**grown(review), "live": not over and self.state in ACTIVE, "state": told}
+        state, known = self.state, self.growing.get(number)  # First: the job may end meanwhile.
+        searched = f"{len(known.found):,} of {known.asked:,} positions" if known else ""
+        told = "" if number in self.lines else ", ".join(filter(None, (state, self.reason, searched)))
+        return {**grown(self.review(number)), "live": bool(told) and state in ACTIVE, "state": told}
 
     def pgn_of(self, number: int | None = None) -> str:
         """Return the annotated games, or one of them. Raises HttpError."""
@@ -142,7 +140,7 @@ class Job:
         return "".join(annotated(sources[each - 1], self.review(each)) for each in numbers)
 
 
-def _ended(head: Head) -> Head:
+def _ended(head: dict[str, Any]) -> dict[str, Any]:
     """Return the head of a kept job after its server's end, which stops jobs."""
     return {**head, "state": "stopped", "reason": ENDED} if head["state"] in ACTIVE else head
 
@@ -157,7 +155,7 @@ def _row(progress: Progress, review: GameReview | None = None) -> dict[str, Any]
 
 
 class Reviews:
-    """All jobs. Only the event loop may use it."""
+    """All jobs. Only the event loop may use it, but for `get` and `listed`."""
 
     def __init__(self, pool: SearchPool, options: Options, log: Log, most_games: int, store: Store) -> None:
         self._pool, self._options, self._log, self._most_games = pool, options, log, most_games
@@ -190,17 +188,17 @@ class Reviews:
 
     def get(self, identity: str) -> Job:
         """Return a job by its id, which nobody can guess. Raises HttpError."""
-        if identity in self._jobs:
-            return self._jobs[identity]
+        if (job := self._jobs.get(identity)) is not None:
+            return job
         head, content = self._store.read(identity, None)
         if not head:
             raise HttpError(404, "there is no such review: it was deleted, or newer ones replaced it")
         return Job.of(head, content)
 
-    def listed(self, owner: str) -> list[Head]:
+    def listed(self, owner: str) -> list[dict[str, Any]]:
         """Return id, title and state of a client's jobs, the newest first."""
-        rows = {head["identity"]: _ended(head) for head in self._store.listed(owner)}
-        rows |= {job.identity: job.head() for job in self._jobs.values() if job.owner == owner}
+        rows = {head["identity"]: _ended(head) for head in self._store.listed(owner) if "title" in head}
+        rows |= {job.identity: job.head() for job in list(self._jobs.values()) if job.owner == owner}
         return [{"id": name, "title": row["title"], "state": row["state"]} for name, row in rows.items()]
 
     async def stop(self, job: Job) -> Job:
@@ -208,6 +206,9 @@ class Reviews:
         if job.task is not None:
             job.task.cancel()
             await asyncio.wait([job.task])
+        if job.state in ACTIVE:  # It had not begun.
+            job.state = "stopped"
+            self._save(job)
         return job
 
     async def delete(self, job: Job) -> None:
@@ -232,9 +233,9 @@ class Reviews:
                 options = options.changed(**{name: getattr(self._options, name) for name in same})
                 left = [each for each in sources if each.number not in {**job.rows, **job.skipped}]
                 made = await asyncio.to_thread(ReviewJob.of, left, options, job.nodes, self._pool)
-                executor = _Executor(made, WorkerContext(), self._pool)
-                executor.job_of = job
-                await review_games(made, partial(_given, executor), self._log, partial(self._take, job))
+                await review_games(
+                    made, partial(_opened, self._pool, job), self._log, partial(self._take, job)
+                )
                 job.state = "done"
         except asyncio.CancelledError:
             job.state = "stopped"
@@ -278,14 +279,16 @@ class _Executor(ReviewExecutor):
     """Reviews games on a pool that others use, too, and shows how they grow."""
 
     first_nodes = FIRST_NODES
-    job_of: Job
+    growing: dict[int, Progress]
 
     def progress(self, source: SourceGame, game: chess.pgn.Game) -> Progress:
-        return self.job_of.growing.setdefault(source.number, Progress(source, game))
+        return self.growing.setdefault(source.number, Progress(source, game))
 
     async def close(self) -> None:
         """Keep the pool."""
 
 
-async def _given(executor: _Executor, _job: Any, _log: Log) -> GameExecutor[Reviewed]:
+async def _opened(pool: SearchPool, job: Job, made: Any, _log: Log) -> GameExecutor[Reviewed]:
+    executor = _Executor(made, WorkerContext(), pool)
+    executor.growing = job.growing
     return executor

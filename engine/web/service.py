@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from importlib import resources
@@ -151,7 +152,7 @@ class WebService:
             Route("/review/{identity}/game-{number:int}.json", partial(self._shown, Job.grown)),
             Route("/review/{identity}/game-{number:int}.pgn", self.review_pgn),
             Route("/health", self._health),
-            Route("/openapi.json", _openapi),
+            Route("/openapi.json", lambda _: JSONResponse(document(WebService))),
             *(Route(path, _file) for path in _files()),
         ]
 
@@ -180,15 +181,16 @@ class WebService:
     # -- the API -----------------------------------------------------------------------------------------
 
     async def _answered(self, operation: Operation, request: Request) -> Response:
-        """Answer a request by an operation's handler, and convert errors. Fields count as a position."""
-        handle = getattr(self, operation.handler)
+        """Answer a request by an operation's handler, in a thread if it is no coroutine function, and convert
+        errors. Fields count as a position."""
+        handle, given = getattr(self, operation.handler), list[Any]([request])
+        if not asyncio.iscoroutinefunction(handle):
+            handle = partial(asyncio.to_thread, handle)
         try:
-            if operation.fields is None:
-                found = await handle(request)
-            else:
-                fields = operation.fields().changed(**await _object(request))
-                with self._limits.charged(_owner(request), 1):
-                    found = await handle(request, fields)
+            if operation.fields is not None:
+                given.append(operation.fields().changed(**await _object(request)))
+            with self._limits.charged(_owner(request), 1) if given[1:] else nullcontext():
+                found = await handle(*given)
         except (QueryError, SettingsError, PgnError, TextError) as error:
             raise HttpError(422, str(error)) from None
         except NoEvaluatorError as error:
@@ -290,19 +292,15 @@ class WebService:
                 return network.content_hash
         raise HttpError(422, f"the evaluator has no network {shown(name)}; /api/v1/networks lists them")
 
-    async def networks(self, _: Request) -> dict[str, Any]:
+    def networks(self, _: Request) -> dict[str, Any]:
         """List the networks."""
-        return await asyncio.to_thread(described_networks, self._scheduler)
+        return described_networks(self._scheduler)
 
-    async def position(self, _: Request, fields: PositionFields) -> dict[str, Any]:
+    def position(self, _: Request, fields: PositionFields) -> dict[str, Any]:
         """Return a position with its legal moves."""
-
-        def made() -> dict[str, Any]:
-            game = _game(fields)
-            found = {"line": positions.line(game), "opening": positions.opening(game)}
-            return {**positions.position(game), **found}
-
-        return await asyncio.to_thread(made)
+        game = _game(fields)
+        found = {"line": positions.line(game), "opening": positions.opening(game)}
+        return {**positions.position(game), **found}
 
     async def move(self, request: Request, fields: MoveFields) -> dict[str, Any]:
         """Play the engine's move at a level."""
@@ -327,20 +325,18 @@ class WebService:
         """Return what people of a rating play."""
         return await self._levels.human(await asyncio.to_thread(_game, fields), fields.elo)
 
-    async def read_pgn(self, _: Request, fields: PgnFields) -> dict[str, Any]:
+    def read_pgn(self, _: Request, fields: PgnFields) -> dict[str, Any]:
         """Read a game of a PGN with its variations."""
-
-        def made() -> dict[str, Any]:
-            notes: list[str] = []
-            pgn = fields.pgn
-            if fields.data:
-                pgn = text_of(_bytes_of(fields.data), "the file", notes.append, most=MOST_UNPACKED)
-            listed = positions.games_of(pgn) if not fields.game else []
-            tree = positions.tree_of(pgn, fields.game or 1)
-            tree["faults"] = [*notes, *tree["faults"]]
-            return {"games": listed, "game": tree} | ({"text": pgn} if fields.data else {})
-
-        return await asyncio.to_thread(made)
+        notes: list[str] = []
+        pgn = fields.pgn
+        if fields.data:
+            pgn = text_of(_bytes_of(fields.data), "the file", notes.append, most=MOST_UNPACKED)
+        listed = positions.games_of(pgn) if not fields.game else []
+        tree = positions.tree_of(pgn, fields.game or 1)
+        if len(listed) == positions.MOST_LISTED:
+            notes.append(f"only the first {len(listed):,} games are listed")
+        tree["faults"] = [*notes, *tree["faults"]]
+        return {"games": listed, "game": tree} | ({"text": pgn} if fields.data else {})
 
     async def write_pgn(self, request: Request) -> dict[str, Any]:
         """Write a game as PGN."""
@@ -375,7 +371,7 @@ class WebService:
 
     async def keep_game(self, request: Request, fields: GameFields) -> None:
         """Store a game."""
-        head = {"title": fields.title[:200]}
+        head = {"title": fields.title[:200].encode(errors="replace").decode()}
         self._games.write(request.path_params["identity"], _owner(request), head, fields.state)
 
     async def delete_game(self, request: Request) -> None:
@@ -384,7 +380,7 @@ class WebService:
 
     # -- reviews -----------------------------------------------------------------------------------------
 
-    async def list_reviews(self, request: Request) -> dict[str, Any]:
+    def list_reviews(self, request: Request) -> dict[str, Any]:
         """List the reviews, the newest first."""
         return {"reviews": self._reviews.listed(_owner(request))}
 
@@ -394,37 +390,35 @@ class WebService:
         job = await self._reviews.start(job)
         return JSONResponse(job.data(), 202, headers={"Location": f"{API}/review/{job.identity}"})
 
-    async def _job(self, request: Request) -> Job:
-        return await asyncio.to_thread(self._reviews.get, request.path_params["identity"])
+    def _job(self, request: Request) -> Job:
+        return self._reviews.get(request.path_params["identity"])
 
-    async def review(self, request: Request) -> dict[str, Any]:
+    def review(self, request: Request) -> dict[str, Any]:
         """Return a review's progress."""
-        return (await self._job(request)).data()
+        return self._job(request).data()
 
     async def go_on(self, request: Request, fields: RunFields) -> dict[str, Any]:
         """Stop a review, or go on with it. What is reviewed stays."""
-        job = await self._job(request)
+        job = await asyncio.to_thread(self._job, request)
         return (await (self._reviews.start(job) if fields.running else self._reviews.stop(job))).data()
 
     async def delete_review(self, request: Request) -> None:
         """Cancel and delete a review."""
-        await self._reviews.delete(await self._job(request))
+        await self._reviews.delete(await asyncio.to_thread(self._job, request))
 
-    async def reviewed_game(self, request: Request) -> dict[str, Any]:
+    def reviewed_game(self, request: Request) -> dict[str, Any]:
         """Return the review of a game, as far as it is."""
-        job = await self._job(request)
-        return (await asyncio.to_thread(job.review, request.path_params["number"])).data()
+        return self._job(request).review(request.path_params["number"]).data()
 
-    async def review_pgn(self, request: Request) -> Response:
+    def review_pgn(self, request: Request) -> Response:
         """Return the annotated games."""
-        job = await self._job(request)
-        text = await asyncio.to_thread(job.pgn_of, request.path_params.get("number"))
+        text = self._job(request).pgn_of(request.path_params.get("number"))
         return Response(text, media_type="application/x-chess-pgn")
 
-    async def _shown(self, made: Callable[..., str | dict[str, Any]], request: Request) -> Response:
-        """Answer with a page of a job, or its data."""
+    def _shown(self, made: Callable[..., str | dict[str, Any]], request: Request) -> Response:
+        """Answer with a page of a job, or its data. Runs in a thread."""
         numbers = [value for value in request.path_params.values() if isinstance(value, int)]
-        found = await asyncio.to_thread(made, await self._job(request), *numbers)
+        found = made(self._job(request), *numbers)
         return _page(found) if isinstance(found, str) else JSONResponse(found)
 
     async def _health(self, _: Request) -> Response:
@@ -439,10 +433,6 @@ class WebService:
         """Return 200 while the evaluator is ready."""
         state = self._scheduler.state
         return PlainTextResponse(f"{state}\n", 200 if state == "ready" else 503)
-
-
-async def _openapi(_: Request) -> Response:
-    return JSONResponse(document(WebService))
 
 
 async def _file(request: Request) -> Response:

@@ -14,9 +14,6 @@ from typing import Any
 from protocol.host.files import write_atomically
 from protocol.http.middleware import HttpError
 
-Head = dict[str, Any]
-"""What a list shows of a record, such as its identity and title."""
-
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
@@ -24,8 +21,8 @@ _IDENTITY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 class Store:
     """The records of all clients. Thread-safe.
 
-    folder: where they are files, a line of JSON and the content; None keeps them in memory. most_bytes: of
-    all; the oldest are deleted. most_of_one: maximum bytes of one.
+    folder: where they are files: a line of JSON, the head that lists show, and the content; None keeps them
+    in memory. most_bytes: of all; the oldest are deleted. most_of_one: maximum bytes of one.
     """
 
     folder: Path | None
@@ -39,17 +36,17 @@ class Store:
             files = sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
             self._kept = {path.name: path.read_bytes() for path in files}
 
-    def read(self, identity: str, owner: str | None) -> tuple[Head, str]:
+    def read(self, identity: str, owner: str | None) -> tuple[dict[str, Any], str]:
         """Return head and content of a record, both empty if there is none. owner: None finds that of any
         client. Raises HttpError."""
         head, _, content = self._kept.get(self._name(identity, owner), b"").partition(b"\n")
         found = _parsed(head)
         return found, content.decode() or str(found.get("state", ""))
 
-    def write(self, identity: str, owner: str, head: Head, content: str) -> None:
+    def write(self, identity: str, owner: str, head: dict[str, Any], content: str) -> None:
         """Keep a record. Raises HttpError and OSError."""
         name = self._name(identity, owner)
-        data = json.dumps({"identity": identity, **head}).encode() + b"\n" + content.encode()
+        data = json.dumps({"identity": identity, **head}).encode() + b"\n" + content.encode(errors="replace")
         if len(data) > self.most_of_one:
             raise HttpError(413, f"{len(data):,} bytes are more than {self.most_of_one:,}")
         with self._lock:
@@ -65,7 +62,7 @@ class Store:
         with self._lock:
             self._forget(self._name(identity, owner))
 
-    def listed(self, owner: str) -> list[Head]:
+    def listed(self, owner: str) -> list[dict[str, Any]]:
         """Return the heads of a client's records, the newest first."""
         with self._lock:
             mine = [data for name, data in self._kept.items() if name.startswith(_prefix(owner))]
@@ -85,7 +82,7 @@ class Store:
         return next((name for name in list(self._kept) if name.endswith(end)), end)
 
 
-def _parsed(head: bytes) -> Head:
+def _parsed(head: bytes) -> dict[str, Any]:
     try:
         found = json.loads(head)
         return found if isinstance(found.get("identity"), str) else {}

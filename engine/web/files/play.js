@@ -66,7 +66,6 @@ export class Play {
     this.#warned(true);
     this.#forgetHint();
     this.#page.get("verdict").textContent = "";
-    this.names();
   }
 
   /** What of the game is to be kept beside its tree; null without one. */
@@ -83,7 +82,6 @@ export class Play {
     this.tip = tip.reduce((node, uci) => node?.children.find(each => each.uci === uci), game().root) ?? game().end();
     get("verdict").textContent = verdict;
     board.bottom = person;
-    this.names();
     await known(this.tip);
     if (this.#clock && this.tip.parent) this.#clock.at = performance.now();  // The first move starts it.
     if (this.running && !this.#ended() && this.#turn !== person) await this.#answer();
@@ -150,7 +148,6 @@ export class Play {
     this.running = true;
     board.bottom = this.#person;
     await show();
-    this.names();
     if (!this.#ended() && this.#turn !== this.#person) await this.#answer();
   }
 

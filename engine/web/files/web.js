@@ -55,7 +55,7 @@ async function show() {
   const node = tree.now, number = ++shown;
   const position = await known(node);
   if (number !== shown) return;  // Another node is shown by now.
-  edit(false, false);
+  if (edited) edit(false);
   draw(node);
   drawMoves(get("moves"), tree, go);
   course();
@@ -205,7 +205,7 @@ function keep() {
   history.replaceState(null, "", `#game=${identity}${place && `&at=${place}`}`);
   localStorage.setItem("wavefront-game", identity);
   clearTimeout(keeping);
-  keeping = setTimeout(() => attempt(save), 300);
+  keeping = setTimeout(() => save().catch(fail), 300);
 }
 
 async function save() {
@@ -285,15 +285,13 @@ async function download() {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** Begin or end editing: pressed squares get the chosen piece, and the FEN follows. use: whether the game starts anew there. */
-function edit(on, use = true) {
-  if (!on && !edited) return;
+/** Begin or end editing: pressed squares get the chosen piece, and the FEN follows. */
+function edit(on) {
   edited = on ? lettersOf(tree.now.fen) : null;
   get("edit").setAttribute("aria-pressed", String(on));
   get("edit").textContent = on ? "Use this position" : "Edit the board";
   for (const each of document.querySelectorAll(".editing")) each.hidden = !on;
   if (on) place("");
-  else if (use) attempt(() => setUp(get("fen").value));
 }
 
 /** Put the chosen piece on a square, or remove it from there. */
@@ -367,7 +365,7 @@ get("tabs").addEventListener("keydown", event => {
 });
 
 // A browser may keep a page that is left, with its requests, and show it again.
-addEventListener("pagehide", () => analysis.show(null));
+addEventListener("pagehide", () => { analysis.show(null); save().catch(() => {}); });
 addEventListener("pageshow", event => event.persisted && attempt(show));
 
 get("flip").addEventListener("click", flip);
@@ -379,7 +377,7 @@ get("course").addEventListener("click", event => {
 });
 get("promote").addEventListener("click", () => { tree.promote(tree.now); attempt(show); });
 get("delete").addEventListener("click", () => { const {now} = tree; tree.now = now.parent; tree.remove(now); attempt(show); });
-get("edit").addEventListener("click", () => edit(!edited));
+get("edit").addEventListener("click", () => edited ? attempt(() => setUp(get("fen").value)) : edit(true));
 get("mover").addEventListener("change", () => place(""));
 get("lines").addEventListener("change", () => attempt(show));
 get("network").addEventListener("change", () => attempt(show));
@@ -415,8 +413,8 @@ get("review-this").addEventListener("click", () => attempt(async () => {
 attempt(async () => {
   const waiting = ask("GET", "/api/v1/networks"), {review, number, ply, at} = wanted;
   await restore(at);
-  if (review) await mergeReview(review, Number(number), Number(ply));
   toggleSearch(true);
+  if (review) await mergeReview(review, Number(number), Number(ply));
   const {networks} = await waiting;
   for (const {name} of networks) get("network").append(new Option(name, name));
 });
