@@ -145,7 +145,10 @@ async function refuted(index, uci) {
   if (uci === moves[index].u) return told(side(expected[index + 1]), moves[index].l?.[1]?.s.split(" ")[0]);
   if (!DATA.board) return {loss: null, words: "Not that one; try again. Pages of wavefront web say why."};
   try {
-    const {answers: [{moves: lines = [], root}]} = await request("POST", "/api/v1/analyse", {fen: DATA.fen, chess960: DATA.chess960, nodes: DATA.nodes, include_san: true, point_of_view: "white", moves: [...moves.slice(0, index).map(each => each.u), uci]});
+    const position = {fen: DATA.fen, chess960: DATA.chess960, moves: [...moves.slice(0, index).map(each => each.u), uci]};
+    const {end} = await request("POST", "/api/v1/position", position);
+    if (end) return told(side({"1-0": 1000, "0-1": 0}[end.result] ?? 500), "");
+    const {answers: [{moves: lines, root}]} = await request("POST", "/api/v1/analyse", {...position, nodes: DATA.nodes, include_san: true, point_of_view: "white"});
     const share = Math.min(1 - 1e-6, Math.max(1e-6, root.wdl[0] + root.wdl[1] / 2)), strength = Math.log(share / (1 - share));
     const chance = value => 1 / (1 + Math.exp((DATA.scale[0] - value) / DATA.scale[1]));  // As in scale.py.
     return told(side(500 * (1 + chance(strength) - chance(-strength))), lines[0]?.san[0]);

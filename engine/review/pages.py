@@ -75,16 +75,14 @@ def game_page(review: GameReview, player: str = "", index: str = "index.html", *
         )
     )
     scripts = (SCRIPT, FOLDER / "game.js")
-    return page(
-        names, pieces() + body, (FOLDER / "style.css", STYLE), scripts, {**game_data(review, player), **more}
-    )
+    data = {**game_data(review, player), **more}
+    return page(names, pieces() + body, (FOLDER / "style.css", STYLE), scripts, data)
 
 
 def grown(review: GameReview) -> dict[str, Any]:
     """Return what changes on the page of a game while its review grows."""
     told = {"verdict": verdict(review), "summary": summary(review), "people": escape(review.people)}
-    data = game_data(review, "")
-    return {name: each for name, each in data.items() if name != "bottom"} | told
+    return {**game_data(review, ""), **told}
 
 
 def game_data(review: GameReview, player: str) -> dict[str, Any]:

@@ -150,18 +150,11 @@ class Progress:
         """Return the review of the moves up to the first position that was not searched."""
         latest = {turn: each for (turn, _), each in list(self.found.items())}
         known = [latest[turn] for turn in takewhile(latest.__contains__, range(len(latest)))]
-        return finished(self.source, self.game, known or [UNKNOWN])
-
-
-UNKNOWN = Searched(Score.of((0.0, 1.0, 0.0)))
-"""A position that was not searched."""
+        return finished(self.source, self.game, known or [Searched(Score.of((0.0, 1.0, 0.0)))])
 
 
 class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
-    """Reviews games in this process.
-
-    first_nodes: nodes of a first search of all positions, for `progress`; 0 for none.
-    """
+    """Reviews games in this process. first_nodes: of a first search of all positions; 0 for none."""
 
     pool: SearchPool
     first_nodes = 0

@@ -217,18 +217,18 @@ def operations() -> dict[tuple[str, str], Operation]:
     writing = _object({**start, "nodes": nodes, "headers": headers, "comment": TEXT}, ("nodes",))
     move = _object({"move": MOVE, "san": TEXT, "position": _ref("position")})
     read = _object({"games": listed, "game": _ref("tree"), "text": text}, ("games", "game"))
-    stored = _list(_object({"identity": TEXT, "title": TEXT}))
+    answers, outputs = (
+        _object({"answers": _list(_ref("answer"))}),
+        _object({"positions": _list(_ref("output"))}),
+    )
+    stored, game = _list(_object(_texts("identity", "title"))), _object(_texts("title", "state"))
     kept = _list(_object({"id": TEXT, "title": TEXT, "state": STATES}))
     query = {"anyOf": [_ref("queries"), _ref("query")]}
     evaluated = _group(EvaluateFields, ("positions",), positions=given)
-    busy, job = (429, 502, 503), {200: _ref("job")}
+    busy, job, whole = (429, 502, 503), {200: _ref("job")}, {200: {"type": "object"}}
     found: dict[tuple[str, str], Operation] = {
-        ("post", "analyse"): Operation(
-            "analyse", {200: _object({"answers": _list(_ref("answer"))})}, body=query, codes=(429, 503)
-        ),
-        ("post", "evaluate"): Operation(
-            "evaluate", {200: _object({"positions": _list(_ref("output"))})}, body=evaluated, codes=busy
-        ),
+        ("post", "analyse"): Operation("analyse", {200: answers}, body=query, codes=(429, 503)),
+        ("post", "evaluate"): Operation("evaluate", {200: outputs}, body=evaluated, codes=busy),
         ("get", "networks"): Operation("networks", {200: _object(known)}),
         ("post", "position"): Operation("position", {200: _object(shown)}, PositionFields),
         ("post", "move"): Operation("move", {200: move}, MoveFields, codes=busy),
@@ -236,9 +236,7 @@ def operations() -> dict[tuple[str, str], Operation]:
         ("post", "pgn/read"): Operation("read_pgn", {200: read}, PgnFields),
         ("post", "pgn/write"): Operation("write_pgn", {200: _object({"pgn": TEXT})}, body=writing),
         ("get", "games"): Operation("list_games", {200: _object({"games": stored})}),
-        ("get", "games/{identity}"): Operation(
-            "read_game", {200: _object({"title": TEXT, "state": TEXT})}, codes=(422,)
-        ),
+        ("get", "games/{identity}"): Operation("read_game", {200: game}, codes=(422,)),
         ("put", "games/{identity}"): Operation("keep_game", {204: {}}, GameFields, ("state",)),
         ("delete", "games/{identity}"): Operation("delete_game", {204: {}}, codes=(422,)),
         ("post", "review"): Operation("start_review", {202: _ref("job")}, ReviewFields, ("pgn",)),
@@ -246,9 +244,7 @@ def operations() -> dict[tuple[str, str], Operation]:
         ("get", "review/{identity}"): Operation("review", job, codes=(404, 422)),
         ("put", "review/{identity}"): Operation("go_on", job, RunFields, codes=(404,)),
         ("delete", "review/{identity}"): Operation("delete_review", {204: {}}, codes=(404, 422)),
-        ("get", "review/{identity}/games/{number}"): Operation(
-            "reviewed_game", {200: {"type": "object"}}, codes=(404, 422)
-        ),
+        ("get", "review/{identity}/games/{number}"): Operation("reviewed_game", whole, codes=(404, 422)),
     }
     return {(method, f"/api/v1/{path}"): each for (method, path), each in found.items()} | {
         ("get", "/review/{identity}/games.pgn"): Operation("review_pgn", {200: None}, codes=(404, 422)),

@@ -44,7 +44,8 @@ ENDED = "the server ended"
 class Job:
     """A review. state: waiting, running, done, failed or stopped. board: identity of the stored game that is
     reviewed, or empty. rows, lines: by number of a finished game, what lists show and its review as JSON.
-    skipped: place and reason by number. growing: games that are not finished, by number.
+    skipped: place and reason by number. growing: games that are not finished, by number. save_at: time of the
+    next write.
     """
 
     identity: str
@@ -62,7 +63,6 @@ class Job:
     growing: dict[int, Progress] = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
     save_at: float = 0.0
-    """Time of the next write."""
 
     @classmethod
     def of(cls, head: dict[str, Any], content: str) -> Job:
