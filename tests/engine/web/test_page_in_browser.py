@@ -311,12 +311,13 @@ STATE = "document.getElementById('state')?.textContent"
 REVIEWED = f"!{STATE} && document.querySelectorAll('#moves button').length > 0"
 
 
-def review(page: Page, server: Web, pgn: str = GAMES, nodes: int = 5, number: int = 1, **size: int) -> str:
-    """Open the page of a finished review, and return its id."""
-    identity = str(server.post("review", {"pgn": pgn, "nodes": nodes}).data["id"])
-    page.open(f"{server.url}review/{identity}/game-{number}.html", **{"width": 1280, **size})
+def review(
+    page: Page, server: Web, pgn: str, nodes: int, number: int = 1, *, width: int = 1280, height: int = 900
+) -> None:
+    """Open the page of a review, and wait for its end."""
+    identity = server.post("review", {"pgn": pgn, "nodes": nodes}).data["id"]
+    page.open(f"{server.url}review/{identity}/game-{number}.html", width=width, height=height)
     page.wait(lambda: page.value(REVIEWED))
-    return identity
 
 
 def test_games_are_reviewed_listed_after_a_reload_and_deleted(page: Page) -> None:
@@ -358,21 +359,13 @@ def test_review_shows_marks_before_its_end_and_stops_and_goes_on(page: Page, ser
 def test_review_is_in_view_without_scrolling(
     page: Page, server: Web, width: int, height: int, names: tuple[str, ...]
 ) -> None:
-    players = (
-        '[White "A player with a long name"]\n[Black "Another player with one"]\n[Event "A tournament"]\n'
-    )
-    review(
-        page, server, f"{players}\n" + " ".join(["Nf3 Nf6 Ng1 Ng8"] * 20) + " 1-0", width=width, height=height
-    )
+    tags = '[White "A player with a long name"]\n[Black "Another player"]\n[Event "A tournament"]\n\n'
+    pgn = tags + " ".join(["Nf3 Nf6 Ng1 Ng8"] * 20) + " 1-0"
+    review(page, server, pgn, 5, width=width, height=height)
     for name in names:
-        box = page.value(
-            f"(() => {{ const box = document.getElementById('{name}').getBoundingClientRect(); "
-            "return [box.left, box.top, box.right, box.bottom, box.width * box.height]; })()"
-        )
-        assert box[0] >= 0 and box[1] >= 0 and box[2] <= width and box[3] <= height and box[4] > 0, (
-            name,
-            box,
-        )
+        box = page.value(f"document.getElementById('{name}').getBoundingClientRect().toJSON()")
+        assert box["left"] >= 0 and box["right"] <= width and box["height"] > 0, (name, box)
+        assert box["top"] >= 0 and box["bottom"] <= height, (name, box)
 
 
 def test_game_is_reviewed_at_its_end_and_shares_its_tree_with_the_review(page: Page) -> None:
