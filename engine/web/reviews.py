@@ -29,7 +29,7 @@ from protocol.http.middleware import HttpError
 MOST_ACTIVE, MOST_OF_CLIENT = 32, 8
 """Jobs that wait or run, of all clients and of one."""
 
-FIRST_NODES = 6
+FIRST_NODES = 3
 """Nodes of each position in the first pass, which shows marks within 2 s."""
 
 SAVING_SHARE = 0.05

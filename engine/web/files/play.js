@@ -161,7 +161,7 @@ export class Play {
   // Nobody's time runs while the server is away.
   #tick() {
     const clock = this.#clock;
-    if (!this.running || !clock?.at) return;
+    if (!this.running || !clock?.at || !this.tip.position) return;
     const now = performance.now(), side = this.#turn;
     if (!server.away) clock[side] = Math.max(0, clock[side] - (now - clock.at));
     clock.at = now;

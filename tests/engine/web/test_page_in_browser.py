@@ -293,8 +293,8 @@ def test_game_goes_on_after_a_reload_and_a_restart_of_the_server(tmp_path: Path)
             page.value("location.reload()")
             page.wait(lambda: "You" in text_of(page, "below") and moves(page) == before)
             port = int(first.url.rstrip("/").rpartition(":")[2])
-        page.wait(lambda: "trying again" in text_of(page, "state"))
         tap(page, "d2d4")
+        page.wait(lambda: "trying again" in text_of(page, "state"))
         with web(data=tmp_path / "data", port=port) as second:
             page.wait(lambda: len(move_buttons(page)) == 4)
             page.wait(
