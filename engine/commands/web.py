@@ -120,7 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
         from engine.web.service import WebService
 
         folder = None if arguments.private else data_folder()
-        service = WebService(scheduler, options, api, arguments.human, folder, _log)
+        kept = folder and folder / "games"
+        service = WebService(scheduler, options, api, arguments.human, kept, _log)
         server = Server(service, scheduler, api, lambda: _read_check(arguments), _log, certificate)
 
         def listening(host: str, port: int) -> None:

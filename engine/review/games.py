@@ -189,7 +189,7 @@ def finished(
         moves=reviews,
         wdl=[each.wdl for each in scores],
         pawns=[each.pawns for each in scores],
-        opening=opening_of(played) if board.fen() == chess.STARTING_FEN else None,
+        opening=opening_of(moves) if board.fen() == chess.STARTING_FEN else None,
         accuracy=game_accuracy(percentages, white[0]),
         phases=phases,
         decisive=lost,

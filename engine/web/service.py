@@ -120,15 +120,14 @@ class WebService:
         folder: Path | None,
         log: Callable[[str], None],
     ) -> None:
-        """human: see Levels. folder: of games and reviews; None keeps them in memory."""
+        """human: see Levels. folder: of games, beside that of reviews; None keeps both in memory."""
         self._scheduler = scheduler
         self._options = options
         self._settings = settings
         self._limits = ClientLimits(settings)
         self._levels = Levels(scheduler.pool, options, human, log)
-        games, reviews = (folder and folder / name for name in ("games", "reviews"))
-        most = settings.max_stored_bytes
-        self._games = Store(games, most, MOST_OF_GAME)
+        reviews, most = folder and folder.with_name("reviews"), settings.max_stored_bytes
+        self._games = Store(folder, most, MOST_OF_GAME)
         self._reviews = Reviews(
             scheduler.pool, options, log, settings.max_review_games, Store(reviews, most, most)
         )
