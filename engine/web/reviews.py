@@ -35,9 +35,7 @@ FIRST_NODES = 3
 SAVING_SHARE = 0.05
 """Largest share of the time that writing a running job takes."""
 
-ACTIVE = ("waiting", "running")
-
-ENDED = "the server ended"
+ACTIVE, ENDED = ("waiting", "running"), "the server ended"
 
 
 @dataclass(eq=False, slots=True)
