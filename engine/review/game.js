@@ -17,7 +17,7 @@ function element(name, attributes = {}, ...content) {
 }
 
 let fens = [];
-let ply = 0;       // moves made in the game
+let ply = 0, goal = 0;  // moves made in the game, and those to show once the review has come so far
 let line = null;   // {fens, moves, at, chips} of a line that is looked at
 let trying = null; // the moves that are to be bettered
 const board = new Board(get("board"), {bottom: DATA.bottom, onMove: answer, onStep: forwards => step(forwards ? 1 : -1)});
@@ -32,6 +32,7 @@ const arrow = (uci, color) => ({from: uci.slice(0, 2), to: uci.slice(2, 4), colo
 
 function show(to, {keep = false} = {}) {
   ply = Math.max(0, Math.min(DATA.moves.length, to));
+  if (!keep) goal = ply;
   line = null;
   const move = DATA.moves[ply - 1];
   board.show(fens[ply], {last: move?.u, arrows: move?.b && move.b !== move.u ? [arrow(move.b, GOOD)] : []});
@@ -210,7 +211,7 @@ function draw() {
   get("run").hidden = !DATA.state;
   get("run").textContent = DATA.live ? "stop" : "go on";
   get("on-board").hidden = !DATA.board;
-  if (!line && !trying) show(ply, {keep: true});
+  if (!line && !trying) show(goal, {keep: true});
 }
 
 function course() {
@@ -245,7 +246,7 @@ for (const [id, act] of Object.entries({run, first: () => trying || show(0), bac
   get(id).addEventListener("click", act);
 document.addEventListener("keydown", keys);
 const wanted = () => Number(/^#m(\d+)$/.exec(location.hash)?.[1] ?? 0);
-addEventListener("hashchange", () => show(wanted(), {keep: true}));
+addEventListener("hashchange", () => show(goal = wanted(), {keep: true}));
+goal = wanted();
 draw();
-show(wanted(), {keep: true});
 if (DATA.id && (DATA.live || DATA.state)) grow();

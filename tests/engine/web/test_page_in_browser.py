@@ -341,7 +341,8 @@ def test_games_are_reviewed_listed_after_a_reload_and_deleted(page: Page) -> Non
 def test_review_shows_marks_before_its_end_and_stops_and_goes_on(page: Page, server: Web) -> None:
     pgn = "1. f3 e5 2. g4 d6 3. h4 d5 4. h5 *"
     identity = server.post("review", {"pgn": pgn, "nodes": 25_000}).data["id"]
-    page.open(f"{server.url}review/{identity}/game-1.html", width=1280)
+    page.open(f"{server.url}review/{identity}/game-1.html#m3", width=1280)
+    page.wait(lambda: page.value("document.querySelector('[data-ply=\"3\"][aria-current]') !== null"))
     page.wait(lambda: len(move_buttons(page)) == 7 and "positions" in str(page.value(STATE)))
     assert page.value("document.querySelector('#course polygon').points.length") == 10
     press(page, "run")
