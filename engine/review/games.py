@@ -158,12 +158,12 @@ def finished(
     """Return the review of a game. searched: each position, the last included, or those of its first moves.
     unclear: plies without a verdict."""
     board = game.board()
-    played = list(game.mainline_moves())
-    moves = played[: len(searched) - 1]
-    reviews = judge(board, moves, searched, clocks_of(game)[: len(moves)], unclear)
+    moves = list(game.mainline_moves())
+    seen = moves[: len(searched) - 1]
+    reviews = judge(board, seen, searched, clocks_of(game)[: len(seen)], unclear)
     white = [board.turn == (ply % 2 == 0) for ply in range(len(searched))]
     scores = [
-        each if own else each.turned() for each, own in zip(backed_up(moves, searched), white, strict=True)
+        each if own else each.turned() for each, own in zip(backed_up(seen, searched), white, strict=True)
     ]
     percentages = [winning_percentage(each.pawns) for each in scores]
     accuracies = [
@@ -178,7 +178,7 @@ def finished(
         for phase in PHASES
     }
     result, values = game.headers.get("Result", "*"), [each.expected for each in scores]
-    result = result if len(moves) == len(played) else "*"
+    result = result if seen == moves else "*"
     lost = decisive(values, result, board.turn)
     if lost is not None and (lost in unclear or slid(loser_of(values, result), lost, unclear)):
         lost = None
