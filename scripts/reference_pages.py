@@ -20,6 +20,7 @@ from unittest import mock
 
 from engine.options import OPTIONS
 from engine.web.openapi import document
+from engine.web.service import WebService
 from evaluator.metrics import Metrics, State
 from evaluator.service.http.prometheus import registry
 from protocol.fields import Field
@@ -90,7 +91,7 @@ def operation(path: str, method: str, described: dict[str, Any]) -> str:
     if path == "/api/v1/analyse":
         parts.append("The body is a [query](analysis.md#queries), or `queries`: a list of queries.")
     elif body:
-        body = document()["components"]["schemas"][body["$ref"].rpartition("/")[2]]
+        body = document(WebService)["components"]["schemas"][body["$ref"].rpartition("/")[2]]
         required = body.get("required", ())
         rows = (
             (
@@ -106,7 +107,7 @@ def operation(path: str, method: str, described: dict[str, Any]) -> str:
 
 def operations() -> str:
     """Return a section for each operation of the HTTP API."""
-    paths = document()["paths"].items()
+    paths = document(WebService)["paths"].items()
     return "\n\n".join(operation(path, method, each[method]) for path, each in paths for method in each)
 
 

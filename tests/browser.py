@@ -72,12 +72,12 @@ class Page:
             self.requests.append(event["request"]["url"])
         return message
 
-    def open(self, url: str, *, width: int, dark: bool = False) -> None:
-        """Go somewhere, on a screen of that width in pixels."""
+    def open(self, url: str, *, width: int, height: int = 900, dark: bool = False) -> None:
+        """Go somewhere, on a screen of that size in pixels."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
-            height=900,
+            height=height,
             deviceScaleFactor=1,
             mobile=width < 600,
         )

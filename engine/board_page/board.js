@@ -15,19 +15,41 @@ const SIZE = 45;  // of a square: that of the pieces
 const NAMES = {p: "pawn", n: "knight", b: "bishop", r: "rook", q: "queen", k: "king"};
 const SQUARES = Array.from({length: 64}, (_, index) => "abcdefgh"[index % 8] + (1 + Math.floor(index / 8)));
 
-/** Return the pieces of a FEN by square, such as {e1: "white-king"}. */
-export function piecesOf(fen) {
-  const pieces = {};
+/** Return the letters of a FEN's pieces by square, such as {e1: "K"}. */
+export function lettersOf(fen) {
+  const letters = {};
   fen.split(" ")[0].split("/").forEach((row, down) => {
     let file = 0;
     for (const letter of row) {
-      if (letter >= "1" && letter <= "8") { file += Number(letter); continue; }
-      const kind = NAMES[letter.toLowerCase()];
-      if (kind) pieces["abcdefgh"[file] + (8 - down)] = `${letter < "a" ? "white" : "black"}-${kind}`;
-      file++;
+      if (letter >= "1" && letter <= "8") file += Number(letter);
+      else letters["abcdefgh"[file++] + (8 - down)] = letter;
     }
   });
-  return pieces;
+  return letters;
+}
+
+/** Return the board part of a FEN with these letters. */
+export const boardOf = letters => [8, 7, 6, 5, 4, 3, 2, 1].map(rank =>
+  [..."abcdefgh"].map(file => letters[file + rank] ?? "1").join("").replace(/1+/g, ones => ones.length)).join("/");
+
+/** Return the board part of a FEN after legal moves, for previews. */
+export function afterMoves(fen, moves) {
+  const squares = lettersOf(fen);
+  for (const uci of moves) {
+    const from = uci.slice(0, 2), to = uci.slice(2, 4), piece = squares[from] ?? "P", other = squares[to];
+    const isKing = piece.toLowerCase() === "k", ownRook = other === (piece === "K" ? "R" : "r");
+    const [file, target] = [from, to].map(each => each.charCodeAt(0) - 97);
+    if (piece.toLowerCase() === "p" && file !== target && !other) delete squares[to[0] + from[1]];  // en passant
+    delete squares[from];
+    if (isKing && (ownRook || Math.abs(file - target) === 2)) {  // castling, to a king's or a rook's square
+      const short = target > file, rank = from[1], rook = ownRook ? to : (short ? "h" : "a") + rank;
+      const letter = squares[rook] ?? (piece === "K" ? "R" : "r");
+      delete squares[rook];
+      squares[(short ? "g" : "c") + rank] = piece;
+      squares[(short ? "f" : "d") + rank] = letter;
+    } else squares[to] = uci[4] ? (piece === "P" ? uci[4].toUpperCase() : uci[4]) : piece;
+  }
+  return boardOf(squares);
 }
 
 function made(name, attributes, parent) {
@@ -66,7 +88,8 @@ export class Board {
   }
   flip() { this.bottom = this.#bottom === "white" ? "black" : "white"; }
 
-  /** Draw a position. legal: moves that a person may make. last: the move before it. check: square of a king.
+  /** Draw a position. legal: moves that a person may make. last: the move before it. check: square of a king. onSquare: called
+   * with a pressed square.
    * Showing the same position again changes marks and arrows, and leaves a piece in the person's hand. */
   show(fen, options = {}) {
     if (fen !== this.#fen) {
@@ -88,7 +111,9 @@ export class Board {
 
   // Draw the pieces of another position.
   #pieces(options) {
-    const wanted = piecesOf(this.#fen), free = {};
+    const wanted = {}, free = {};
+    for (const [square, letter] of Object.entries(lettersOf(this.#fen)))
+      if (NAMES[letter.toLowerCase()]) wanted[square] = `${letter < "a" ? "white" : "black"}-${NAMES[letter.toLowerCase()]}`;
     for (const [square, piece] of Object.entries(this.#drawn)) {
       if (wanted[square] !== piece.kind) { (free[piece.kind] ??= []).push({...piece, square}); delete this.#drawn[square]; }
     }
@@ -206,6 +231,7 @@ export class Board {
   _down(event) {
     if (this.#held) { this._cancel(); this.#choose(""); return; }  // A second finger: the piece returns.
     this.#swipe = event.pointerType === "touch" ? {x: event.clientX, y: event.clientY} : null;
+    if (this.#options.onSquare) this.#options.onSquare(this.#at(event).square);
     if (!this.#options.legal?.length || event.button > 0) return;
     this.#layers.choices.replaceChildren();
     this.#cursor = "";

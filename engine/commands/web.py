@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: those of `wavefront get`)",
     )
     parser.add_argument(
-        "--private", action="store_true", help="keep the page's games in memory, not in files"
+        "--private", action="store_true", help="keep the page's games and reviews in memory, not in files"
     )
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="PEM file of a certificate, for TLS")
     parser.add_argument(

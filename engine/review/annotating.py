@@ -40,7 +40,7 @@ def annotated(source: SourceGame, review: GameReview) -> str:
         game.headers.setdefault(name, text)
     board = game.board()  # node.board() replays the game for each move.
     game.comment = f"{wdl_command(review.wdl[0])} {game.comment}".strip()
-    for node, move in zip(list(game.mainline()), review.moves, strict=True):
+    for node, move in zip(list(game.mainline()), review.moves, strict=False):
         if move.mark and not node.nags & MARKS:  # The author's mark stays; the remark tells the review's.
             node.nags.add(NAGS[move.mark])
         elif move.unclear and not move.mark:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The page of one reviewed game. Its script is this file after board.js, its data a JSON element (pages.py).
+// The page of one reviewed game. Its script is this file after board.js, its data a JSON element (pages.py). A page that
+// `wavefront web` serves links to the board, grows while the game is reviewed, and has tried moves searched.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const SIGNS = {"only move": "!", inaccuracy: "?!", mistake: "?", blunder: "??", unclear: "∞"};
@@ -15,37 +16,11 @@ function element(name, attributes = {}, ...content) {
   return node;
 }
 
-// Return the FEN after a move. Only the pieces are kept right: the moves are known to be legal.
-function after(fen, uci) {
-  const pieces = piecesOf(fen), [from, to] = [uci.slice(0, 2), uci.slice(2, 4)];
-  const piece = pieces[from], [side, kind] = piece.split("-"), rank = from[1];
-  const castles = kind === "king" && (pieces[to] === `${side}-rook` || Math.abs(from.charCodeAt(0) - to.charCodeAt(0)) > 1);
-  if (kind === "pawn" && from[0] !== to[0] && !pieces[to]) delete pieces[to[0] + rank];
-  delete pieces[from];
-  if (castles) {
-    const short = to > from;
-    const rook = pieces[to] === `${side}-rook` ? to : (short ? "h" : "a") + rank;
-    delete pieces[rook];
-    pieces[(short ? "g" : "c") + rank] = piece;
-    pieces[(short ? "f" : "d") + rank] = `${side}-rook`;
-  } else {
-    const promoted = {q: "queen", r: "rook", b: "bishop", n: "knight"}[uci[4]];
-    pieces[to] = promoted ? `${side}-${promoted}` : piece;
-  }
-  const letter = each => {
-    const [color, name] = each.split("-"), short = name === "knight" ? "n" : name[0];
-    return color === "white" ? short.toUpperCase() : short;
-  };
-  return "87654321".split("").map(row => "abcdefgh".split("").map(file => pieces[file + row] ? letter(pieces[file + row]) : "1").join("")).join("/");
-}
-
-const fens = [DATA.fen];
-for (const move of DATA.moves) fens.push(after(fens[fens.length - 1], move.u));
-
-let ply = 0;       // moves made in the game
+let fens = [];
+let ply = 0, goal = 0;  // moves made in the game, and those to show once the review has come so far
 let line = null;   // {fens, moves, at, chips} of a line that is looked at
 let trying = null; // the moves that are to be bettered
-const board = new Board(get("board"), {bottom: DATA.bottom, onMove: answer});
+const board = new Board(get("board"), {bottom: DATA.bottom, onMove: answer, onStep: forwards => step(forwards ? 1 : -1)});
 
 const white = index => DATA.white === (index % 2 === 0);
 const sign = move => SIGNS[move.m] ?? "";
@@ -57,6 +32,7 @@ const arrow = (uci, color) => ({from: uci.slice(0, 2), to: uci.slice(2, 4), colo
 
 function show(to, {keep = false} = {}) {
   ply = Math.max(0, Math.min(DATA.moves.length, to));
+  if (!keep) goal = ply;
   line = null;
   const move = DATA.moves[ply - 1];
   board.show(fens[ply], {last: move?.u, arrows: move?.b && move.b !== move.u ? [arrow(move.b, GOOD)] : []});
@@ -71,6 +47,7 @@ function show(to, {keep = false} = {}) {
   get("now").setAttribute("x", String(1000 * ply / Math.max(1, DATA.moves.length) - 1.5));
   get("score").textContent = `White ${percent(DATA.expected[ply])} · ${pawns(DATA.pawns[ply])}`;
   if (!keep) history.replaceState(null, "", `#m${ply}`);
+  get("on-board").href = `${DATA.board}&ply=${ply}`;
   detail();
 }
 
@@ -92,8 +69,7 @@ function detail() {
 
 // A line whose moves can be clicked.
 function chips({name, from, u, s}) {
-  const ucis = u.split(" "), all = [fens[from]];
-  for (const uci of ucis) all.push(after(all[all.length - 1], uci));
+  const ucis = u.split(" "), all = [fens[from], ...ucis.map((_, index) => afterMoves(fens[from], ucis.slice(0, index + 1)))];
   const buttons = s.split(" ").map((san, index) => {
     const label = index === 0 || white(from + index) ? `${number(from + index)} ${san}` : san;
     const button = element("button", {type: "button"}, label);
@@ -117,43 +93,125 @@ function step(by) {
 }
 
 // The quiz: find a better move in the positions of one side's mistakes.
+const mistakes = side => DATA.moves.map((move, index) => ({move, index})).filter(each => each.move.q && sides[white(each.index) ? 0 : 1] === side);
+
 function start() {
-  trying = DATA.moves.map((move, index) => ({move, index})).filter(each => each.move.q && sides[white(each.index) ? 0 : 1] === board.bottom);
+  trying = mistakes(board.bottom);
+  document.body.classList.add("trying");
   get("try").textContent = "back to the game";
   ask();
 }
 
 function ask() {
   const found = trying[0];
-  if (!found) { stop("No more mistakes of this side."); return; }
-  board.show(fens[found.index], {legal: found.move.q.split(" "), last: DATA.moves[found.index - 1]?.u});
+  if (!found) { stop(true); return; }
+  show(found.index, {keep: true});
+  retry();
   const skip = element("button", {type: "button"}, "show the answer");
   skip.addEventListener("click", () => answer(""));
-  get("detail").replaceChildren(element("p", {}, element("b", {}, `${number(found.index)} ${white(found.index) ? "White" : "Black"} to move: `), `${found.move.s} was a ${found.move.m}. Find a better move.`), skip);
+  get("detail").replaceChildren(element("p", {}, element("b", {}, `${number(found.index)} ${white(found.index) ? "White" : "Black"} to move: `), `${found.move.s} was a ${found.move.m}. Find a better move.`), element("p", {id: "why"}), skip);
 }
 
-function answer(uci) {
+const retry = () => board.show(fens[trying[0].index], {legal: trying[0].move.q.split(" "), last: DATA.moves[trying[0].index - 1]?.u});
+
+async function answer(uci) {
   if (!trying) return;
-  const {move, index} = trying[0], right = uci === move.b;
-  if (uci && !right) {
-    get("detail").querySelector("p").append(uci === move.u ? " That was played." : " Not that one; try again.");
-    board.show(fens[index], {legal: move.q.split(" "), last: DATA.moves[index - 1]?.u});
-    return;
+  const [found] = trying, {move, index} = found;
+  let why = "";
+  if (uci && uci !== move.b) {
+    board.show(afterMoves(fens[index], [uci]), {last: uci});
+    get("why").textContent = "Looking for the reply…";
+    const {loss, words} = await refuted(index, uci);
+    if (trying?.[0] !== found) return;
+    if (loss === null || loss >= DATA.least) {
+      get("why").textContent = words;
+      retry();
+      return;
+    }
+    why = "This is good, too. ";
   }
   trying.shift();
   ply = index + 1;
-  board.show(after(fens[index], move.b), {last: move.b});
+  board.show(afterMoves(fens[index], [move.b]), {last: move.b});
   detail();
   const next = element("button", {type: "button"}, trying.length ? "next" : "done");
   next.addEventListener("click", ask);
-  get("detail").prepend(element("p", {}, element("b", {}, right ? "Right. " : "The best move. "), next));
+  get("detail").prepend(element("p", {}, element("b", {}, why || (uci ? "Right. " : "The best move. ")), next));
 }
 
-function stop(text) {
+// What a tried move loses, in thousandths, and the reply that shows it; null where no search can tell.
+async function refuted(index, uci) {
+  const {moves, expected} = DATA, side = each => white(index) ? each : 1000 - each, before = side(expected[index]);
+  const told = (after, reply) => ({loss: before - after, words: `Not good enough: ${reply ? `${reply} answers, and ` : ""}the expected score falls from ${percent(before)} to ${percent(after)}. Try again.`});
+  if (uci === moves[index].u) return told(side(expected[index + 1]), moves[index].l?.[1]?.s.split(" ")[0]);
+  if (!DATA.board) return {loss: null, words: "Not that one; try again. Pages of wavefront web say why."};
+  try {
+    const position = {fen: DATA.fen, chess960: DATA.chess960, moves: [...moves.slice(0, index).map(each => each.u), uci]};
+    const {end} = await request("POST", "/api/v1/position", position);
+    if (end) return told(side({"1-0": 1000, "0-1": 0}[end.result] ?? 500), "");
+    const {answers: [{moves: lines, root}]} = await request("POST", "/api/v1/analyse", {...position, nodes: DATA.nodes, include_san: true, point_of_view: "white"});
+    const share = Math.min(1 - 1e-6, Math.max(1e-6, root.wdl[0] + root.wdl[1] / 2)), strength = Math.log(share / (1 - share));
+    const chance = value => 1 / (1 + Math.exp((DATA.scale[0] - value) / DATA.scale[1]));  // As in scale.py.
+    return told(side(500 * (1 + chance(strength) - chance(-strength))), lines[0]?.san[0]);
+  } catch (error) { return {loss: null, words: `Not that one; try again. ${error.message}`}; }
+}
+
+// over: whether all mistakes were tried, so that the other side's are offered.
+function stop(over = false) {
   trying = null;
+  document.body.classList.remove("trying");
   get("try").textContent = "try your mistakes";
   show(ply);
-  if (text) get("detail").prepend(element("p", {}, text));
+  if (!over) return;
+  const other = board.bottom === "white" ? "black" : "white", name = side => side === "white" ? "White" : "Black";
+  const turn = element("button", {type: "button"}, `try ${name(other)}'s`);
+  turn.addEventListener("click", () => { board.flip(); start(); });
+  get("detail").prepend(element("p", {}, `No more mistakes of ${name(board.bottom)}. `, mistakes(other).length ? turn : ""));
+}
+
+// -- a review that grows -------------------------------------------------------------------------------------
+
+async function request(method, path, body) {
+  const token = sessionStorage.getItem("wavefront-token"), headers = {"Content-Type": "application/json", ...(token && {Authorization: `Bearer ${token}`})};
+  const reply = await fetch(path, {method, headers, body: body && JSON.stringify(body)}).catch(() => null);
+  if (!reply || reply.status === 503 || reply.status === 429) throw new Error("The server is busy or away.");
+  const found = await reply.json();
+  if (!reply.ok) throw Object.assign(new Error(found.error), {refused: true});
+  return found;
+}
+
+async function grow() {
+  const begun = performance.now();
+  try {
+    Object.assign(DATA, await request("GET", location.pathname.replace(/html$/, "json")));
+    draw();
+  } catch (error) {
+    get("state").textContent = error.refused ? error.message : "The server does not answer; trying again.";
+    if (error.refused) return;
+  }
+  if (DATA.live) setTimeout(grow, Math.max(500, 5 * (performance.now() - begun)));
+}
+
+async function run() {
+  await request("PUT", `/api/v1/review/${DATA.id}`, {running: !DATA.live}).catch(error => { DATA.state = error.message; });
+  if (!DATA.live) grow();
+}
+
+/** Draw the game's data, which may have changed. What somebody looks at stays. */
+function draw() {
+  fens = [DATA.fen];
+  for (const move of DATA.moves) fens.push(afterMoves(fens.at(-1), [move.u]));
+  course();
+  list();
+  if (DATA.verdict !== undefined) {
+    const marked = DATA.moves.some(move => move.m);
+    for (const id of ["verdict", "summary", "people"]) get(id).innerHTML = id === "verdict" && DATA.state && !marked ? "" : DATA[id];
+  }
+  get("state").textContent = DATA.state ?? "";
+  get("run").hidden = !DATA.state;
+  get("run").textContent = DATA.live ? "stop" : "go on";
+  get("on-board").hidden = !DATA.board;
+  if (!line && !trying) show(goal, {keep: true});
 }
 
 function course() {
@@ -161,10 +219,6 @@ function course() {
   const points = DATA.expected.map((_, index) => place(index).map(each => each.toFixed(1)).join()).join(" ");
   const dots = DATA.moves.map((move, index) => !move.m || move.m === "unclear" ? "" : `<circle class="${move.m.split(" ")[0]}" cx="${place(index + 1)[0]}" cy="${place(index + 1)[1]}" r="${index === DATA.lost ? 9 : 6}"/>`).join("");
   get("course").innerHTML = `<rect class="ground" width="1000" height="200"/><polygon points="0,200 ${points} 1000,200"/><line x1="0" y1="100" x2="1000" y2="100"/><rect id="now" width="3" height="200"/>${dots}`;
-  get("course").addEventListener("click", event => {
-    const box = get("course").getBoundingClientRect();
-    if (!trying) show(Math.round(last * (event.clientX - box.left) / box.width));
-  });
 }
 
 function list() {
@@ -184,18 +238,15 @@ function keys(event) {
   if (act) { act(); event.preventDefault(); }
 }
 
-for (const [id, act] of Object.entries({first: () => trying || show(0), back: () => step(-1), next: () => step(1), last: () => trying || show(DATA.moves.length), flip: () => board.flip(), try: () => trying ? stop() : start()}))
+get("course").addEventListener("click", event => {
+  const box = get("course").getBoundingClientRect();
+  if (!trying) show(Math.round(Math.max(1, DATA.moves.length) * (event.clientX - box.left) / box.width));
+});
+for (const [id, act] of Object.entries({run, first: () => trying || show(0), back: () => step(-1), next: () => step(1), last: () => trying || show(DATA.moves.length), flip: () => board.flip(), try: () => trying ? stop() : start()}))
   get(id).addEventListener("click", act);
 document.addEventListener("keydown", keys);
-let touch = null;
-get("board").addEventListener("touchstart", event => { touch = trying || event.touches.length > 1 ? null : event.touches[0]; }, {passive: true});
-get("board").addEventListener("touchend", event => {
-  if (!touch) return;
-  const [x, y] = [event.changedTouches[0].clientX - touch.clientX, event.changedTouches[0].clientY - touch.clientY];
-  if (Math.abs(x) > 40 && Math.abs(x) > 2 * Math.abs(y)) step(x < 0 ? 1 : -1);
-});
 const wanted = () => Number(/^#m(\d+)$/.exec(location.hash)?.[1] ?? 0);
-addEventListener("hashchange", () => show(wanted(), {keep: true}));
-course();
-list();
-show(wanted(), {keep: true});
+addEventListener("hashchange", () => show(goal = wanted(), {keep: true}));
+goal = wanted();
+draw();
+if (DATA.id && (DATA.live || DATA.state)) grow();

@@ -154,18 +154,20 @@ def games_of(paths: Sequence[Path], note: Callable[[str], None], encoding: str =
 def finished(
     source: SourceGame, game: chess.pgn.Game, searched: Sequence[Searched], unclear: Collection[int] = ()
 ) -> GameReview:
-    """Return the review of a game. searched: each position, the last included. unclear: plies without a
-    verdict."""
+    """Return the review of a game. searched: each position, the last included, or those of its first moves.
+    unclear: plies without a verdict."""
     board = game.board()
     moves = list(game.mainline_moves())
-    reviews = judge(board, moves, searched, clocks_of(game), unclear)
+    seen = moves[: len(searched) - 1]
+    reviews = judge(board, seen, searched, clocks_of(game)[: len(seen)], unclear)
     white = [board.turn == (ply % 2 == 0) for ply in range(len(searched))]
     scores = [
-        each if own else each.turned() for each, own in zip(backed_up(moves, searched), white, strict=True)
+        each if own else each.turned() for each, own in zip(backed_up(seen, searched), white, strict=True)
     ]
     percentages = [winning_percentage(each.pawns) for each in scores]
     found = accuracies(percentages, [review.phase for review in reviews], white[0])
     result, values = game.headers.get("Result", "*"), [each.expected for each in scores]
+    result = result if seen == moves else "*"
     lost = decisive(values, result, board.turn)
     if lost is not None and (lost in unclear or slid(loser_of(values, result), lost, unclear)):
         lost = None

@@ -18,8 +18,8 @@ import chess
 from engine.board_page import SCRIPT, STYLE, pieces
 from engine.review.annotating import remark
 from engine.review.games import GameReview
-from engine.review.judging import FAULTS, LOST, PHASES, SERIOUS, MoveReview, loser_of
-from engine.review.scale import expected
+from engine.review.judging import FAULTS, INACCURACY, LOST, PHASES, SERIOUS, MoveReview, loser_of
+from engine.review.scale import CENTRE, WIDTH, expected
 
 FOLDER = Path(__file__).parent
 
@@ -51,10 +51,11 @@ def _compact(path: Path) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
-def game_page(review: GameReview, player: str = "", index: str = "index.html") -> str:
+def game_page(review: GameReview, player: str = "", index: str = "index.html", **more: Any) -> str:
     """Return the page of one game.
 
-    player: name of the side at the bottom. index: link to the page of all games.
+    player: name of the side at the bottom. index: link to the page of all games. more: data of a page that is
+    served: board: link to the page's board, and what `grown` has.
     """
     headers = review.headers
     names = f"{headers.get('White', '?')} – {headers.get('Black', '?')}"
@@ -74,7 +75,14 @@ def game_page(review: GameReview, player: str = "", index: str = "index.html") -
         )
     )
     scripts = (SCRIPT, FOLDER / "game.js")
-    return page(names, pieces() + body, (FOLDER / "style.css", STYLE), scripts, game_data(review, player))
+    data = {**game_data(review, player), **more}
+    return page(names, pieces() + body, (FOLDER / "style.css", STYLE), scripts, data)
+
+
+def grown(review: GameReview) -> dict[str, Any]:
+    """Return what changes on the page of a game while its review grows."""
+    told = {"verdict": verdict(review), "summary": summary(review), "people": escape(review.people)}
+    return {**game_data(review, ""), **told}
 
 
 def game_data(review: GameReview, player: str) -> dict[str, Any]:
@@ -109,6 +117,9 @@ def game_data(review: GameReview, player: str) -> dict[str, Any]:
         entries.append(entry)
     return {
         "fen": start[0],
+        "chess960": _chess960(review),
+        "scale": (CENTRE, WIDTH),
+        "least": round(1000 * INACCURACY),
         "white": start[1],
         "number": start[2],
         "bottom": "black" if player and review.headers.get("Black") == player else "white",

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from math import ceil
 
 import chess
+import chess.pgn
 
 from engine._core import Game
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
@@ -131,10 +133,31 @@ class ReviewJob:
         return ReviewExecutor(self, context, pool or context.search_pool(log, "analysis"))
 
 
+@dataclass(eq=False, slots=True)
+class Progress:
+    """A game while it is reviewed.
+
+    found: searched positions by turn and nodes, the deepest of a turn last. asked: number of searches so far,
+    running ones included.
+    """
+
+    source: SourceGame
+    game: chess.pgn.Game
+    found: dict[tuple[int, int], Searched] = field(default_factory=dict)
+    asked: int = 0
+
+    def review(self) -> GameReview:
+        """Return the review of the moves up to the first position that was not searched."""
+        latest = {turn: each for (turn, _), each in list(self.found.items())}
+        known = [latest[turn] for turn in takewhile(latest.__contains__, range(len(latest)))]
+        return finished(self.source, self.game, known or [Searched(Score.of((0.0, 1.0, 0.0)))])
+
+
 class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
-    """Reviews games in this process."""
+    """Reviews games in this process. first_nodes: of a first search of all positions; 0 for none."""
 
     pool: SearchPool
+    first_nodes = 0
 
     def __init__(self, job: ReviewJob, context: WorkerContext, pool: SearchPool) -> None:
         super().__init__(job, pool)
@@ -155,10 +178,20 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
             faults = tuple(map(str, game.errors))
             board, moves = game.board(), list(game.mainline_moves())
             start, _ = read_fen(board.fen(), board.chess960)
+            progress = self.progress(source, game)
+
+            async def one(turn: int, nodes: int) -> Searched:
+                if (turn, nodes) not in progress.found:
+                    progress.found[turn, nodes] = await self._search(start, moves, turn, nodes)
+                return progress.found[turn, nodes]
 
             async def search(turns: Sequence[int], nodes: int) -> list[Searched]:
-                return await play_together(self._search(start, moves, turn, nodes) for turn in turns)
+                known = sum((turn, nodes) in progress.found for turn in turns)
+                progress.asked = max(progress.asked, len(progress.found) + len(turns) - known)
+                return await play_together(one(turn, nodes) for turn in turns)
 
+            if self.first_nodes:
+                await search(range(len(moves) + 1), self.first_nodes)
             result = game.headers.get("Result", "*")
             searches = await search_game(
                 moves, self.job.nodes, search, result=result, white_begins=board.turn
@@ -170,6 +203,10 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
         except Exception as error:  # The other games go on, whatever it is.
             return Reviewed(source, reason=reason(error), faults=faults)
         return Reviewed(source, review, faults=faults, searches=searches.count)
+
+    def progress(self, source: SourceGame, game: chess.pgn.Game) -> Progress:
+        """Return where the searches of a game are kept: those that it has are not repeated."""
+        return Progress(source, game)
 
     async def _with_people(self, review: GameReview, start: Game, moves: Sequence[chess.Move]) -> GameReview:
         """Return the review with what people of the players' ratings play instead of the marked moves."""

@@ -33,7 +33,7 @@ class ApiSettings(SettingsGroup):
     max_body_bytes: int = setting(8 << 20, "maximum bytes of a request", low=1024, high=1 << 30)
     max_stored_bytes: int = setting(
         64 << 20,
-        "maximum bytes of the games that the page keeps; the oldest are deleted",
+        "maximum bytes of the page's games, and of its reviews; the oldest are deleted",
         low=1 << 20,
         high=1 << 40,
     )

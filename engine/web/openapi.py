@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 from typing import Any
 
 from engine.analysis.schema import IDENTITY, schema, setting_schema
@@ -91,20 +92,38 @@ class ReviewFields(SettingsGroup):
 
     pgn: str = setting("", "games")
     nodes: int = setting(400, "nodes of each position", low=1, high=MOST_REVIEW_NODES)
+    board: str = setting("", "identity of the stored game that is reviewed")
 
 
 @dataclass(frozen=True, slots=True)
-class _Operation:
-    """answers: schema by status, None for a text. codes: further error statuses."""
+class RunFields(SettingsGroup):
+    """Whether a review runs."""
 
-    summary: str
-    body: Schema | None
+    noun = "field"
+
+    running: bool = setting(True, "whether it runs: false stops it, true goes on with it")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """handler: name of the method that answers, whose docstring is the summary. answers: schema by status,
+    None for a text. fields: of the body, if they are a group; `required` ones must be given. body: its
+    schema otherwise. codes: further error statuses. summary: without a handler.
+    """
+
+    handler: str
     answers: Mapping[int, Schema | None]
+    fields: type[SettingsGroup] | None = None
+    required: tuple[str, ...] = ()
+    body: Schema | None = None
     codes: tuple[int, ...] = ()
+    summary: str = ""
 
 
 TEXT: Schema = {"type": "string"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
+NUMBER: Schema = {"type": "number"}
+STATES = {"enum": ["waiting", "running", "done", "failed", "stopped"]}
 MOVE = {"$ref": "#/components/schemas/move"}
 
 
@@ -132,62 +151,41 @@ def _or_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
+def _texts(*names: str) -> Schema:
+    return dict.fromkeys(names, TEXT)
+
+
+def _said(description: str, schema: Schema) -> Schema:
+    return {"description": description, **schema}
+
+
+def _map(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
 def _schemas() -> dict[str, Schema]:
-    end = _object({"result": TEXT, "reason": TEXT})
-    position = {
-        "fen": TEXT,
-        "turn": {"enum": ["white", "black"]},
-        "ply": COUNT,
-        "legal": {"description": "SAN by UCI", "type": "object", "additionalProperties": TEXT},
-        "check": _or_null(TEXT),
-        "end": _or_null(end),
-        "flag": {"description": "result if the side to move runs out of time", **TEXT},
-        "claim": _or_null({"description": "draw that a player may claim", **TEXT}),
-        "corrections": {"description": "of the FEN", **_list(TEXT)},
-    }
-    node = {
-        "parent": {
-            "description": "index of the node before; -1 is the start",
-            "type": "integer",
-            "minimum": -1,
-        },
-        "uci": TEXT,
-        "san": TEXT,
-        "fen": TEXT,
-        "before": {"description": "comment before the move", **TEXT},
-        "comment": TEXT,
-        "nags": _list(COUNT),
-    }
-    output = {
-        "q": {"type": "number"},
-        "wdl": _ref("wdl"),
-        "moves_left": {"type": "number"},
-        "policy": {"type": "object", "additionalProperties": {"type": "number"}},
-        "logits": {"type": "object", "additionalProperties": {"type": "number"}},
-        "error": TEXT,
-    }
-    row = {
-        "number": COUNT,
-        "white": TEXT,
-        "black": TEXT,
-        "result": TEXT,
-        "accuracy": _list(_or_null({"type": "number"})),
-        "opening": _or_null(TEXT),
-    }
-    skipped = _object({"place": TEXT, "reason": TEXT})
-    states = {"enum": ["waiting", "running", "done", "failed", "cancelled"]}
-    tree = {"headers": {"type": "object", "additionalProperties": TEXT}, "fen": TEXT}
-    tree |= {
-        "chess960": {"type": "boolean"},
-        "comment": TEXT,
-        "nodes": _list(_ref("node")),
-        "faults": _list(TEXT),
-    }
-    share = {"move": MOVE, "san": TEXT, "share": {"type": "number"}}
+    end, skipped = _object(_texts("result", "reason")), _object(_texts("place", "reason"))
+    position = {"fen": TEXT, "turn": {"enum": ["white", "black"]}, "ply": COUNT}
+    position |= {"legal": _said("SAN by UCI", _map(TEXT)), "check": _or_null(TEXT), "end": _or_null(end)}
+    position["flag"] = _said("result if the side to move runs out of time", TEXT)
+    position["claim"] = _or_null(_said("draw that a player may claim", TEXT))
+    position["corrections"] = _said("of the FEN", _list(TEXT))
+    parent = _said("index of the node before; -1 is the start", {"type": "integer", "minimum": -1})
+    node = {"parent": parent, **_texts("uci", "san", "fen", "comment"), "nags": _list(COUNT)}
+    node["before"] = _said("comment before the move", TEXT)
+    output = {"q": NUMBER, "wdl": _ref("wdl"), "moves_left": NUMBER, "error": TEXT}
+    output |= dict.fromkeys(("policy", "logits"), _map(NUMBER))
+    row = {"number": COUNT, **_texts("white", "black", "result"), "accuracy": _list(_or_null(NUMBER))}
+    row |= {"opening": _or_null(TEXT), "searched": COUNT, "asked": COUNT}
+    tree = {"headers": _map(TEXT), "chess960": {"type": "boolean"}, **_texts("fen", "comment")}
+    tree |= {"nodes": _list(_ref("node")), "faults": _list(TEXT)}
+    job = {**_texts("id", "title", "reason"), "state": STATES, "done": COUNT, "total": COUNT}
+    job |= {"games": _list(_object(row)), "skipped": _list(skipped)}
+    share = {"move": MOVE, "san": TEXT, "share": NUMBER}
     return {
         "error_answer": _object({"error": TEXT}),
         "position": _object(position),
-        "made_move": _object({"uci": TEXT, "san": TEXT, "fen": TEXT}),
+        "made_move": _object(_texts("uci", "san", "fen")),
         "node": _object(node, ("parent", "uci")),
         "output": _object(output, ()),
         "tree": _object(tree),
@@ -195,152 +193,81 @@ def _schemas() -> dict[str, Schema]:
         "evaluated_position": {"anyOf": [TEXT, _ref("placed_position")]},
         "placed_position": _group(PositionFields),
         "people": _object({"network": TEXT, "elo": COUNT, "moves": _list(_object(share))}),
-        "job": _object(
-            {
-                "id": TEXT,
-                "state": states,
-                "reason": TEXT,
-                "done": COUNT,
-                "total": COUNT,
-                "games": _list(_object(row)),
-                "skipped": _list(skipped),
-            }
-        ),
+        "job": _object(job),
     }
 
 
-def _operations() -> dict[str, dict[str, _Operation]]:
+@cache
+def operations() -> dict[tuple[str, str], Operation]:
+    """Return the operations of the API by method and path."""
     position = _group(PositionFields)
-    positions = _list(_ref("evaluated_position"))
-    positions["description"] = "FENs, or objects with `fen`, `moves` and `chess960`"
-    line = {"line": _list(_ref("made_move"))}
-    shown = _schemas()["position"]["properties"]
+    given = _said("FENs, or objects with `fen`, `moves` and `chess960`", _list(_ref("evaluated_position")))
+    opening = _said("ECO code and name of the last named position", TEXT)
+    shown = _schemas()["position"]["properties"] | {"line": _list(_ref("made_move")), "opening": opening}
     listed = _list(_object({"number": COUNT, "players": TEXT}))
-    text = {"description": "games of `data`", **TEXT}
-    stored = _list(_object({"identity": TEXT, "title": TEXT}))
+    text = _said("games of `data`", TEXT)
     networks = next(
         each for each in schema()["$defs"]["action_answer"]["anyOf"]
         if each["properties"]["action"]["const"] == "query_networks"
     )  # fmt: skip
     known = {name: each for name, each in networks["properties"].items() if name not in ("id", "action")}
-    nodes = {"description": "moves, as `pgn/read` returns them", **_list(_ref("node"))}
-    headers = {"description": "tags of the PGN", "type": "object", "additionalProperties": TEXT}
-    writing = {"nodes": nodes, "headers": headers, "comment": TEXT}
+    nodes = _said("moves, as `pgn/read` returns them", _list(_ref("node")))
+    headers = _said("tags of the PGN", _map(TEXT))
     start = {name: each for name, each in position["properties"].items() if name != "moves"}
-    answers = _object({"answers": _list(_ref("answer"))})
+    writing = _object({**start, "nodes": nodes, "headers": headers, "comment": TEXT}, ("nodes",))
     move = _object({"move": MOVE, "san": TEXT, "position": _ref("position")})
-    return {
-        "/api/v1/analyse": {
-            "post": _Operation(
-                "Search one query, or several. With `Accept: application/x-ndjson` the answers are lines, as "
-                "they come. The search ends when the client disconnects.",
-                {"anyOf": [_ref("queries"), _ref("query")]},
-                {200: answers},
-                (429, 503),
-            )
-        },
-        "/api/v1/evaluate": {
-            "post": _Operation(
-                "Evaluate positions by the network, without a search. `positions` of the answer have `q`, "
-                "`wdl`, `moves_left`, `policy` and, if wanted, `logits`, in the same order.",
-                _group(EvaluateFields, ("positions",), positions=positions),
-                {200: _object({"positions": _list(_ref("output"))})},
-                (429, 502, 503),
-            )
-        },
-        "/api/v1/networks": {"get": _Operation("List the networks.", None, {200: _object(known)})},
-        "/api/v1/position": {
-            "post": _Operation(
-                "Return a position with its legal moves.", position, {200: _object(shown | line)}
-            )
-        },
-        "/api/v1/move": {
-            "post": _Operation(
-                "Play the engine's move at a level.", _group(MoveFields), {200: move}, (429, 502, 503)
-            )
-        },
-        "/api/v1/human": {
-            "post": _Operation(
-                "Return what people of a rating play.",
-                _group(HumanFields),
-                {200: _ref("people")},
-                (429, 502, 503),
-            )
-        },
-        "/api/v1/pgn/read": {
-            "post": _Operation(
-                "Read a game of a PGN with its variations.",
-                _group(PgnFields),
-                {200: _object({"games": listed, "game": _ref("tree"), "text": text}, ("games", "game"))},
-            )
-        },
-        "/api/v1/pgn/write": {
-            "post": _Operation(
-                "Write a game as PGN.", _object(start | writing, ("nodes",)), {200: _object({"pgn": TEXT})}
-            )
-        },
-        "/api/v1/games": {
-            "get": _Operation(
-                "List the stored games, the newest first.", None, {200: _object({"games": stored})}
-            )
-        },
-        "/api/v1/games/{identity}": {
-            "get": _Operation(
-                "Return a stored game.", None, {200: _object({"title": TEXT, "state": TEXT})}, (422,)
-            ),
-            "put": _Operation("Store a game.", _group(GameFields, ("state",)), {204: {}}),
-            "delete": _Operation("Delete a stored game.", None, {204: {}}, (422,)),
-        },
-        "/api/v1/review": {
-            "post": _Operation(
-                "Start a review of games.", _group(ReviewFields, ("pgn",)), {202: _ref("job")}, (429,)
-            )
-        },
-        "/api/v1/review/{identity}": {
-            "get": _Operation("Return a review's progress.", None, {200: _ref("job")}, (404,)),
-            "delete": _Operation("Cancel and forget a review.", None, {204: {}}, (404,)),
-        },
-        "/review/{identity}/games.pgn": {
-            "get": _Operation("Return the annotated games.", None, {200: None}, (404,))
-        },
-        "/api/v1/review/{identity}/games/{number}": {
-            "get": _Operation("Return the review of a game.", None, {200: {"type": "object"}}, (404,))
-        },
-        "/live": {"get": _Operation("Return 200 while the process runs.", None, {200: None})},
-        "/ready": {
-            "get": _Operation("Return 200 while the evaluator is ready.", None, {200: None, 503: None})
-        },
-        "/metrics": {"get": _Operation("Return the metrics for Prometheus.", None, {200: None})},
+    read = _object({"games": listed, "game": _ref("tree"), "text": text}, ("games", "game"))
+    answers, outputs = (
+        _object({"answers": _list(_ref("answer"))}),
+        _object({"positions": _list(_ref("output"))}),
+    )
+    stored, game = _list(_object(_texts("identity", "title"))), _object(_texts("title", "state"))
+    kept = _list(_object({"id": TEXT, "title": TEXT, "state": STATES}))
+    query = {"anyOf": [_ref("queries"), _ref("query")]}
+    evaluated = _group(EvaluateFields, ("positions",), positions=given)
+    busy, job, whole = (429, 502, 503), {200: _ref("job")}, {200: {"type": "object"}}
+    found: dict[tuple[str, str], Operation] = {
+        ("post", "analyse"): Operation("analyse", {200: answers}, body=query, codes=(429, 503)),
+        ("post", "evaluate"): Operation("evaluate", {200: outputs}, body=evaluated, codes=busy),
+        ("get", "networks"): Operation("networks", {200: _object(known)}),
+        ("post", "position"): Operation("position", {200: _object(shown)}, PositionFields),
+        ("post", "move"): Operation("move", {200: move}, MoveFields, codes=busy),
+        ("post", "human"): Operation("human", {200: _ref("people")}, HumanFields, codes=busy),
+        ("post", "pgn/read"): Operation("read_pgn", {200: read}, PgnFields),
+        ("post", "pgn/write"): Operation("write_pgn", {200: _object({"pgn": TEXT})}, body=writing),
+        ("get", "games"): Operation("list_games", {200: _object({"games": stored})}),
+        ("get", "games/{identity}"): Operation("read_game", {200: game}, codes=(422,)),
+        ("put", "games/{identity}"): Operation("keep_game", {204: {}}, GameFields, ("state",)),
+        ("delete", "games/{identity}"): Operation("delete_game", {204: {}}, codes=(422,)),
+        ("post", "review"): Operation("start_review", {202: _ref("job")}, ReviewFields, ("pgn",)),
+        ("get", "review"): Operation("list_reviews", {200: _object({"reviews": kept})}),
+        ("get", "review/{identity}"): Operation("review", job, codes=(404, 422)),
+        ("put", "review/{identity}"): Operation("go_on", job, RunFields, codes=(404,)),
+        ("delete", "review/{identity}"): Operation("delete_review", {204: {}}, codes=(404, 422)),
+        ("get", "review/{identity}/games/{number}"): Operation("reviewed_game", whole, codes=(404, 422)),
+    }
+    return {(method, f"/api/v1/{path}"): each for (method, path), each in found.items()} | {
+        ("get", "/review/{identity}/games.pgn"): Operation("review_pgn", {200: None}, codes=(404, 422)),
+        ("get", "/live"): Operation("live", {200: None}),
+        ("get", "/ready"): Operation("ready", {200: None, 503: None}),
+        ("get", "/metrics"): Operation("", {200: None}, summary="Return the metrics for Prometheus."),
     }
 
 
-_ERRORS = {
-    400: "The body is not JSON.",
-    401: "A token is missing.",
-    403: "The token is wrong, or another site's page asked.",
-    404: "There is no such thing.",
-    413: "The request is too large.",
-    415: "The body has another type.",
-    422: "A field has an invalid value.",
-    429: "A limit of this client is reached: see Retry-After.",
-    502: "The evaluator failed.",
-    503: "The evaluator is not ready, or the service ends.",
-}
-
-
 @cache
-def document() -> Schema:
-    """Return the OpenAPI 3.1 document.
+def document(handlers: type) -> Schema:
+    """Return the OpenAPI 3.1 document. handlers: the class with the handlers of `operations`.
 
     Generators of clients need names for operations and for objects of requests and answers, and no constants.
     """
     schemas = {**schema()["$defs"], **_schemas()}
     schemas["query"] = {**schemas["query"], "required": []}
     schemas["answer"] = {"anyOf": [_ref(name) for name in ("analysis", "no_results", "error", "warning")]}
-    paths = {
-        path: {method: _described(path, method, each, schemas) for method, each in methods.items()}
-        for path, methods in _operations().items()
-    }
+    paths: Schema = {}
+    for (method, path), each in operations().items():
+        summary = each.summary or str(getattr(handlers, each.handler).__doc__)
+        paths.setdefault(path, {})[method] = _described(path, method, each, schemas)
+        paths[path][method]["summary"] = re.sub(r"\s+", " ", summary).partition(" Raises ")[0].strip()
     paths = _plain(paths)
     used: Schema = {}
     waiting = _names_in(paths)
@@ -365,7 +292,7 @@ def document() -> Schema:
     }
 
 
-def _described(path: str, method: str, operation: _Operation, schemas: Schema) -> Schema:
+def _described(path: str, method: str, operation: Operation, schemas: Schema) -> Schema:
     """Return the description of an operation. schemas: gets its objects by name."""
     name = "_".join([method, *(word for word in re.findall(r"\w+", path) if word not in ("api", "v1"))])
 
@@ -376,27 +303,29 @@ def _described(path: str, method: str, operation: _Operation, schemas: Schema) -
         return _ref(f"{name}_{kind}")
 
     answers: Schema = {}
+    body = _group(operation.fields, operation.required) if operation.fields else operation.body
     for status, described in operation.answers.items():
-        body = described and named("answer", described)
-        content = {"text/plain": {"schema": TEXT}} if body is None else {"application/json": {"schema": body}}
+        answer = described and named("answer", described)
+        content = {"application/json": {"schema": answer}} if answer else {"text/plain": {"schema": TEXT}}
         if path.endswith(".pgn"):
             content = {"application/x-chess-pgn": {"schema": TEXT}}
         if path == "/api/v1/analyse":
             content["application/x-ndjson"] = {"schema": _ref("answer")}
-        answers[str(status)] = {"description": "The answer."} | ({"content": content} if body != {} else {})
-    codes = (*operation.codes, *((400, 413, 415, 422) if operation.body else ()))
+        answers[str(status)] = {"description": "The answer."} | ({"content": content} if answer != {} else {})
+    codes = (*operation.codes, *((400, 413, 415, 422) if body else ()))
     if path.startswith("/api"):
-        codes = (*codes, 401, 403, 503, *((429,) if operation.body else ()))
+        codes = (*codes, 401, 403, 503, *((429,) if body else ()))
     for code in sorted(set(codes)):
         content = {"application/json": {"schema": _ref("error_answer")}}
         headers = {"Retry-After": {"schema": TEXT, "description": "seconds"}} if code in (429, 503) else {}
         answers.setdefault(
             str(code),
-            {"description": _ERRORS[code], "content": content} | ({"headers": headers} if headers else {}),
+            {"description": HTTPStatus(code).phrase, "content": content}
+            | ({"headers": headers} if headers else {}),
         )
-    made: Schema = {"operationId": name, "summary": operation.summary, "responses": answers}
-    if operation.body:
-        content = {"application/json": {"schema": named("request", operation.body)}}
+    made: Schema = {"operationId": name, "responses": answers}
+    if body:
+        content = {"application/json": {"schema": named("request", body)}}
         made["requestBody"] = {"required": True, "content": content}
     names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
     if names:

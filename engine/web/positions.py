@@ -13,6 +13,7 @@ from engine._core import Game
 from engine.games.casual import CasualGame, start_of
 from engine.games.pgn_reading import PgnError, PgnGames, Walk, cleaned, tag_value
 from engine.games.referee import out_of_time
+from engine.search.named_openings import opening_of
 
 MOST_NODES = 20_000
 """Maximum moves of a PGN that is written."""
@@ -43,6 +44,12 @@ def position(game: CasualGame) -> dict[str, Any]:
         "claim": str(verdict.reason) if verdict and not game.end else None,
         "corrections": list(game.corrections),
     }
+
+
+def opening(game: CasualGame) -> str:
+    """Return ECO code and name of a game's last named position; empty without one."""
+    standard = game.board.root().fen() == chess.STARTING_FEN
+    return " ".join(opening_of(game.board.move_stack) or ()) if standard else ""
 
 
 def line(game: CasualGame) -> list[dict[str, str]]:

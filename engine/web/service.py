@@ -8,7 +8,9 @@ import base64
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from importlib import resources
@@ -30,7 +32,6 @@ from engine.games.casual import HINT_NODES, CasualGame
 from engine.games.pgn_reading import PgnError
 from engine.games.text import TextError, text_of
 from engine.web import positions
-from engine.web.games import StoredGames
 from engine.web.levels import Levels
 from engine.web.limits import ApiSettings, ClientLimits
 from engine.web.openapi import (
@@ -39,15 +40,19 @@ from engine.web.openapi import (
     GameFields,
     HumanFields,
     MoveFields,
+    Operation,
     PgnFields,
     PositionFields,
     ReviewFields,
+    RunFields,
     document,
+    operations,
 )
 from engine.web.reviews import Job, Reviews
+from engine.web.store import Store
 from protocol.host.printing import reason
 from protocol.http.middleware import CLIENT_LEFT, HEADERS, HttpError
-from protocol.settings.spec import SettingsError, SettingsGroup, shown
+from protocol.settings.spec import SettingsError, shown
 
 if TYPE_CHECKING:
     from engine._core import Game
@@ -57,15 +62,14 @@ if TYPE_CHECKING:
 MOST_UNPACKED = 64 << 20
 """Maximum bytes of an unpacked file of a page."""
 
+MOST_OF_GAME = 1 << 20
+"""Maximum bytes of a stored game."""
+
 API = "/api/v1"
 NDJSON = "application/x-ndjson"
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _INLINE = re.compile(r"<(style|script)[^>]*>(.*?)</\1>", re.DOTALL)
-
-Handler = Callable[[Request], Awaitable[Response]]
-
-Group = TypeVar("Group", bound=SettingsGroup)
 
 
 class HttpClient:
@@ -116,50 +120,38 @@ class WebService:
         folder: Path | None,
         log: Callable[[str], None],
     ) -> None:
-        """human: see Levels. folder: see StoredGames."""
+        """human: see Levels. folder: of games, beside that of reviews; None keeps both in memory."""
         self._scheduler = scheduler
         self._options = options
         self._settings = settings
         self._limits = ClientLimits(settings)
         self._levels = Levels(scheduler.pool, options, human, log)
-        self._games = StoredGames(folder, settings.max_stored_bytes)
-        self._reviews = Reviews(scheduler.pool, options, log, settings.max_review_games)
+        reviews, most = folder and folder.with_name("reviews"), settings.max_stored_bytes
+        self._games = Store(folder, most, MOST_OF_GAME)
+        self._reviews = Reviews(
+            scheduler.pool, options, log, settings.max_review_games, Store(reviews, most, most)
+        )
         self._clients: set[HttpClient] = set()
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of the API and the page."""
-        post: dict[str, Handler] = {
-            "analyse": self._analyse,
-            "evaluate": self._evaluate,
-            "position": partial(self._counted, self._position),
-            "move": self._move,
-            "human": self._human,
-            "pgn/read": partial(self._counted, self._read_pgn),
-            "pgn/write": partial(self._counted, self._write_pgn),
-            "review": self._start_review,
-        }
-        review, game = f"{API}/review/{{identity}}", f"{API}/games/{{identity}}"
+        described = [
+            Route(
+                path.replace("number}", "number:int}"),
+                partial(self._answered, each),
+                methods=[method.upper()],
+            )
+            for (method, path), each in operations().items()
+            if each.handler
+        ]
         return [
-            *(
-                Route(f"{API}/{name}", partial(self._guarded, each), methods=["POST"])
-                for name, each in post.items()
-            ),
-            Route(f"{API}/networks", partial(self._guarded, self._networks)),
-            Route(f"{API}/games", partial(self._guarded, self._list_games)),
-            Route(game, partial(self._guarded, self._read_game)),
-            Route(game, partial(self._guarded, self._keep_game), methods=["PUT"]),
-            Route(game, partial(self._guarded, self._delete_game), methods=["DELETE"]),
-            Route(review, self._review),
-            Route(review, self._cancel_review, methods=["DELETE"]),
-            Route(f"{review}/games/{{number:int}}", self._reviewed_game),
-            Route("/review/{identity}/", self._review_index),
-            Route("/review/{identity}/game-{number:int}.html", self._review_page),
-            Route("/review/{identity}/games.pgn", self._review_pgn),
-            Route("/review/{identity}/game-{number:int}.pgn", self._review_pgn),
+            *described,
+            Route("/review/{identity}/", partial(self._shown, Job.index)),
+            Route("/review/{identity}/game-{number:int}.html", partial(self._shown, Job.page)),
+            Route("/review/{identity}/game-{number:int}.json", partial(self._shown, Job.grown)),
+            Route("/review/{identity}/game-{number:int}.pgn", self.review_pgn),
             Route("/health", self._health),
-            Route("/live", _live),
-            Route("/ready", self._ready),
-            Route("/openapi.json", _openapi),
+            Route("/openapi.json", lambda _: JSONResponse(document(WebService))),
             *(Route(path, _file) for path in _files()),
         ]
 
@@ -191,23 +183,30 @@ class WebService:
 
     # -- the API -----------------------------------------------------------------------------------------
 
-    async def _guarded(self, handle: Handler, request: Request) -> Response:
-        """Handle a request, and convert errors to answers."""
+    async def _answered(self, operation: Operation, request: Request) -> Response:
+        """Answer a request by an operation's handler, in a thread if it is no coroutine function, and convert
+        errors. Fields count as a position."""
+        handle, given = getattr(self, operation.handler), list[Any]([request])
+        if not asyncio.iscoroutinefunction(handle):
+            handle = partial(asyncio.to_thread, handle)
         try:
-            return await handle(request)
+            if operation.fields is not None:
+                given.append(operation.fields().changed(**await _object(request)))
+            with self._limits.charged(_owner(request), 1) if given[1:] else nullcontext():
+                found = await handle(*given)
         except (QueryError, SettingsError, PgnError, TextError) as error:
             raise HttpError(422, str(error)) from None
         except NoEvaluatorError as error:
             raise HttpError(503, str(error), Retry_After="2") from None
         except PipelineError as error:
             raise HttpError(502, str(error)) from None
+        if isinstance(found, Response):
+            return found
+        return Response(status_code=204) if found is None else JSONResponse(found, min(operation.answers))
 
-    async def _counted(self, handle: Handler, request: Request) -> Response:
-        """Handle a request that counts as one position."""
-        with self._limits.charged(_owner(request), 1):
-            return await handle(request)
-
-    async def _analyse(self, request: Request) -> Response:
+    async def analyse(self, request: Request) -> Response:
+        """Search one query, or several. With `Accept: application/x-ndjson` the answers are lines, as they
+        come. The search ends when the client disconnects."""
         body = await _object(request)
         queries = _list(body, "queries") if "queries" in body else [body]
         if not all(isinstance(query, dict) and "action" not in query for query in queries):
@@ -250,7 +249,9 @@ class WebService:
             )
         return Response(b'{"answers":[' + b",".join(made) + b"]}", media_type="application/json")
 
-    async def _evaluate(self, request: Request) -> Response:
+    async def evaluate(self, request: Request) -> Response:
+        """Evaluate positions by the network, without a search. `positions` of the answer have `q`, `wdl`,
+        `moves_left`, `policy` and, if wanted, `logits`, in the same order."""
         body = await _object(request)
         given = _list(body, "positions")
         fields = EvaluateFields().changed(
@@ -294,27 +295,23 @@ class WebService:
                 return network.content_hash
         raise HttpError(422, f"the evaluator has no network {shown(name)}; /api/v1/networks lists them")
 
-    async def _networks(self, request: Request) -> Response:
-        found = await asyncio.to_thread(described_networks, self._scheduler)
-        return JSONResponse(found)
+    def networks(self, _: Request) -> dict[str, Any]:
+        """List the networks."""
+        return described_networks(self._scheduler)
 
-    async def _position(self, request: Request) -> Response:
-        fields = await _fields(request, PositionFields())
+    def position(self, _: Request, fields: PositionFields) -> dict[str, Any]:
+        """Return a position with its legal moves."""
+        game = _game(fields)
+        found = {"line": positions.line(game), "opening": positions.opening(game)}
+        return {**positions.position(game), **found}
 
-        def made() -> dict[str, Any]:
-            game = _game(fields)
-            return {**positions.position(game), "line": positions.line(game)}
-
-        return JSONResponse(await asyncio.to_thread(made))
-
-    async def _move(self, request: Request) -> Response:
-        fields = await _fields(request, MoveFields())
-        with self._limits.charged(_owner(request), 1):
-            game = await asyncio.to_thread(_game, fields)
-            if game.end is not None:
-                raise HttpError(422, f"the game is over: {game.end.reason}")
-            nodes = fields.nodes or HINT_NODES
-            report = await _unless_gone(request, self._levels.move(game, elo=fields.elo, nodes=nodes))
+    async def move(self, request: Request, fields: MoveFields) -> dict[str, Any]:
+        """Play the engine's move at a level."""
+        game = await asyncio.to_thread(_game, fields)
+        if game.end is not None:
+            raise HttpError(422, f"the game is over: {game.end.reason}")
+        nodes = fields.nodes or HINT_NODES
+        report = await _unless_gone(request, self._levels.move(game, elo=fields.elo, nodes=nodes))
         if report.best_move is None:
             raise PipelineError(report.ended_early or "the search found no move")
 
@@ -325,30 +322,27 @@ class WebService:
             game.judge()
             return {**told, "position": positions.position(game)}
 
-        return JSONResponse(await asyncio.to_thread(made))
+        return await asyncio.to_thread(made)
 
-    async def _human(self, request: Request) -> Response:
-        fields = await _fields(request, HumanFields())
-        with self._limits.charged(_owner(request), 1):
-            game = await asyncio.to_thread(_game, fields)
-            return JSONResponse(await self._levels.human(game, fields.elo))
+    async def human(self, _: Request, fields: HumanFields) -> dict[str, Any]:
+        """Return what people of a rating play."""
+        return await self._levels.human(await asyncio.to_thread(_game, fields), fields.elo)
 
-    async def _read_pgn(self, request: Request) -> Response:
-        fields = await _fields(request, PgnFields())
+    def read_pgn(self, _: Request, fields: PgnFields) -> dict[str, Any]:
+        """Read a game of a PGN with its variations."""
+        notes: list[str] = []
+        pgn = fields.pgn
+        if fields.data:
+            pgn = text_of(_bytes_of(fields.data), "the file", notes.append, most=MOST_UNPACKED)
+        listed = positions.games_of(pgn) if not fields.game else []
+        tree = positions.tree_of(pgn, fields.game or 1)
+        if len(listed) == positions.MOST_LISTED:
+            notes.append(f"only the first {len(listed):,} games are listed")
+        tree["faults"] = [*notes, *tree["faults"]]
+        return {"games": listed, "game": tree} | ({"text": pgn} if fields.data else {})
 
-        def made() -> dict[str, Any]:
-            notes: list[str] = []
-            pgn = fields.pgn
-            if fields.data:
-                pgn = text_of(_bytes_of(fields.data), "the file", notes.append, most=MOST_UNPACKED)
-            listed = positions.games_of(pgn) if not fields.game else []
-            tree = positions.tree_of(pgn, fields.game or 1)
-            tree["faults"] = [*notes, *tree["faults"]]
-            return {"games": listed, "game": tree} | ({"text": pgn} if fields.data else {})
-
-        return JSONResponse(await asyncio.to_thread(made))
-
-    async def _write_pgn(self, request: Request) -> Response:
+    async def write_pgn(self, request: Request) -> dict[str, Any]:
+        """Write a game as PGN."""
         body = await _object(request)
         fields = PositionFields().changed(
             **{name: body[name] for name in ("fen", "chess960") if name in body}
@@ -357,81 +351,91 @@ class WebService:
         comment = str(body.get("comment", ""))
         if not isinstance(headers, dict) or not all(isinstance(node, dict) for node in nodes):
             raise HttpError(422, "headers is an object, nodes a list of objects")
-        try:
-            written = await asyncio.to_thread(
-                positions.pgn_of, fields.fen, nodes, headers, comment, chess960=fields.chess960
-            )
-        except (ValueError, TypeError, RecursionError) as error:
-            raise HttpError(422, str(error)) from None
-        return JSONResponse({"pgn": written})
+        with self._limits.charged(_owner(request), 1):
+            try:
+                written = await asyncio.to_thread(
+                    positions.pgn_of, fields.fen, nodes, headers, comment, chess960=fields.chess960
+                )
+            except (ValueError, TypeError, RecursionError) as error:
+                raise HttpError(422, str(error)) from None
+        return {"pgn": written}
 
     # -- games -------------------------------------------------------------------------------------------
 
-    async def _list_games(self, request: Request) -> Response:
-        return JSONResponse({"games": self._games.listed(_owner(request))})
+    async def list_games(self, request: Request) -> dict[str, Any]:
+        """List the stored games, the newest first."""
+        heads = self._games.listed(_owner(request))
+        return {"games": [{"identity": each["identity"], "title": each["title"]} for each in heads]}
 
-    async def _read_game(self, request: Request) -> Response:
-        return JSONResponse(self._games.read(_owner(request), request.path_params["identity"]))
+    async def read_game(self, request: Request) -> dict[str, Any]:
+        """Return a stored game."""
+        head, state = self._games.read(request.path_params["identity"], _owner(request))
+        return {"title": head.get("title", ""), "state": state}
 
-    async def _keep_game(self, request: Request) -> Response:
-        fields = await _fields(request, GameFields())
-        with self._limits.charged(_owner(request), 1):
-            self._games.write(_owner(request), request.path_params["identity"], fields.title, fields.state)
-        return Response(status_code=204)
+    async def keep_game(self, request: Request, fields: GameFields) -> None:
+        """Store a game."""
+        head = {"title": fields.title[:200].encode(errors="replace").decode()}
+        self._games.write(request.path_params["identity"], _owner(request), head, fields.state)
 
-    async def _delete_game(self, request: Request) -> Response:
-        self._games.delete(_owner(request), request.path_params["identity"])
-        return Response(status_code=204)
+    async def delete_game(self, request: Request) -> None:
+        """Delete a stored game."""
+        self._games.delete(request.path_params["identity"], _owner(request))
 
     # -- reviews -----------------------------------------------------------------------------------------
 
-    async def _start_review(self, request: Request) -> Response:
-        fields = await _fields(request, ReviewFields())
-        with self._limits.charged(_owner(request), 1):
-            job = await self._reviews.start(_owner(request), fields.pgn, fields.nodes)
-        where = f"{API}/review/{job.identity}"
-        return JSONResponse(job.data(), 202, headers={"Location": where})
+    def list_reviews(self, request: Request) -> dict[str, Any]:
+        """List the reviews, the newest first."""
+        return {"reviews": self._reviews.listed(_owner(request))}
+
+    async def start_review(self, request: Request, fields: ReviewFields) -> Response:
+        """Start a review of games."""
+        job = Job(secrets.token_urlsafe(12), _owner(request), "", fields.pgn, fields.nodes, fields.board)
+        job = await self._reviews.start(job)
+        return JSONResponse(job.data(), 202, headers={"Location": f"{API}/review/{job.identity}"})
 
     def _job(self, request: Request) -> Job:
         return self._reviews.get(request.path_params["identity"])
 
-    async def _review(self, request: Request) -> Response:
-        return JSONResponse(self._job(request).data())
+    def review(self, request: Request) -> dict[str, Any]:
+        """Return a review's progress."""
+        return self._job(request).data()
 
-    async def _cancel_review(self, request: Request) -> Response:
-        self._reviews.cancel(request.path_params["identity"])
-        return Response(status_code=204)
+    async def go_on(self, request: Request, fields: RunFields) -> dict[str, Any]:
+        """Stop a review, or go on with it. What is reviewed stays."""
+        job = await asyncio.to_thread(self._job, request)
+        return (await (self._reviews.start(job) if fields.running else self._reviews.stop(job))).data()
 
-    async def _review_pgn(self, request: Request) -> Response:
-        text = await asyncio.to_thread(self._job(request).pgn, request.path_params.get("number"))
+    async def delete_review(self, request: Request) -> None:
+        """Cancel and delete a review."""
+        await self._reviews.delete(await asyncio.to_thread(self._job, request))
+
+    def reviewed_game(self, request: Request) -> dict[str, Any]:
+        """Return the review of a game, as far as it is."""
+        return self._job(request).review(request.path_params["number"]).data()
+
+    def review_pgn(self, request: Request) -> Response:
+        """Return the annotated games."""
+        text = self._job(request).pgn_of(request.path_params.get("number"))
         return Response(text, media_type="application/x-chess-pgn")
 
-    async def _reviewed_game(self, request: Request) -> Response:
-        review = self._job(request).review(request.path_params["number"])
-        return JSONResponse(review.data())
-
-    async def _review_index(self, request: Request) -> Response:
-        return _page(await asyncio.to_thread(self._job(request).index))
-
-    async def _review_page(self, request: Request) -> Response:
-        number = request.path_params["number"]
-        return _page(await asyncio.to_thread(self._job(request).page, number))
+    def _shown(self, made: Callable[..., str | dict[str, Any]], request: Request) -> Response:
+        """Answer with a page of a job, or its data. Runs in a thread."""
+        numbers = [value for value in request.path_params.values() if isinstance(value, int)]
+        found = made(self._job(request), *numbers)
+        return _page(found) if isinstance(found, str) else JSONResponse(found)
 
     async def _health(self, _: Request) -> Response:
         state = self._scheduler.state
         return JSONResponse({"state": state}, 200 if state == "ready" else 503)
 
-    async def _ready(self, _: Request) -> Response:
+    async def live(self, _: Request) -> Response:
+        """Return 200 while the process runs."""
+        return PlainTextResponse("live\n")
+
+    async def ready(self, _: Request) -> Response:
+        """Return 200 while the evaluator is ready."""
         state = self._scheduler.state
         return PlainTextResponse(f"{state}\n", 200 if state == "ready" else 503)
-
-
-async def _live(_: Request) -> Response:
-    return PlainTextResponse("live\n")
-
-
-async def _openapi(_: Request) -> Response:
-    return JSONResponse(document())
 
 
 async def _file(request: Request) -> Response:
@@ -500,11 +504,6 @@ def _list(body: Mapping[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise HttpError(422, f"{name} is a list, not {shown(value)}")
     return value
-
-
-async def _fields(request: Request, defaults: Group) -> Group:
-    """Return the fields of a body. Raises HttpError and SettingsError."""
-    return defaults.changed(**await _object(request))
 
 
 def _game(fields: PositionFields) -> CasualGame:

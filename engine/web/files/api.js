@@ -27,7 +27,8 @@ export async function ask(method, path, body, {read = whole, accept = "applicati
   for (let pause = 500; ; pause = Math.min(10000, 2 * pause)) {
     const headers = {"Content-Type": "application/json", Accept: accept};
     if (token()) headers.Authorization = `Bearer ${token()}`;
-    const reply = await fetch(path, {method, headers, body: body && JSON.stringify(body), signal}).catch(() => null);
+    const text = body && JSON.stringify(body), keepalive = method === "PUT" && text.length < 60000;  // Also if the page is left.
+    const reply = await fetch(path, {method, headers, body: text, keepalive, signal}).catch(() => null);
     if (reply?.ok) {
       server.say("");
       const found = await read(reply);

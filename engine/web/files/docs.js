@@ -2,6 +2,7 @@
 // A page to try the API: every operation of /openapi.json, with a body to send.
 
 import { token } from "./api.js";
+import { made } from "./dom.js";
 
 const EXAMPLES = {
   "/api/v1/analyse": {moves: ["e4", "e5"], nodes: 400, multipv: 2},
@@ -14,20 +15,14 @@ const EXAMPLES = {
   "/api/v1/review": {pgn: "1. f3 e5 2. g4 Qh4# 0-1", nodes: 100},
 };
 
-const make = (name, more = {}, ...children) => {
-  const element = Object.assign(document.createElement(name), more);
-  element.append(...children);
-  return element;
-};
-
 function section(path, method, {summary, requestBody, responses}) {
-  const where = make("input", {value: path, spellcheck: false});
-  const body = requestBody && make("textarea", {rows: 4, spellcheck: false, value: JSON.stringify(EXAMPLES[path] ?? {}, null, 1)});
+  const where = made("input", {value: path, spellcheck: false});
+  const body = requestBody && made("textarea", {rows: 4, spellcheck: false, value: JSON.stringify(EXAMPLES[path] ?? {}, null, 1)});
   where.setAttribute("aria-label", "path");
   body?.setAttribute("aria-label", "body");
-  const answer = make("pre");
+  const answer = made("pre");
   answer.setAttribute("role", "status");
-  const send = make("button", {textContent: "Send"});
+  const send = made("button", {textContent: "Send"});
   send.addEventListener("click", async () => {
     const headers = {...(body && {"Content-Type": "application/json"}), ...(token() && {Authorization: `Bearer ${token()}`})};
     try {
@@ -39,8 +34,8 @@ function section(path, method, {summary, requestBody, responses}) {
     }
   });
   const codes = `answers: ${Object.keys(responses).join(", ")}`;
-  return make("section", {}, make("h2", {textContent: `${method.toUpperCase()} ${path}`}), make("p", {textContent: summary}),
-    make("p", {className: "quiet", textContent: codes}), where, ...(body ? [body] : []), send, answer);
+  return made("section", {}, made("h2", {textContent: `${method.toUpperCase()} ${path}`}), made("p", {}, ...summary.split("`").map((part, index) => index % 2 ? made("code", {}, part) : part)),
+    made("p", {className: "quiet", textContent: codes}), where, ...(body ? [body] : []), send, answer);
 }
 
 function pretty(text) {

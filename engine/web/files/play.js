@@ -3,16 +3,19 @@
 //
 // The game is a line of the page's tree, from its root to `tip`. The page may show any other node: answers go to the tip.
 
-import { post, server } from "./api.js";
+import { Refusal, post, server } from "./api.js";
+import { made } from "./dom.js";
 import { Tree } from "./tree.js";
 
 const other = side => side === "white" ? "black" : "white";
 const shown = ms => `${Math.floor(ms / 60000)}:${String(Math.floor(ms / 1000) % 60).padStart(2, "0")}`;
 const won = side => side === "white" ? "1-0" : "0-1";
 
+const WARNING_NODES = 200, WARNING_LOSS = 0.15;
+
 export class Play {
   running = false; arrows = []; tip = null;
-  #page; #person = "white"; #elo = 1500; #clock = null; #thinking = 0; #hinted = null;
+  #warned = () => {}; #page; #person = "white"; #elo = 1500; #clock = null; #thinking = 0; #hinted = null;
 
   /** page: {get, board, show, go, known, fail, game, begin}. game: returns the tree. begin: takes a new one. known: asks
    * for a node's position. */
@@ -24,6 +27,8 @@ export class Play {
     click("take-back", this.#takeBack);
     click("hint", this.#hint);
     click("resign", async () => this.#end(won(other(this.#person)), "resignation"));
+    click("take-it-back", async () => this.#warned(true));
+    click("play-it", async () => this.#warned(false));
     click("claim", async () => this.#end("1/2-1/2", this.tip.position.claim));
     setInterval(() => this.#tick(), 200);
   }
@@ -46,8 +51,7 @@ export class Play {
   names() {
     const {get, board, game} = this.#page, {headers} = game();
     for (const [id, side] of [["below", board.bottom], ["above", other(board.bottom)]]) {
-      const time = document.createElement("b"), name = side === "white" ? "White" : "Black";
-      time.textContent = this.#clock ? shown(this.#clock[side]) : "";
+      const name = side === "white" ? "White" : "Black", time = made("b", {}, this.#clock ? shown(this.#clock[side]) : "");
       const known = [headers[name] === "?" ? "" : headers[name], headers[`${name}Elo`]].filter(Boolean).join(", ");
       get(id).replaceChildren(this.running && side === this.#person ? "You" : known, time);
     }
@@ -59,9 +63,9 @@ export class Play {
     this.tip = null;
     this.#thinking++;
     this.#clock = null;
+    this.#warned(true);
     this.#forgetHint();
     this.#page.get("verdict").textContent = "";
-    this.names();
   }
 
   /** What of the game is to be kept beside its tree; null without one. */
@@ -78,7 +82,6 @@ export class Play {
     this.tip = tip.reduce((node, uci) => node?.children.find(each => each.uci === uci), game().root) ?? game().end();
     get("verdict").textContent = verdict;
     board.bottom = person;
-    this.names();
     await known(this.tip);
     if (this.#clock && this.tip.parent) this.#clock.at = performance.now();  // The first move starts it.
     if (this.running && !this.#ended() && this.#turn !== person) await this.#answer();
@@ -87,11 +90,31 @@ export class Play {
   /** The person has moved: let the engine move. */
   async answered(node) {
     if (!this.running || node.parent !== this.tip) return;
+    if (this.#page.get("warn").checked && await this.#isTakenBack(node)) return;
     this.#press();
     this.tip = node;
     this.#forgetHint();
     await this.#page.known(node);
     if (!this.#ended()) await this.#answer();
+  }
+
+  /** Warn of a move that loses much. Return whether it is taken back, or the game was left. */
+  async #isTakenBack(node) {
+    const {get, game, show} = this.#page, tree = game(), before = this.tip, sign = this.#person === "white" ? 1 : -1, left = () => !this.running || this.tip !== before;
+    const queries = [before, node].map(each => ({...tree.position(each), nodes: WARNING_NODES, point_of_view: "white"}));
+    const {answers} = await post("analyse", {queries});
+    if (left()) return true;
+    const [one, other] = ["1", "2"].map(id => answers.find(each => each.id === id)?.root?.wdl).map(wdl => wdl && wdl[0] + wdl[1] / 2);
+    if (one === undefined || other === undefined || sign * (one - other) < WARNING_LOSS) return false;
+    get("warning").firstChild.textContent = `${node.san} loses ${Math.round(100 * sign * (one - other))} % of the expected score.`;
+    get("warning").hidden = false;
+    const back = await new Promise(done => { this.#warned = done; });
+    get("warning").hidden = true;
+    if (!back || left()) return back;
+    tree.now = before;
+    tree.remove(node);
+    await show();
+    return true;
   }
 
   async #answer() {
@@ -116,7 +139,8 @@ export class Play {
     const tree = new Tree({fen, chess960: here ? before.start.chess960 : chess960});
     const names = {[this.#person]: "Person", [other(this.#person)]: `Wavefront, Elo ${this.#elo}`};
     tree.headers = {Event: "Game in a browser", Date: new Date().toISOString().slice(0, 10).replaceAll("-", "."), White: names.white, Black: names.black, Result: "*"};
-    await known(tree.root, tree);  // Throws for a position that is not one.
+    const {end} = await known(tree.root, tree);  // Throws for a position that is not one.
+    if (end) throw new Refusal(`The game would be over at once: ${end.reason}.`);
     begin(tree);
     const [seconds, increment] = get("clock").value.split(" ").map(Number);
     this.#clock = seconds ? {white: 1000 * seconds, black: 1000 * seconds, increment: 1000 * increment, at: 0} : null;
@@ -124,7 +148,6 @@ export class Play {
     this.running = true;
     board.bottom = this.#person;
     await show();
-    this.names();
     if (!this.#ended() && this.#turn !== this.#person) await this.#answer();
   }
 
@@ -138,7 +161,7 @@ export class Play {
   // Nobody's time runs while the server is away.
   #tick() {
     const clock = this.#clock;
-    if (!this.running || !clock?.at) return;
+    if (!this.running || !clock?.at || !this.tip.position) return;
     const now = performance.now(), side = this.#turn;
     if (!server.away) clock[side] = Math.max(0, clock[side] - (now - clock.at));
     clock.at = now;
@@ -159,9 +182,8 @@ export class Play {
     if (this.#clock) this.#clock.at = 0;
     game().headers.Result = result;
     this.tip.comment = reason;
+    this.#warned(true);
     get("verdict").textContent = `${result}, by ${reason}.`;
-    get("review-this").hidden = false;
-    this.names();
     return show();
   }
 

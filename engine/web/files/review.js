@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Reviews: games in, progress, and the list of reviewed games. The pages are those of `wavefront review`.
+// Reviews: games in, the kept reviews, and the progress of the chosen one. The pages are those of `wavefront review`.
 
 import { ask, base64, post } from "./api.js";
+import { made } from "./dom.js";
 
 const PAUSE_MS = 500;
+const active = job => ["waiting", "running"].includes(job.state);
 
-/** page: {get, say, attempt, open}. open: shows a game of a PGN on the board. */
-export function startReviews({get, say, attempt, open}) {
-  let running = "";
+/** page: {get, say, attempt}. Return what lists the reviews and follows the chosen one. */
+export function startReviews({get, say, attempt}) {
+  let job = null;
 
   get("games-file").addEventListener("change", event => attempt(async () => {
     const {text} = await post("pgn/read", {data: await base64(event.target.files[0])});
@@ -15,58 +17,50 @@ export function startReviews({get, say, attempt, open}) {
   }));
   get("start-review").addEventListener("submit", event => {
     event.preventDefault();
-    attempt(async () => {
-      const job = await post("review", {pgn: get("games").value, nodes: Number(get("depth").value)});
-      running = job.id;
-      get("job").hidden = false;
-      await follow(job);
-    });
+    attempt(async () => list((await post("review", {pgn: get("games").value, nodes: Number(get("depth").value)})).id));
   });
-  get("cancel").addEventListener("click", () => attempt(async () => {
-    const id = running;
-    running = "";
-    get("job").hidden = true;
-    await ask("DELETE", `/api/v1/review/${id}`);
+  get("reviews").addEventListener("change", () => attempt(() => follow(get("reviews").value)));
+  get("run").addEventListener("click", () => attempt(async () => {
+    await ask("PUT", `/api/v1/review/${job.id}`, {running: !active(job)});
+    await list();
+  }));
+  get("forget").addEventListener("click", () => attempt(async () => {
+    await ask("DELETE", `/api/v1/review/${job.id}`);
+    await list();
   }));
 
-  async function follow(job) {
-    while (job.id === running) {
-      show(job);
-      if (!["waiting", "running"].includes(job.state)) return;
-      await new Promise(done => setTimeout(done, PAUSE_MS));
-      if (job.id === running) job = await ask("GET", `/api/v1/review/${job.id}`);
+  async function list(id = job?.id) {
+    const {reviews} = await ask("GET", "/api/v1/review");
+    get("reviews").replaceChildren(...reviews.map(each => new Option(`${each.title}: ${each.state}`, each.id, false, each.id === id)));
+    get("job").hidden = !reviews.length;
+    job = null;
+    if (reviews.length) await follow(get("reviews").value);
+  }
+
+  async function follow(id) {
+    for (job = {id}; job?.id === id; await new Promise(done => setTimeout(done, PAUSE_MS))) {
+      const found = await ask("GET", `/api/v1/review/${id}`);
+      if (job?.id !== id) return;
+      show(job = found);
+      if (!active(job)) return;
     }
   }
 
-  function show(job) {
-    const over = !["waiting", "running"].includes(job.state);
-    Object.assign(get("progress"), {max: job.total, value: job.done});
-    const skipped = job.skipped.length ? `, ${job.skipped.length} skipped: ${job.skipped[0].reason}` : "";
-    say("job-state", `${job.state}: ${job.done} of ${job.total} games${skipped} ${job.reason}`);
-    get("job-index").href = `/review/${job.id}/`;
-    get("job-pgn").href = `/review/${job.id}/games.pgn`;
-    get("cancel").textContent = over ? "Forget" : "Cancel";
-    get("reviewed").replaceChildren(...job.games.map(game => row(job.id, game)));
+  function show({id, state, reason, done, total, games, skipped}) {
+    const growing = games.filter(game => game.accuracy.every(each => each === null));
+    const searched = growing.reduce((sum, game) => sum + game.searched, 0), asked = growing.reduce((sum, game) => sum + game.asked, 0);
+    Object.assign(get("progress"), {max: total, value: done + growing.reduce((sum, game) => sum + game.searched / Math.max(1, game.asked), 0)});
+    const more = [asked ? `${searched} of ${asked} positions` : "", skipped.length ? `${skipped.length} skipped: ${skipped[0].reason}` : "", reason];
+    say("job-state", [`${state}: ${done} of ${total} games`, ...more].filter(Boolean).join(", "));
+    get("reviews").selectedOptions[0].textContent = get("reviews").selectedOptions[0].textContent.replace(/[^ ]+$/, state);
+    get("job-index").href = `/review/${id}/`;
+    get("job-pgn").href = `/review/${id}/games.pgn`;
+    get("run").hidden = state === "done";
+    get("run").textContent = active({state}) ? "Stop" : "Go on";
+    get("reviewed").replaceChildren(...games.map(({number, white, black, result, accuracy}) => made("tr", {},
+      made("td", {}, made("a", {href: `/review/${id}/game-${number}.html`}, `${white} – ${black}`)), made("td", {}, result),
+      made("td", {}, accuracy.map(each => each === null ? "–" : each.toFixed(1)).join(" · ")))));
   }
 
-  function row(id, {number, white, black, result, accuracy}) {
-    const line = document.createElement("tr");
-    const link = document.createElement("a");
-    link.href = `/review/${id}/game-${number}.html`;
-    link.textContent = `${white} – ${black}`;
-    const button = document.createElement("button");
-    button.textContent = "On the board";
-    button.addEventListener("click", () => attempt(async () => {
-      const reply = await fetch(`/review/${id}/game-${number}.pgn`);
-      if (!reply.ok) throw new Error(`status ${reply.status}`);
-      await open(await reply.text(), 1);
-    }));
-    const shares = accuracy.map(each => each === null ? "–" : each.toFixed(1)).join(" · ");
-    for (const content of [link, result, shares, button]) {
-      const cell = document.createElement("td");
-      cell.append(content);
-      line.append(cell);
-    }
-    return line;
-  }
+  return list;
 }

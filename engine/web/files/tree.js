@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // A game with variations, and its list of moves.
 
+import { made } from "./dom.js";
+
 export class Tree {
   /** start: {fen, chess960}. */
   constructor(start = {fen: "startpos", chess960: false}) {
@@ -45,6 +47,24 @@ export class Tree {
     return node;
   }
 
+  /** Add what a game says of moves that this game has, and its other moves. */
+  merge({root, headers}) {
+    Object.assign(this.headers, headers);
+    for (const waiting = [[root, this.root]]; waiting.length;) {
+      const [from, to] = waiting.pop();
+      Object.assign(to, from.comment && {comment: from.comment}, from.nags && {nags: from.nags});
+      for (const child of from.children) waiting.push([child, this.add(to, child)]);
+    }
+  }
+
+  /** Make the variation of a node the first one. */
+  promote(node) {
+    for (let each = node; each.parent; each = each.parent) {
+      const siblings = each.parent.children, at = siblings.indexOf(each);
+      if (at) { siblings.unshift(...siblings.splice(at, 1)); return; }
+    }
+  }
+
   /** Delete a node with what follows. */
   remove(node) {
     const siblings = node.parent.children;
@@ -67,79 +87,44 @@ export class Tree {
 
 const SIGNS = {1: "!", 2: "?", 3: "!!", 4: "??", 5: "!?", 6: "?!"};
 
-/** Draw the moves of a tree into an element. go: called with the node of a pressed move. */
+/** Draw the moves of a tree into an element: the game in two columns, comments and variations between its rows. go: called
+ * with the node of a pressed move. */
 export function drawMoves(element, tree, go) {
   const white = tree.root.side !== "black", first = tree.root.number ?? 1;
   const number = node => {
     const ply = tree.path(node).length - 1 + (white ? 0 : 1);
     return [first + Math.floor(ply / 2), ply % 2 === 0];
   };
-  const line = (parent, place, fresh) => {
-    let node = parent, numbered = fresh;
-    while (node.children.length) {
-      const [main, ...others] = node.children, [count, isWhite] = number(main);
-      if (isWhite || numbered) place.append(` ${count}${isWhite ? "." : "…"} `);
-      place.append(button(main), " ");
-      numbered = comment(main, place);
-      for (const other of others) {
-        const variation = document.createElement("span");
-        variation.className = "variation";
-        place.append(variation);
-        const [at, whites] = number(other);
-        variation.append(`( ${at}${whites ? "." : "…"} `, button(other), " ");
-        comment(other, variation);
-        line(other, variation, false);
-        variation.append(" )");
-        numbered = true;
-      }
-      node = main;
-    }
-  };
   const button = node => {
-    const made = document.createElement("button");
-    made.textContent = node.san + (node.nags ?? []).map(nag => SIGNS[nag] ?? "").join("");
-    if (node === tree.now) { made.className = "now"; made.setAttribute("aria-current", "step"); }
-    made.addEventListener("click", () => go(node));
-    return made;
+    const pressed = made("button", {className: node === tree.now ? "now" : ""}, node.san + (node.nags ?? []).map(nag => SIGNS[nag] ?? "").join(""));
+    if (node === tree.now) pressed.setAttribute("aria-current", "step");
+    pressed.addEventListener("click", () => go(node));
+    return pressed;
   };
-  const comment = (node, place) => {
+  const comment = node => {
     const text = (node.comment ?? "").replace(/\[%[^\]]*\]/g, "").trim();  // Clocks and evaluations.
-    if (!text) return false;
-    const said = document.createElement("span");
-    said.className = "comment";
-    said.textContent = ` ${text} `;
-    place.append(said);
-    return true;
+    return text ? [made("span", {className: "comment"}, ` ${text} `)] : [];
   };
-  element.replaceChildren();
-  line(tree.root, element, true);
-  element.querySelector(".now")?.scrollIntoView({block: "nearest"});
-}
-
-/** Return the board part of a FEN after legal moves, for previews. */
-export function afterMoves(fen, moves) {
-  const squares = {};
-  fen.split(" ")[0].split("/").forEach((row, down) => {
-    let file = 0;
-    for (const letter of row) {
-      if (letter >= "1" && letter <= "8") file += Number(letter);
-      else squares["abcdefgh"[file++] + (8 - down)] = letter;
+  const label = (node, always) => {
+    const [count, isWhite] = number(node);
+    return isWhite || always ? [`${count}${isWhite ? "." : "…"} `] : [];
+  };
+  const variation = node => {
+    const place = made("span", {className: "variation"}, "( ", ...label(node, true), button(node), " ", ...comment(node));
+    for (let fresh = comment(node).length > 0; node.children.length; node = node.children[0]) {
+      const [main, ...others] = node.children, notes = [...comment(main), ...others.map(variation)];
+      place.append(...label(main, fresh), button(main), " ", ...notes);
+      fresh = notes.length > 0;
     }
-  });
-  for (const uci of moves) {
-    const from = uci.slice(0, 2), to = uci.slice(2, 4), piece = squares[from] ?? "P", other = squares[to];
-    const isKing = piece.toLowerCase() === "k", ownRook = other === (piece === "K" ? "R" : "r");
-    const [file, target] = [from, to].map(each => each.charCodeAt(0) - 97);
-    if (piece.toLowerCase() === "p" && file !== target && !other) delete squares[to[0] + from[1]];  // en passant
-    delete squares[from];
-    if (isKing && (ownRook || Math.abs(file - target) === 2)) {  // castling, to a king's or a rook's square
-      const short = target > file, rank = from[1], rook = ownRook ? to : (short ? "h" : "a") + rank;
-      const letter = squares[rook] ?? (piece === "K" ? "R" : "r");
-      delete squares[rook];
-      squares[(short ? "g" : "c") + rank] = piece;
-      squares[(short ? "f" : "d") + rank] = letter;
-    } else squares[to] = uci[4] ? (piece === "P" ? uci[4].toUpperCase() : uci[4]) : piece;
+    place.append(" )");
+    return place;
+  };
+  element.replaceChildren(...comment(tree.root));
+  for (let node = tree.root, fresh = true; node.children.length; node = node.children[0]) {
+    const [main, ...others] = node.children, [count, isWhite] = number(main), notes = [...comment(main), ...others.map(variation)];
+    if (isWhite || fresh) element.append(...[`${count}.`, ...(isWhite ? [] : ["…"])].map(text => made("span", {className: "quiet"}, text)));
+    element.append(button(main), ...notes);
+    fresh = notes.length > 0;
   }
-  return [8, 7, 6, 5, 4, 3, 2, 1].map(rank =>
-    [..."abcdefgh"].map(file => squares[file + rank] ?? "1").join("").replace(/1+/g, ones => ones.length)).join("/");
+  element.querySelector(".now")?.scrollIntoView({block: "nearest"});
 }

@@ -2,21 +2,22 @@
 // The page: a board with a tree of moves, and the panels Analyse, Play and Review.
 
 import { Analysis, Refusal, ask, base64, post, server } from "./api.js";
-import { Board } from "./board.js";
+import { Board, afterMoves, boardOf, lettersOf } from "./board.js";
+import { made } from "./dom.js";
 import { showLines, showPeople } from "./lines.js";
 import { Play } from "./play.js";
 import { startReviews } from "./review.js";
-import { Tree, afterMoves, drawMoves } from "./tree.js";
+import { Tree, drawMoves } from "./tree.js";
 
 const get = id => document.getElementById(id);
 
-let tree = new Tree(), searching = false, panel = "analyse", shown = 0;
+let tree = new Tree(), searching = true, panel = "analyse", shown = 0, previewing = false, edited = null;
 const board = new Board(get("board"), {onMove: uci => attempt(() => moved(uci)), onStep: forwards => get(forwards ? "next" : "back").click()});
 const analysis = new Analysis(heard);
 const play = new Play({
   get, board, show, go, known, fail,
   game: () => tree,
-  begin: started => { tree = started; get("review-this").hidden = true; },
+  begin: started => { tree = started; get("choose").hidden = true; },
 });
 server.hear = text => say("state", text);
 
@@ -54,8 +55,18 @@ async function show() {
   const node = tree.now, number = ++shown;
   const position = await known(node);
   if (number !== shown) return;  // Another node is shown by now.
+  if (edited) edit(false);
   draw(node);
   drawMoves(get("moves"), tree, go);
+  course();
+  play.names();
+  const {Result: result = "*"} = tree.headers, path = tree.path(), off = path.findIndex(each => each !== each.parent.children[0]), {review} = tree;
+  say("about", [result === "*" ? "" : result, position.opening].filter(Boolean).join(" · "));
+  get("review-this").hidden = play.running || !tree.root.children.length;
+  get("to-review").hidden = !review;
+  if (review) get("to-review").href = `/review/${review.id}/game-${review.number}.html#m${off < 0 ? path.length : off}`;
+  get("delete").disabled = play.running || !path.length;
+  get("promote").disabled = play.running || off < 0;
   get("fen").value = position.fen;
   say("spoken", node.san ? `${node.san}${position.end ? `, ${position.end.result}: ${position.end.reason}` : ""}` : "");
   showLines(get("pvs"), node, preview, play1);
@@ -64,13 +75,14 @@ async function show() {
   keep();
   if (position.end) get("people").replaceChildren();
   const query = {...tree.position(), multipv: Number(get("lines").value), network: get("network").value};
-  analysis.show(searching && !position.end ? {node, query} : null).catch(fail);
+  analysis.show(searching && panel === "analyse" && !position.end ? {node, query} : null).catch(fail);
   if (panel === "analyse" && !position.end) people(node);
 }
 
 /** Draw a node on the board. arrows: those of the best lines, unless a game is played. */
 function draw(node) {
   const {position} = node;
+  previewing = false;
   const arrows = panel === "play" && play.running ? play.arrows : (node.lines ?? []).slice(0, 3).map(({move}, index) => ({
     from: move.slice(0, 2), to: target(move, node), color: ["#2080d0", "#6aa7d8", "#a9c4da"][index],
   }));
@@ -97,6 +109,7 @@ function go(node) {
 /** Show a position of a line for as long as it is pointed at. */
 function preview(node, moves) {
   if (!moves) { draw(tree.now); return; }
+  previewing = true;
   board.show(afterMoves(node.fen, moves), {last: moves.at(-1)});
 }
 
@@ -113,7 +126,24 @@ function heard(answer, node) {
   showLines(get("pvs"), node, preview, play1);
   figures(node);
   drawPeople(node);
-  draw(node);
+  course();
+  if (!previewing && !edited) draw(node);
+}
+
+/** White's expected score in a position that was analysed or reviewed, or undefined. */
+function expected({root, comment}) {
+  const [win, draws] = root?.wdl ?? /\[%wdl (\d+),(\d+),/.exec(comment ?? "")?.slice(1).map(each => each / 1000) ?? [];
+  return win === undefined ? win : win + draws / 2;
+}
+
+/** The graph of the game, as far as it was analysed or reviewed; none while a game is played. */
+function course() {
+  const nodes = [tree.root, ...tree.path(tree.end(tree.now))], place = index => 1000 * index / Math.max(1, nodes.length - 1);
+  const points = nodes.flatMap((node, index) => expected(node) === undefined ? [] : [[place(index), 200 * (1 - expected(node))]]);
+  const [line, now] = get("course").children;
+  get("course").toggleAttribute("hidden", play.running || points.length < 2);
+  line.setAttribute("points", points.join(" "));
+  now.setAttribute("x", String(place(nodes.indexOf(tree.now)) - 2));
 }
 
 const RESULTS = {"1-0": [1, 0, 0], "0-1": [0, 0, 1], "1/2-1/2": [0, 1, 0]};
@@ -137,7 +167,7 @@ function figures(node) {
   else say("figures", search && root && !playing ? `depth ${search.depth}, ${root.visits.toLocaleString("en")} nodes${speed}; W ${percent(win)} D ${percent(draws)} L ${percent(loss)}` : "");
 }
 
-function toggleSearch(on = !searching) {
+function toggleSearch(on) {
   searching = on;
   get("search").setAttribute("aria-pressed", String(on));
   get("search").textContent = on ? "Stop" : "Start";
@@ -166,7 +196,8 @@ function drawPeople(node) {
 
 let kept = "", keeping = null;
 const last = localStorage.getItem("wavefront-game");
-let identity = new URLSearchParams(location.hash.slice(1)).get("game") ?? last ?? crypto.randomUUID();
+const wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+let identity = wanted.game ?? last ?? crypto.randomUUID();
 
 /** Keep the game a moment later: several changes make one request. The address names it and the node on the board. */
 function keep() {
@@ -174,23 +205,26 @@ function keep() {
   history.replaceState(null, "", `#game=${identity}${place && `&at=${place}`}`);
   localStorage.setItem("wavefront-game", identity);
   clearTimeout(keeping);
-  keeping = setTimeout(() => attempt(async () => {
-    const {start, headers, root} = tree;
-    if (!root.children.length && !play.tip && start.fen === "startpos") return;
-    const state = JSON.stringify({start, headers, comment: root.comment, nodes: tree.nodes(true), play: play.state(), panel, bottom: board.bottom});
-    if (state === kept) return;
-    const title = `${headers.White ?? "?"} – ${headers.Black ?? "?"}, ${headers.Date ?? new Date().toISOString().slice(0, 10)}, ${root.children.length ? tree.path(tree.end()).length : 0} plies`;
-    await ask("PUT", `/api/v1/games/${identity}`, {state, title});
-    kept = state;
-  }), 300);
+  keeping = setTimeout(() => save().catch(fail), 300);
+}
+
+async function save() {
+  const {start, headers, root, review} = tree;
+  if (!root.children.length && !play.tip && start.fen === "startpos") return;
+  const state = JSON.stringify({start, headers, review, comment: root.comment, nodes: tree.nodes(true), play: play.state(), panel, bottom: board.bottom});
+  if (state === kept) return;
+  const title = `${headers.White ?? "?"} – ${headers.Black ?? "?"}, ${headers.Date ?? new Date().toISOString().slice(0, 10)}, ${root.children.length ? tree.path(tree.end()).length : 0} plies`;
+  await ask("PUT", `/api/v1/games/${identity}`, {state, title});
+  kept = state;
 }
 
 /** Show the stored game of this identity. place: the indexes of the moves to the node on the board. */
 async function restore(place = "") {
   const {state} = await ask("GET", `/api/v1/games/${identity}`);
   if (!state) return;
-  const {start, headers, comment, nodes, play: game, panel: shownPanel, bottom} = JSON.parse(state);
+  const {start, headers, comment, nodes, review, play: game, panel: shownPanel, bottom} = JSON.parse(state);
   tree = Tree.of({start, headers, comment, nodes});
+  tree.review = review;
   for (const index of place.split(".").filter(Boolean)) tree.now = tree.now.children[index] ?? tree.now;
   board.bottom = bottom;
   choosePanel(shownPanel);
@@ -198,12 +232,24 @@ async function restore(place = "") {
   if (game) play.resume(game).catch(fail);
 }
 
+/** Add what a review says to the game on the board, and show the position after some of its moves. */
+async function mergeReview(id, number, ply) {
+  const pgn = await ask("GET", `/review/${id}/game-${number}.pgn`, undefined, {read: reply => reply.text(), accept: "*/*"});
+  const {game} = await post("pgn/read", {pgn}), made = Tree.of({...game, start: {fen: game.fen, chess960: game.chess960}});
+  if (tree.root.children.length) tree.merge(made);
+  else tree = made;
+  tree.review = {id, number};
+  tree.now = tree.root;
+  for (let left = ply; left && tree.now.children.length; left--) tree.now = tree.now.children[0];
+  choosePanel("analyse");
+}
+
 /** Leave the game for another one: both are kept. */
 function another(made) {
   tree = made;
   identity = crypto.randomUUID();
   play.stop();
-  get("review-this").hidden = true;
+  get("choose").hidden = true;
 }
 
 // -- games as text -------------------------------------------------------------------------------------------
@@ -211,12 +257,9 @@ function another(made) {
 async function load(source, game = 0) {
   const {games, game: read, text} = await post("pgn/read", typeof source === "string" ? {pgn: source, game} : {data: await base64(source), game});
   if (text !== undefined) get("pgn").value = text;
-  const made = Tree.of({...read, start: {fen: read.fen, chess960: read.chess960}});
-  if (!game) {
-    get("game").replaceChildren(...games.map(({number, players}) => new Option(`${number}. ${players}`, number)));
-    get("choose").hidden = games.length < 2;
-  }
-  another(made);
+  another(Tree.of({...read, start: {fen: read.fen, chess960: read.chess960}}));
+  if (!game) get("game").replaceChildren(...games.map(({number, players}) => new Option(`${number}. ${players}`, number)));
+  get("choose").hidden = get("game").options.length < 2;
   get("chess960").checked = read.chess960;
   say("problem", read.faults.length ? `Read with faults: ${read.faults[0]}` : "");
   await show();
@@ -229,15 +272,36 @@ async function setUp(fen) {
   await show();
 }
 
-async function save() {
+/** The game as PGN. */
+async function written() {
   const {fen, chess960} = tree.start;
-  const {pgn} = await post("pgn/write", {fen, chess960, nodes: tree.nodes(), headers: tree.headers, comment: tree.root.comment ?? ""});
-  get("pgn").value = pgn;
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([pgn], {type: "application/x-chess-pgn"}));
-  link.download = "game.pgn";
+  return (await post("pgn/write", {fen, chess960, nodes: tree.nodes(), headers: tree.headers, comment: tree.root.comment ?? ""})).pgn;
+}
+
+async function download() {
+  const pgn = get("pgn").value = await written();
+  const link = made("a", {download: "game.pgn", href: URL.createObjectURL(new Blob([pgn], {type: "application/x-chess-pgn"}))});
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** Begin or end editing: pressed squares get the chosen piece, and the FEN follows. */
+function edit(on) {
+  edited = on ? lettersOf(tree.now.fen) : null;
+  get("edit").setAttribute("aria-pressed", String(on));
+  get("edit").textContent = on ? "Use this position" : "Edit the board";
+  for (const each of document.querySelectorAll(".editing")) each.hidden = !on;
+  if (on) place("");
+}
+
+/** Put the chosen piece on a square, or remove it from there. */
+function place(square) {
+  const piece = get("piece").value, {a1, e1, h1, a8, e8, h8} = edited;
+  if (square && (!piece || edited[square] === piece)) delete edited[square];
+  else if (square) edited[square] = piece;
+  const rights = [[e1, h1, "KRK"], [e1, a1, "KRQ"], [e8, h8, "krk"], [e8, a8, "krq"]].filter(([king, rook, [k, r]]) => king === k && rook === r).map(each => each[2][2]).join("");
+  get("fen").value = `${boardOf(edited)} ${get("mover").value} ${rights || "-"} - 0 1`;
+  board.show(get("fen").value, {onSquare: place});
 }
 
 /** List the stored games, to open or delete one. */
@@ -284,8 +348,8 @@ function choosePanel(name) {
     tab.tabIndex = chosen ? 0 : -1;
     get(tab.getAttribute("aria-controls")).hidden = !chosen;
   }
-  if (name === "play" && searching) toggleSearch(false);
-  else if (name === "analyse") attempt(show);
+  if (name === "review") attempt(listReviews);
+  attempt(show);
 }
 
 get("tabs").addEventListener("click", event => event.target.closest("[role=tab]") && choosePanel(event.target.id.slice(4)));
@@ -301,11 +365,20 @@ get("tabs").addEventListener("keydown", event => {
 });
 
 // A browser may keep a page that is left, with its requests, and show it again.
-addEventListener("pagehide", () => analysis.show(null));
+addEventListener("pagehide", () => { analysis.show(null); save().catch(() => {}); });
 addEventListener("pageshow", event => event.persisted && attempt(show));
 
 get("flip").addEventListener("click", flip);
-get("search").addEventListener("click", () => toggleSearch());
+get("search").addEventListener("click", () => toggleSearch(!searching));
+get("pvs").addEventListener("pointerleave", () => previewing && draw(tree.now));
+get("course").addEventListener("click", event => {
+  const nodes = [tree.root, ...tree.path(tree.end(tree.now))], box = get("course").getBoundingClientRect();
+  go(nodes[Math.round((nodes.length - 1) * (event.clientX - box.left) / box.width)]);
+});
+get("promote").addEventListener("click", () => { tree.promote(tree.now); attempt(show); });
+get("delete").addEventListener("click", () => { const {now} = tree; tree.now = now.parent; tree.remove(now); attempt(show); });
+get("edit").addEventListener("click", () => edited ? attempt(() => setUp(get("fen").value)) : edit(true));
+get("mover").addEventListener("change", () => place(""));
 get("lines").addEventListener("change", () => attempt(show));
 get("network").addEventListener("change", () => attempt(show));
 get("human").addEventListener("input", () => attempt(() => people(tree.now)));
@@ -316,7 +389,7 @@ get("game").addEventListener("change", event => attempt(() => load(get("pgn").va
 get("setup").addEventListener("toggle", () => get("setup").open && attempt(listStored));
 get("open-stored").addEventListener("click", () => attempt(() => openStored(get("stored").value)));
 get("delete-stored").addEventListener("click", () => attempt(() => deleteStored(get("stored").value)));
-get("save").addEventListener("click", () => attempt(save));
+get("save").addEventListener("click", () => attempt(download));
 get("pgn-file").addEventListener("change", event => attempt(async () => {
   await load(event.target.files[0]);
 }));
@@ -328,25 +401,20 @@ document.addEventListener("keydown", event => {
   get(key).click();
 });
 
-startReviews({get, say, attempt, open: async (pgn, number) => {
-  get("pgn").value = pgn;
-  choosePanel("analyse");
-  await load(pgn);
-  if (number > 1) await load(pgn, number);
-}});
+const listReviews = startReviews({get, say, attempt});
 
 get("review-this").addEventListener("click", () => attempt(async () => {
-  const {fen, chess960} = tree.start;
-  const {pgn} = await post("pgn/write", {fen, chess960, nodes: tree.nodes(), headers: tree.headers});
-  choosePanel("review");
-  get("games").value = pgn;
-  get("start-review").requestSubmit();
+  const {id} = await post("review", {pgn: await written(), nodes: Number(get("depth").value), board: identity});
+  tree.review = {id, number: 1};
+  await save();
+  location.href = `/review/${id}/game-1.html`;
 }));
 
 attempt(async () => {
-  const waiting = ask("GET", "/api/v1/networks");
-  await restore(new URLSearchParams(location.hash.slice(1)).get("at") ?? "");
-  toggleSearch(panel === "analyse");
+  const waiting = ask("GET", "/api/v1/networks"), {review, number, ply, at} = wanted;
+  await restore(at);
+  toggleSearch(true);
+  if (review) await mergeReview(review, Number(number), Number(ply));
   const {networks} = await waiting;
   for (const {name} of networks) get("network").append(new Option(name, name));
 });

@@ -25,6 +25,7 @@ from jsonschema import Draft202012Validator
 from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.web.reviews import Job, Reviews
+from engine.web.store import Store
 from tests.engine.web.serving import COMMAND, NDJSON, WAIT_S, Web, web
 
 pytestmark = pytest.mark.integration
@@ -261,13 +262,47 @@ def test_review_is_a_job_with_progress_pages_and_pgn(server: Web) -> None:
     assert server.get(where).status == 404
 
 
+def test_review_survives_a_killed_server_and_goes_on(tmp_path: Path) -> None:
+    def states(server: Web) -> dict[str, str]:
+        return {row["id"]: row["state"] for row in server.get("/api/v1/review").data["reviews"]}
+
+    with web(data=tmp_path) as server:
+        done = server.post("review", {"pgn": SCHOLARS, "nodes": 5}).data["id"]
+        while states(server)[done] != "done":
+            pass
+        page = server.get(f"/review/{done}/game-1.html").body
+        cut = server.post("review", {"pgn": "1. f3 e5 2. g4 *", "nodes": 25_000}).data["id"]
+    with web(data=tmp_path) as server:
+        assert states(server) == {done: "done", cut: "stopped"}
+        assert server.get(f"/review/{done}/game-1.html").body == page
+        assert server.get(f"/api/v1/review/{cut}").data["reason"] == "the server ended"
+        assert server.ask("PUT", f"/api/v1/review/{cut}", {"running": True}).data["state"] == "waiting"
+        assert server.ask("PUT", f"/api/v1/review/{cut}", {"running": False}).data["state"] == "stopped"
+        for identity in (done, cut):
+            assert server.ask("DELETE", f"/api/v1/review/{identity}").status == 204
+        assert states(server) == {} and not list((tmp_path / "wavefront" / "reviews").iterdir())
+
+
+def test_review_grows_and_keeps_its_searches_when_it_stops(server: Web) -> None:
+    identity = server.post("review", {"pgn": "1. f3 e5 2. g4 d6 *", "nodes": 25_000}).data["id"]
+    where = f"/api/v1/review/{identity}"
+    while not (games := server.get(where).data["games"]) or games[0]["searched"] < 5:
+        pass
+    assert len(server.get(f"{where}/games/1").data["moves"]) == 4
+    (before,) = server.ask("PUT", where, {"running": False}).data["games"]
+    server.ask("PUT", where, {"running": True})
+    (after,) = server.get(where).data["games"]
+    assert after["searched"] >= before["searched"] >= 5
+    server.ask("DELETE", where)
+
+
 def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
     log: list[str] = []
 
     async def run() -> Job:
         # Without a pool each step fails by an error that nobody thought of.
-        reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10)
-        job = await reviews.start("me", SCHOLARS, 5)
+        reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, Store(None, 10**6, 10**6))
+        job = await reviews.start(Job("an-identity", "me", "", SCHOLARS, 5))
         assert job.task is not None
         await job.task
         return job

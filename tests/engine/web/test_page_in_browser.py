@@ -293,8 +293,8 @@ def test_game_goes_on_after_a_reload_and_a_restart_of_the_server(tmp_path: Path)
             page.value("location.reload()")
             page.wait(lambda: "You" in text_of(page, "below") and moves(page) == before)
             port = int(first.url.rstrip("/").rpartition(":")[2])
-        page.wait(lambda: "trying again" in text_of(page, "state"))
         tap(page, "d2d4")
+        page.wait(lambda: "trying again" in text_of(page, "state"))
         with web(data=tmp_path / "data", port=port) as second:
             page.wait(lambda: len(move_buttons(page)) == 4)
             page.wait(
@@ -305,18 +305,156 @@ def test_game_goes_on_after_a_reload_and_a_restart_of_the_server(tmp_path: Path)
             page.wait(lambda: moves(page).startswith(before) and "You" in text_of(page, "below"))
 
 
-def test_games_are_reviewed(page: Page, server: Web) -> None:
+STATE = "document.getElementById('state')?.textContent"
+"""What a growing review does, empty at its end."""
+
+REVIEWED = f"!{STATE} && document.querySelectorAll('#moves button').length > 0"
+
+
+def review(
+    page: Page, server: Web, pgn: str, nodes: int, number: int = 1, *, width: int = 1280, height: int = 900
+) -> None:
+    """Open the page of a review, and wait for its end."""
+    identity = server.post("review", {"pgn": pgn, "nodes": nodes}).data["id"]
+    page.open(f"{server.url}review/{identity}/game-{number}.html", width=width, height=height)
+    page.wait(lambda: page.value(REVIEWED))
+
+
+def test_games_are_reviewed_listed_after_a_reload_and_deleted(page: Page) -> None:
     press(page, "tab-review")
     fill(page, "games", GAMES)
     fill(page, "depth", "100")
     page.value("document.querySelector('#start-review button').click()")
     page.wait(lambda: text_of(page, "job-state").startswith("done"))
     assert page.value("document.querySelectorAll('#reviewed tr').length") == 2
-    page.value("document.querySelectorAll('#reviewed button')[1].click()")
-    page.wait(lambda: "Qh4#" in moves(page))
-    address = page.value("document.querySelectorAll('#reviewed a')[1].href")
-    page.open(str(address), width=1200)
-    assert "Qh4" in page.text()
+    chosen = page.value("document.getElementById('reviews').value")
+    page.value("window.old = true; location.reload()")
+    page.wait(lambda: page.value("!window.old && document.readyState === 'complete'"))
+    press(page, "tab-review")
+    page.wait(lambda: text_of(page, "job-state").startswith("done"))
+    assert page.value("document.getElementById('reviews').value") == chosen
+    page.value("confirm = () => true")
+    press(page, "forget")
+    page.wait(lambda: page.value("document.getElementById('reviews').value") != chosen)
+
+
+def test_review_shows_marks_before_its_end_and_stops_and_goes_on(page: Page, server: Web) -> None:
+    pgn = "1. f3 e5 2. g4 d6 3. h4 d5 4. h5 *"
+    identity = server.post("review", {"pgn": pgn, "nodes": 25_000}).data["id"]
+    page.open(f"{server.url}review/{identity}/game-1.html#m3", width=1280)
+    page.wait(lambda: page.value("document.querySelector('[data-ply=\"3\"][aria-current]') !== null"))
+    page.wait(lambda: len(move_buttons(page)) == 7 and "positions" in str(page.value(STATE)))
+    assert page.value("document.querySelector('#course polygon').points.length") == 10
+    press(page, "run")
+    page.wait(lambda: str(page.value(STATE)).startswith("stopped"))
+    press(page, "run")
+    page.wait(lambda: str(page.value(STATE)).startswith("running"))
+    assert server.ask("DELETE", f"/api/v1/review/{identity}").status == 204
+    page.open(server.url, width=1200)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "names"),
+    [(1280, 800, ("board", "verdict", "moves", "course")), (390, 844, ("board", "verdict"))],
+)
+def test_review_is_in_view_without_scrolling(
+    page: Page, server: Web, width: int, height: int, names: tuple[str, ...]
+) -> None:
+    tags = '[White "A player with a long name"]\n[Black "Another player"]\n[Event "A tournament"]\n\n'
+    pgn = tags + " ".join(["Nf3 Nf6 Ng1 Ng8"] * 20) + " 1-0"
+    review(page, server, pgn, 5, width=width, height=height)
+    for name in names:
+        box = page.value(f"document.getElementById('{name}').getBoundingClientRect().toJSON()")
+        assert box["left"] >= 0 and box["right"] <= width and box["height"] > 0, (name, box)
+        assert box["top"] >= 0 and box["bottom"] <= height, (name, box)
+
+
+def test_game_is_reviewed_at_its_end_and_shares_its_tree_with_the_review(page: Page) -> None:
+    fill(page, "depth", "100")
+    begin_game(page)
+    tap(page, "f2f3")
+    page.wait(lambda: len(move_buttons(page)) == 2)
+    assert page.value("document.getElementById('review-this').hidden")
+    press(page, "resign")
+    page.wait(lambda: "0-1" in text_of(page, "about"))
+    press(page, "first")
+    page.wait(lambda: now(page) is None)
+    tap(page, "e2e4")  # A variation.
+    page.wait(lambda: "e4" in moves(page))
+    press(page, "review-this")
+    page.wait(lambda: page.value(f"location.pathname.startsWith('/review/') && {REVIEWED}"))
+    reply = page.value(
+        "{ const [, reply] = document.querySelectorAll('#moves button'); reply.click(); reply.innerText; }"
+    )
+    page.value("document.getElementById('on-board').click()")
+    page.wait(lambda: page.value("location.pathname === '/'") and now(page) in (reply, reply.rstrip("?!")))
+    assert "e4" in moves(page)
+    page.value("document.getElementById('to-review').click()")
+    page.wait(lambda: page.value("location.hash") == "#m2")
+
+
+def test_mistakes_are_tried_without_the_answer_and_refuted(page: Page, server: Web) -> None:
+    review(page, server, GAMES, 400, number=2)  # A mate is found by any search.
+    hidden = "getComputedStyle(document.querySelector('.verdict')).visibility"
+    press(page, "try")
+    page.wait(lambda: "g4 was a" in text_of(page, "detail"))
+    assert page.value(hidden) == "hidden"
+    tap(page, "g2g4")
+    page.wait(lambda: "Qh4# answers" in text_of(page, "why"))
+    tap(page, "b2b4")
+    page.wait(lambda: "Try again" in text_of(page, "why") or "good, too" in text_of(page, "detail"))
+    press(page, "try")
+    assert page.value(hidden) == "visible"
+    press(page, "flip")
+    press(page, "try")
+    page.wait(lambda: "No more mistakes of Black" in text_of(page, "detail"))
+    page.value("document.querySelector('#detail button').click()")
+    page.wait(lambda: "White to move" in text_of(page, "detail"))
+
+
+def test_blunder_is_warned_of_and_taken_back_or_played(page: Page) -> None:
+    page.value("document.getElementById('warn').checked = true")
+    fill(page, "fen", "7k/1R6/8/8/8/8/R7/7K w - - 0 1")  # A mate that every search finds.
+    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 4)
+    begin_game(page, here=True)
+    for button, left in (("take-it-back", 0), ("play-it", 2)):
+        tap(page, "b7g7")
+        page.wait(lambda: not page.value("document.getElementById('warning').hidden"))
+        press(page, button)
+        page.wait(lambda: page.value("document.getElementById('warning').hidden"))
+        page.wait(partial(lambda left: len(move_buttons(page)) == left, left))
+
+
+def test_variation_is_promoted_and_deleted_and_the_graph_grows(page: Page) -> None:
+    fill(page, "pgn", GAMES)
+    press(page, "load")
+    page.wait(lambda: "c5" in moves(page))
+    page.value("[...document.querySelectorAll('.variation button')].at(-1).click()")
+    for step, san in (("back", "c5"), ("next", "Nf3")):
+        press(page, step)
+        page.wait(partial(shows, page, san))
+        page.wait(lambda: "nodes" in text_of(page, "figures"))
+    page.wait(lambda: page.value("document.getElementById('course').hasAttribute('hidden')") is False)
+    press(page, "promote")
+    page.wait(lambda: moves(page).startswith("1. e4 c5 ("))
+    press(page, "delete")
+    page.wait(lambda: moves(page).endswith("2. Nf3 )"))
+    assert "Ann" in text_of(page, "below") and "1-0" in text_of(page, "about")
+
+
+def test_board_is_edited(page: Page) -> None:
+    fill(page, "fen", LADDER)
+    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 4)
+    press(page, "edit")
+    fill(page, "piece", "q")
+    page.click(*square(page, "d4"))
+    page.click(*square(page, "b1"))
+    page.value("document.getElementById('mover').value = 'b'")
+    fill(page, "piece", "")
+    page.click(*square(page, "b1"))
+    press(page, "edit")
+    page.wait(lambda: page.value("document.getElementById('edit').getAttribute('aria-pressed')") == "false")
+    assert page.value("document.getElementById('fen').value").startswith("7k/8/8/8/3q4/8/R7/7K b - - 0 1")
 
 
 @pytest.mark.parametrize("dark", [False, True])
