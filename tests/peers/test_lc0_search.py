@@ -208,7 +208,8 @@ class Pair:
         other = {child.move for child in tree.children() if child.visits != theirs.visits[child.move]}
         if other:
             scores = [child.score for child in before if child.move in other]
-            return "tie" if len(scores) > 1 and max(scores) - min(scores) < CLOSE else ""
+            spread = max(scores) - min(scores) if len(scores) > 1 else math.inf
+            return "tie" if spread < CLOSE else "mean" if theirs.nodes > high and spread < IMPRECISE else ""
         visited = [child for child in tree.children() if child.visits]
         child = max(visited, key=lambda child: abs(child.value - theirs.values[child.move]))
         if theirs.nodes > high and same(theirs, tree, IMPRECISE):
