@@ -197,7 +197,13 @@ class Options(SettingsGroup):
     max_collision_events: int = _advanced(
         "MaxCollisionEvents", 917, "maximum number of collisions in a batch", (1, 65536)
     )
-    hash: int = _option("Hash", 64, "size of the evaluation cache in megabytes", (1, 262144))
+    hash: int = _option(
+        "Hash",
+        200,
+        "size of the evaluation cache in megabytes; 200 hold 2 million positions; the default takes at most "
+        "an eighth of the tree's memory, but at least 64",
+        (1, 262144),
+    )
     tree_memory: int = _option(
         "RamLimitMb",
         2048,

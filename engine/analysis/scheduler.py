@@ -33,7 +33,7 @@ from engine.analysis.settings import AnalysisSettings
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.pool.pool import SearchPool
-from engine.search.memory import tree_megabytes
+from engine.search.memory import cache_megabytes, tree_megabytes
 from protocol.settings.spec import shown
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class Scheduler:
         tree, cache = LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES
         if len(self._tasks) < self._searches:  # A search beyond this number gets the minimum.
             tree = max(tree, tree_megabytes(self.options) // self._searches)
-            cache = max(cache, self.options.hash // self._searches)
+            cache = max(cache, cache_megabytes(self.options) // self._searches)
         self._tasks[task.number] = task
         self._searcher.begin(
             Position(task.number, task.query, task.turn, network, tree, cache, task.account.client.owner)

@@ -256,7 +256,7 @@ void bind_reports(nb::module_& m) {
   nb::class_<RootInfo>(m, "RootInfo", "The state of the search.")
       .def_ro("visits", &RootInfo::visits, "Visits of the root, including those kept from earlier searches.")
       .def_ro("playouts", &RootInfo::playouts, "Visits since the position was set.")
-      .def_ro("mean_depth", &RootInfo::mean_depth, "Mean leaf depth in plies, kept visits included.")
+      .def_ro("mean_depth", &RootInfo::mean_depth, "Mean leaf depth of the playouts; the root has depth 1.")
       .def_ro("max_depth", &RootInfo::max_depth)
       .def_ro("evaluations", &RootInfo::evaluations, "Positions sent to the evaluator since then.")
       .def_ro("cache_hits", &RootInfo::cache_hits)

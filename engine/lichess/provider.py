@@ -20,7 +20,7 @@ from engine.pool.pool import PoolPlayer, SearchPool
 from engine.pool.search import Observer
 from engine.search.driver import Search
 from engine.search.limits import Limits
-from engine.search.memory import LEAST_MB, tree_megabytes
+from engine.search.memory import LEAST_MB, cache_megabytes, tree_megabytes
 from engine.search.report import Report
 from engine.uci.text import best_move_line, info_lines
 from protocol.host.printing import reason
@@ -91,8 +91,9 @@ class Provider:
         most_jobs: concurrent ones. changed: called with the counts after each change."""
         self._pool = pool
         share = max(LEAST_MB, tree_megabytes(options) // most_jobs)
+        cache = max(1, cache_megabytes(options) // most_jobs)
         self._options = options.changed(
-            chess960=True, smart_pruning_factor=0.0, tree_memory=share, hash=max(1, options.hash // most_jobs)
+            chess960=True, smart_pruning_factor=0.0, tree_memory=share, hash=cache
         )
         self._networks = networks
         self._url, self._secret = url, secret

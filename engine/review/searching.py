@@ -34,7 +34,7 @@ from engine.review.people import ESTIMATE, Imitators, People, rating_of
 from engine.review.scale import Score
 from engine.search.fen import read_fen
 from engine.search.limits import Limits
-from engine.search.memory import LEAST_MB, tree_megabytes
+from engine.search.memory import LEAST_MB, cache_megabytes, tree_megabytes
 from engine.search.report import Line, Report
 from engine.workers.executor import (
     FailedGame,
@@ -118,7 +118,7 @@ class ReviewJob:
             contempt_mode="disable",
             multipv=2,
             tree_memory=max(LEAST_MB, tree_megabytes(options) // positions),
-            hash=max(1, options.hash // positions),
+            hash=max(1, cache_megabytes(options) // positions),
         )
         return cls(tuple(sources), options, nodes, positions, people)
 

@@ -69,7 +69,6 @@ class Search:
         self._next_report = task.started + REPORT_SECONDS
         self._last_report = task.started
         self._last_shown: tuple[int, str | None] = (0, None)
-        self._depth = self._selective_depth = 1  # Displayed depths never fall.
         self._first_batch_ms = 0.0
         self.idle = False
 
@@ -179,10 +178,6 @@ class Search:
         """Return the current state of the search."""
         info = self._tree.root_info()
         lines = tuple(self._line(line) for line in self._tree.lines(self._options.multipv))
-        self._depth = max(self._depth, round(info.mean_depth))
-        self._selective_depth = max(
-            self._selective_depth, info.max_depth, len(lines[0].moves) if lines else 0
-        )
         if not lines:  # nothing has come back yet
             task = self._task
             lines = static_lines(task.game, task.root_moves, self._options.multipv, task.expected)
@@ -195,8 +190,8 @@ class Search:
             lines=lines,
             nodes=info.visits,
             playouts=info.playouts,
-            depth=self._depth,
-            selective_depth=self._selective_depth,
+            depth=int(info.mean_depth),
+            selective_depth=info.max_depth,
             seconds=perf_counter() - self._task.started,
             hashfull=info.hashfull,
             cache_hits=info.cache_hits,
@@ -228,7 +223,7 @@ class Search:
             self._next_report = now + REPORT_SECONDS
             if self._on_report is not None and info.visits > 0:
                 best = self._tree.lines(1)
-                shown = (round(info.mean_depth), best[0].moves[0] if best else None)
+                shown = (int(info.mean_depth), best[0].moves[0] if best else None)
                 if shown != self._last_shown or now - self._last_report >= REPORT_ALWAYS_SECONDS:
                     self._last_shown = shown
                     self._last_report = now

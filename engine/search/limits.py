@@ -52,7 +52,7 @@ class Limits:
     mean 960. The option SmartPruningFactor controls this; 0 uses up all.
 
     nodes: visits of the root, including those kept from an earlier search unless NodesAsPlayouts is set.
-    depth: mean depth of the leaves, in plies. mate: first look for a mate in at most this many moves.
+    depth: Report.depth, at least. mate: first look for a mate in at most this many moves.
     search_moves: the root moves to choose from, in UCI notation; empty means all. ponder: the clock starts
     with `ponderhit`.
     """

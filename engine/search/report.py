@@ -156,10 +156,10 @@ class Report:
     """The state of a running search, or the result of a finished one.
 
     best_move, ponder: UCI notation, or None. lines: best first. nodes: visits of the root, including those
-    kept from earlier searches; playouts: those of this search. depth: mean depth of the leaves in plies;
-    selective_depth: the deepest. hashfull: tree memory in use, in thousandths. evaluations: positions sent to
-    the network; mean_batch: positions per batch. first_batch_ms: from the start to the first one. full: the
-    tree's memory was used up, and it was pruned.
+    kept from earlier searches; playouts: those of this search. depth: mean depth of the playouts' leaves,
+    rounded down; selective_depth: the deepest; the root has depth 1. hashfull: tree memory in use, in
+    thousandths. evaluations: positions sent to the network; mean_batch: positions per batch. first_batch_ms:
+    from the start to the first one. full: the tree's memory was used up, and it was pruned.
     draw_score: value of a draw for the side to move. statistics, root_statistics: of every root move and of
     the root, if the options request them. ended_early: the reason if the search ended early for lack of an
     evaluator, else empty. network: identity of the network (NetworkInfo.identity).

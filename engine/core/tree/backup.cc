@@ -164,7 +164,8 @@ void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visit
     m += 1.0;
   }
   playouts_ += visits;
-  depth_sum_ += static_cast<uint64_t>(visits) * (path.size() - 1);
+  depth_sum_ += static_cast<uint64_t>(visits) * path.size();
+  max_depth_ = std::max(max_depth_, static_cast<uint32_t>(path.size()));
   value_sum_ += q * visits;
   value_square_sum_ += q * q * visits;
 }

@@ -250,8 +250,6 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
   cache_.prefetch(key);  // It is read after the move generation.
   MoveList moves;
   history_.current().legal_moves(moves);
-  const uint32_t depth = static_cast<uint32_t>(path_.size() - 1);
-  max_depth_ = std::max(max_depth_, depth);
   if (looking_ahead_) {
     if (moves.size() == 0 || drawn_by_rule() || cycle_in_line() > 0 || value_of_leaf_by_tables()) {
       return Expansion::kKnown;

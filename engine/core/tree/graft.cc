@@ -73,10 +73,6 @@ void Tree::attach_graft() {
   const std::span changed(std::prev(told.base()), path.end());
   account_above(changed, before);
   if (params_.sticky_endgames) prove(changed);
-  if (changed.front() == root_) {
-    estimate_kept_depth();
-    kept_visits_ -= static_cast<uint32_t>(playouts_);
-  }
 }
 
 // Discards the graft.

@@ -244,7 +244,6 @@ TreeFileSize Tree::load(const std::filesystem::path& path, const TreeSettings& s
   third_repetitions_ = header.third_repetitions;
   edges_before_noise_ = header.edges_before_noise;
   reset_counters();
-  estimate_kept_depth();
   rank_root_moves();
   update_root_edges();
   return {header.visits, header.nodes, reader.bytes()};

@@ -140,9 +140,7 @@ RootInfo Tree::root_info() const {
   RootInfo info;
   info.visits = root.visits;
   info.playouts = playouts_;
-  if (const double visits = static_cast<double>(playouts_) + kept_visits_; visits > 0) {
-    info.mean_depth = (static_cast<double>(depth_sum_) + kept_depth_ * kept_visits_) / visits;
-  }
+  if (playouts_ > 0) info.mean_depth = static_cast<double>(depth_sum_) / static_cast<double>(playouts_);
   info.max_depth = max_depth_;
   info.evaluations = evaluations_;
   info.cache_hits = cache_hits_;

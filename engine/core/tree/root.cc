@@ -62,7 +62,6 @@ uint32_t Tree::set_position(const Game& game, int keep_before) {
   game_ = game;
   history_ = game.history;
   reset_counters();
-  estimate_kept_depth();
   rank_root_moves();
   update_root_edges();
   return node(root_)->visits;

@@ -115,6 +115,7 @@ Unvisited gather_visited(const Arena& arena, const Node& node, const SearchParam
     const Node& child = *arena.at<Node>(children[i]);
     candidates.started[i] += static_cast<float>(child.visits + child.in_flight);
     if (child.visits == 0) continue;
+    if (child.bounds.upper < 0) prior = candidates.exploration[i] = 0.0f;  // A lost move is not explored.
     visited_policy += prior;
     float q = child.q() + context.draw_score * child.d;
     candidates.utility[i] = q;

@@ -100,8 +100,6 @@ void Tree::reset_root() {
 }
 
 void Tree::reset_counters() {
-  kept_visits_ = 0;
-  kept_depth_ = 0;
   playouts_ = 0;
   depth_sum_ = 0;
   value_sum_ = value_square_sum_ = 0;

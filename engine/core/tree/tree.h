@@ -91,7 +91,7 @@ struct Line {
 struct RootInfo {
   uint32_t visits = 0;    // of the root, including those kept from earlier searches
   uint64_t playouts = 0;  // visits since the position was set
-  double mean_depth = 0;  // plies from the root to the leaves of all visits; estimated for kept ones
+  double mean_depth = 0;  // of the leaves of these playouts, in nodes with the root; 0 without playouts
   uint32_t max_depth = 0;
   uint64_t evaluations = 0;  // positions sent to the evaluator since the position was set
   uint64_t cache_hits = 0;
@@ -301,9 +301,6 @@ class Tree {
   float draw_score_for_mover() const;
   float root_first_play_urgency() const;
 
-  // depth.cc
-  void estimate_kept_depth();
-
   SearchParams params_;
   mutable std::mutex mutex_;
   Arena arena_;
@@ -363,8 +360,6 @@ class Tree {
   bool full_ = false;
 
   // of the current position's search
-  uint32_t kept_visits_ = 0;
-  double kept_depth_ = 0;  // mean of the kept visits
   uint64_t playouts_ = 0;
   uint64_t depth_sum_ = 0;
   double value_sum_ = 0;

@@ -27,6 +27,7 @@ FIFTY_MOVES = "8/8/4k3/8/8/4p2r/4K3/7R w - - 90 100"
 BLOCKED = "6k1/4p1p1/4P1P1/8/8/4p1p1/4P1P1/6K1 w - - 0 1"
 MATE_IN_TWO = "kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1"
 ROOK_AND_KING = "6k1/8/6K1/8/8/8/8/R7 w - - 0 1"
+TWO_ROOKS = "8/8/2k5/8/8/8/1RR5/K7 b - - 0 1"
 LOST = "7k/8/5K2/6Q1/8/8/8/8 b - - 0 1"
 
 SHUFFLED = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3", "g8f6"]
@@ -151,7 +152,7 @@ def test_searches_after_random_openings_are_those_of_the_formulas(seed: int) -> 
         (PAWNS, {"transposition_visits": 0}),
         (ROOK, {"sticky_endgames": False}),
         (BISHOPS, {"two_fold_draws": False}),
-        (ROOK_AND_KING, {"moves_left_max_effect": 0.0}),
+        (TWO_ROOKS, {"moves_left_max_effect": 0.0}),
     ],
 )
 def test_each_option_changes_what_is_compared(fen: str, other: dict[str, Any]) -> None:

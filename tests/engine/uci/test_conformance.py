@@ -213,21 +213,6 @@ def test_every_line_asked_for_is_shown_without_an_evaluation() -> None:
         assert [int(word_after(line, "multipv")) for line in rest[-21:-1]] == list(range(1, 21))
 
 
-def test_depth_never_falls_within_a_search_and_begins_at_the_kept_tree_s() -> None:
-    with shared_engine("SmartPruningFactor 0") as engine:
-        engine.send("position startpos")
-        first = engine.ask("go nodes 3000", "bestmove")[-2]
-        variation = first.split(" pv ")[1].split()
-        engine.send(f"position startpos moves {variation[0]}")
-        lines = engine.ask("go nodes 5000", "bestmove")
-        depths = [int(word_after(line, "depth")) for line in lines if " depth " in line]
-        assert depths == sorted(depths)
-        assert depths[0] >= int(word_after(first, "depth")) - 2
-        for line in lines:
-            if " pv " in line:
-                assert int(word_after(line, "seldepth")) >= len(line.split(" pv ")[1].split())
-
-
 def test_statistics_have_the_layout_that_guis_read() -> None:
     with shared_engine("VerboseMoveStats true", "SmartPruningFactor 0", "BatchesInFlight 1") as engine:
         engine.send("position startpos")

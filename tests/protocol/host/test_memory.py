@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from engine.options import Options
-from engine.search.memory import tree_megabytes
+from engine.search.memory import cache_megabytes, tree_megabytes
 from protocol.host import memory
 
 
@@ -50,3 +50,5 @@ def test_memory_is_the_smallest_limit_of_a_cgroup(
     assert memory.process_memory() == 400_000_000
     assert tree_megabytes(Options()) == 95
     assert tree_megabytes(Options(tree_memory=1000)) == 1000
+    assert [cache_megabytes(Options(tree_memory=mb)) for mb in (100, 1000, 2000)] == [64, 125, 200]
+    assert cache_megabytes(Options(tree_memory=100, hash=300)) == 300

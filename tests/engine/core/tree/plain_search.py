@@ -141,7 +141,8 @@ class PlainSearch:
         )
 
     def _best(self, node: PlainNode) -> str:
-        visited_policy = sum(node.priors[move] for move in node.children)
+        lost = {move for move, child in node.children.items() if child.bounds[0] == 1}
+        visited_policy = sum(node.priors[move] for move in node.children if move not in lost)
         urgency = node.q - FPU_REDUCTION * math.sqrt(visited_policy)
         scale = self._exploration(node)
 
@@ -150,7 +151,7 @@ class PlainSearch:
             if child is None:
                 return urgency + node.priors[move] * scale
             value = -child.q + self._moves_left_utility(node, child)
-            return value + node.priors[move] * scale / (1 + child.visits)
+            return value + (0 if move in lost else node.priors[move] * scale / (1 + child.visits))
 
         return max(node.priors, key=score)
 

