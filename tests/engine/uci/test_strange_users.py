@@ -263,10 +263,10 @@ def test_lines_may_end_in_any_way_and_the_last_one_not_at_all(end: str) -> None:
         assert "readyok" in rest
 
 
-def test_a_search_whose_ponder_move_was_played_is_finished_at_the_end_of_input() -> None:
+@pytest.mark.parametrize("go", [b"go nodes 300", b"go ponder nodes 300\nponderhit"])
+def test_a_bounded_search_is_finished_at_the_end_of_input(go: bytes) -> None:
     with UciProcess("SmartPruningFactor 0") as engine:
-        engine.sync()
-        engine.send_bytes(b"position startpos\ngo ponder nodes 300\nponderhit\n")
+        engine.send_bytes(b"position startpos\n" + go + b"\n")
         engine.end_input()
         status, rest = engine.wait()
         words = rest[-2].split()
