@@ -130,11 +130,6 @@ def test_players_with_different_settings_of_the_search_share_the_evaluator(pool:
     assert reports[0].lines != reports[1].lines
 
 
-def test_the_clock_ends_a_search(pool: SearchPool) -> None:
-    report = pool.player(RANDOM).search(Game(), Limits(clock=Clock(white_ms=2000, black_ms=2000))).result(60)
-    assert report.best_move is not None
-
-
 def test_a_search_whose_clock_has_run_out_ends_before_its_first_visit(pool: SearchPool) -> None:
     clock = Limits(clock=Clock(white_ms=2000, black_ms=2000))
     report = pool.player(RANDOM).search(Game(), clock, clock_started=perf_counter() - 3600).result(60)
@@ -178,11 +173,6 @@ def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: SearchPool
     asyncio.run(give_up())
     player.stop()
     assert pool.player(RANDOM).search(Game(), Limits(nodes=20)).result(60).nodes == 20
-
-
-def test_a_finished_game_has_no_best_move(pool: SearchPool) -> None:
-    mated = Game("7k/5KQ1/8/8/8/8/8/8 b - - 0 1")
-    assert pool.player(RANDOM).search(mated, Limits(nodes=10)).result(60).best_move is None
 
 
 def test_prepare_and_inspect_see_the_tree(pool: SearchPool) -> None:

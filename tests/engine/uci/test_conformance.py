@@ -68,13 +68,6 @@ def test_the_evaluator_is_started_before_anybody_asks_for_it() -> None:
         assert len(children(engine)) == 1
 
 
-def test_ready_means_that_a_search_has_evaluations_whatever_the_address() -> None:
-    with UciProcess("Evaluator tcp://127.0.0.1:9", "Backend random") as engine:
-        engine.sync()
-        lines = engine.ask("go nodes 100", "bestmove")
-        assert int(word_after(lines[-2], "nodes")) > 0
-
-
 @pytest.mark.parametrize(
     ("option", "reason"),
     [

@@ -20,7 +20,7 @@ from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.codec import decode_reply, encode_evaluate
 from protocol.errors import BadRequest, DuplicateId, UnknownNetwork
 from protocol.messages import Error, Result
-from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, running, same
+from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, received, running, same
 from tests.evaluator.service.leasing import Held, LeasingBackend
 
 pytestmark = pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="there is no such path here")
@@ -55,8 +55,7 @@ def accustom(client: EvaluatorClient) -> None:
 def receive(client: EvaluatorClient, submitted: dict[int, PositionBatch]) -> None:
     """The answers of all that was submitted, each the right one."""
     while submitted:
-        completed = client.receive(1000 * WAIT_S)
-        assert completed is not None
+        completed = received(client)
         assert same(completed.result(), expected(submitted.pop(completed.id)))
 
 
@@ -133,8 +132,8 @@ def test_a_result_says_what_results_say(harness: Harness) -> None:
     client = harness.client()
     accustom(client)
     identity = client.submit(numbered_batch(5), priority="analysis")
-    completed = client.receive(1000 * WAIT_S)
-    assert completed is not None and completed.id == identity
+    completed = received(client)
+    assert completed.id == identity
     assert completed.batch_rode == 5
     assert completed.queue_ms >= 0 and completed.compute_ms > 0
     assert client.status().metrics["classes"]["analysis"]["positions"] == 5
@@ -184,8 +183,8 @@ def test_names_of_the_network_are_known(harness: Harness) -> None:
             receive(client, {client.submit(batch, network=name): batch})
     assert len(backend.direct) >= 2
     identity = client.submit(numbered_batch(2), network="another")
-    completed = client.receive(1000 * WAIT_S)
-    assert completed is not None and completed.id == identity
+    completed = received(client)
+    assert completed.id == identity
     assert isinstance(completed.error, UnknownNetwork)
 
 
@@ -200,8 +199,8 @@ def test_broken_requests_are_refused_and_the_others_answered(harness: Harness) -
     identity = client.submit(broken)
     held.over.set()
     receive(client, good)
-    completed = client.receive(1000 * WAIT_S)
-    assert completed is not None and completed.id == identity
+    completed = received(client)
+    assert completed.id == identity
     assert isinstance(completed.error, BadRequest)
     receive(client, submitted(client, [4]))
 
