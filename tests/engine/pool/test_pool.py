@@ -198,17 +198,6 @@ def test_a_fault_in_one_search_does_not_end_the_others(pool: SearchPool) -> None
     assert good.result(60).nodes == 50
 
 
-def test_a_killed_evaluator_is_replaced_and_every_search_continues(pool: SearchPool) -> None:
-    players = [pool.player(RANDOM) for _ in range(8)]
-    for player in players:
-        player.search(Game(), Limits(nodes=20)).result(60)
-    first = pool.evaluator_pids()[0]
-    futures = [player.search(Game(), Limits(nodes=3000)) for player in players]
-    psutil.Process(first).kill()
-    assert all(future.result(60).nodes >= 3000 for future in futures)
-    assert pool.evaluator_pids() != [first]
-
-
 def test_a_wrong_network_is_reported(pool: SearchPool) -> None:
     from engine.evaluation.errors import NoEvaluatorError
 

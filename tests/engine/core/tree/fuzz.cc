@@ -36,10 +36,10 @@ using namespace chess;
 using namespace encoding;
 
 struct Seen {
-  uint64_t nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0,
-           steps_back = 0, grafted = 0;
-  uint64_t known_draws = 0, spreads = 0, searched_values = 0, promoted = 0;
-  uint64_t rescaled_values = 0, late_answers = 0, choices_by_value = 0;
+  unsigned long long nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0,
+                     steps_back = 0, grafted = 0;
+  unsigned long long known_draws = 0, spreads = 0, searched_values = 0, promoted = 0;
+  unsigned long long rescaled_values = 0, late_answers = 0, choices_by_value = 0;
 };
 
 [[noreturn]] void fail(const std::string& what) {
@@ -541,13 +541,7 @@ int main(int argc, char** argv) {
       "nodes %llu proven %llu two-folds %llu full trees %llu kept above %llu found by FEN %llu "
       "steps back %llu grafted %llu known draws %llu spreads %llu searched values %llu "
       "promoted %llu rescaled values %llu late answers %llu choices by value %llu\n",
-      static_cast<unsigned long long>(seen.nodes), static_cast<unsigned long long>(seen.proven),
-      static_cast<unsigned long long>(seen.two_folds), static_cast<unsigned long long>(seen.full_trees),
-      static_cast<unsigned long long>(seen.kept_above), static_cast<unsigned long long>(seen.found_by_fen),
-      static_cast<unsigned long long>(seen.steps_back), static_cast<unsigned long long>(seen.grafted),
-      static_cast<unsigned long long>(seen.known_draws), static_cast<unsigned long long>(seen.spreads),
-      static_cast<unsigned long long>(seen.searched_values), static_cast<unsigned long long>(seen.promoted),
-      static_cast<unsigned long long>(seen.rescaled_values),
-      static_cast<unsigned long long>(seen.late_answers),
-      static_cast<unsigned long long>(seen.choices_by_value));
+      seen.nodes, seen.proven, seen.two_folds, seen.full_trees, seen.kept_above, seen.found_by_fen,
+      seen.steps_back, seen.grafted, seen.known_draws, seen.spreads, seen.searched_values, seen.promoted,
+      seen.rescaled_values, seen.late_answers, seen.choices_by_value);
 }
