@@ -19,10 +19,10 @@
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "../../../fuzzing.h"
 #include "chess/attacks.h"
 #include "chess/fen.h"
 #include "chess/uci_move.h"
@@ -41,15 +41,6 @@ struct Seen {
   unsigned long long known_draws = 0, spreads = 0, searched_values = 0, promoted = 0;
   unsigned long long rescaled_values = 0, late_answers = 0, choices_by_value = 0;
 };
-
-[[noreturn]] void fail(const std::string& what) {
-  std::fprintf(stderr, "%s\n", what.c_str());
-  std::exit(1);
-}
-
-void require(bool holds, const char* what) {
-  if (!holds) fail(std::string("does not hold: ") + what);
-}
 
 struct TreeInvariants {
   const Tree& tree;
@@ -238,8 +229,6 @@ struct TreeInvariants {
 };
 
 namespace {
-
-using Random = std::mt19937_64;
 
 const char* const kPositions[] = {
     "r1bqk2r/pppp1ppp/2n2n2/2b1p3/2B1P3/2N2N2/PPPP1PPP/R1BQK2R w KQkq - 6 5",
@@ -530,9 +519,9 @@ void keeps_what_is_written(Random& random) {
 
 int main(int argc, char** argv) {
   using namespace wavefront::tree;
-  if (argc != 3) fail("usage: fuzz ROUNDS SEED");
+  if (argc != 3) return 2;
   initialise_attacks();
-  Random random(std::strtoull(argv[2], nullptr, 10));
+  wavefront::Random random(std::strtoull(argv[2], nullptr, 10));
   Seen seen;
   stops_at_the_most_visits(seen);
   keeps_what_is_written(random);
