@@ -31,7 +31,7 @@ from tests.evaluator.service.harness import (
     running,
     same,
 )
-from tests.evaluator.zmtp import connect_to, is_closed, message
+from tests.evaluator.zmtp import connect_to, frame, is_closed, message
 
 pytestmark = pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="such a service is like any other here")
 
@@ -118,6 +118,24 @@ def test_requests_larger_than_a_socket_takes_are_answered(tmp_path: Path) -> Non
         while batches:
             completed = received(client)
             assert same(completed.result(), expected(batches.pop(completed.id)))
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [(frame(bytes(60_000), more=True) * 30, "message"), (frame(b"", more=True) * 1000, "parts")],
+    ids=["large", "many frames"],
+)
+def test_only_the_client_that_sends_too_much_is_disconnected(
+    harness: Harness, sent: bytes, reason: str
+) -> None:
+    client = harness.client()
+    with connect_to(path_of(harness)) as hostile:
+        with contextlib.suppress(OSError):
+            hostile.sendall(sent)
+        assert is_closed(hostile)
+    while not (found := closed(client)):
+        pass
+    assert found == {reason: 1}
 
 
 @pytest.mark.integration
