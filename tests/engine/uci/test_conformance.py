@@ -134,24 +134,15 @@ def test_commands_are_understood_in_any_case_and_after_unknown_words() -> None:
 
 
 @pytest.mark.parametrize(("chess960", "castling"), [("false", "e1g1"), ("true", "e1h1")])
-def test_castling_may_be_written_either_way(chess960: str, castling: str) -> None:
-    fen = "4k3/8/8/8/8/8/8/4K2R w K - 0 1"
+def test_castling_and_promotions_may_be_written_either_way(chess960: str, castling: str) -> None:
     with UciProcess(f"UCI_Chess960 {chess960}") as engine:
-        for spelling in ("e1g1", "e1h1"):
-            engine.send(f"position fen {fen}")
+        for spelling, move in (("e1g1", castling), ("e1h1", castling), ("h7h8Q", "h7h8q")):
+            engine.send("position fen 2k5/7P/8/8/8/8/8/4K2R w K - 0 1")
             lines = engine.ask(f"go nodes 5 searchmoves {spelling}", "bestmove")
             assert not any(line.startswith("info string error") for line in lines)
-            assert lines[-1].split()[1] == castling
-            engine.send(f"position fen {fen} moves {spelling}")
+            assert lines[-1].split()[1] == move
+            engine.send(f"position fen 2k5/7P/8/8/8/8/8/4K2R w K - 0 1 moves {spelling}")
             assert engine.sync() == []
-
-
-def test_promotions_may_be_written_in_capitals() -> None:
-    with shared_engine() as engine:
-        engine.send("position fen 8/P6k/8/8/8/8/8/K7 w - - 0 1")
-        assert engine.best_move("go nodes 5 searchmoves a7a8Q") == "a7a8q"
-        engine.send("position fen 8/P6k/8/8/8/8/8/K7 w - - 0 1 moves a7a8Q")
-        assert engine.sync() == []
 
 
 def test_help_lists_the_commands() -> None:
