@@ -52,6 +52,12 @@ def accustom(client: EvaluatorClient) -> None:
         client.evaluate(numbered_batch(1))
 
 
+def accustomed(harness: Harness) -> tuple[EvaluatorClient, LeasingBackend]:
+    client = harness.client()
+    accustom(client)
+    return client, backend_of(harness)
+
+
 def receive(client: EvaluatorClient, submitted: dict[int, PositionBatch]) -> None:
     """The answers of all that was submitted, each the right one."""
     while submitted:
@@ -65,8 +71,7 @@ def submitted(client: EvaluatorClient, sizes: list[int]) -> dict[int, PositionBa
 
 
 def test_a_client_that_is_alone_is_served_without_the_interpreter(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     assert not backend.direct
     for size in (1, 2, 7, 32):
         receive(client, submitted(client, [size]))
@@ -75,16 +80,14 @@ def test_a_client_that_is_alone_is_served_without_the_interpreter(harness: Harne
 
 def test_each_size_has_a_program_of_its_own(harness: Harness) -> None:
     """A small batch is not run by the program of a larger one, which takes longer."""
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     for size in (32, 2, 32, 7, 2):
         receive(client, submitted(client, [size]))
     assert backend.asked == [32, 32, 2, 2, 7, 7]
 
 
 def test_two_batches_are_on_the_device_at_a_time(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     sent = submitted(client, [3, 4])
     held.wait_asked()
@@ -97,8 +100,7 @@ def test_more_requests_at_a_time_are_merged_as_usual(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast_path, "CROWDED_S", WAIT_S)
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     receive(client, submitted(client, [3]))
     held = backend.done = Held()
     sent = submitted(client, [3] * 5)
@@ -161,8 +163,7 @@ def test_clients_that_ask_in_turns_go_the_usual_way(harness: Harness) -> None:
 
 
 def test_requests_that_are_too_large_or_unusual_go_the_usual_way(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     receive(client, submitted(client, [1]))
     identity = client.submit(numbered_batch(3), deadline_ms=1e6)
     receive(client, {identity: numbered_batch(3)})
@@ -174,8 +175,7 @@ def test_requests_that_are_too_large_or_unusual_go_the_usual_way(harness: Harnes
 
 
 def test_names_of_the_network_are_known(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     info = client.network
     for name in (info.name, info.content_hash, "default"):
         if name:
@@ -189,8 +189,7 @@ def test_names_of_the_network_are_known(harness: Harness) -> None:
 
 
 def test_broken_requests_are_refused_and_the_others_answered(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     good = submitted(client, [3])
     held.wait_asked()
@@ -206,8 +205,7 @@ def test_broken_requests_are_refused_and_the_others_answered(harness: Harness) -
 
 
 def test_an_id_that_is_in_flight_is_not_taken_twice(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     batch = numbered_batch(3)
     identity = client.submit(batch)
@@ -229,8 +227,7 @@ def test_an_id_that_is_in_flight_is_not_taken_twice(harness: Harness) -> None:
 
 
 def test_a_client_that_leaves_disturbs_nobody(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     submitted(client, [3, 4])
     held.wait_asked()
@@ -244,8 +241,7 @@ def test_a_client_that_leaves_disturbs_nobody(harness: Harness) -> None:
 
 
 def test_programs_of_another_version_are_made_anew(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     receive(client, submitted(client, [3]))
     backend.version += 1
     client.status()  # the run is over
@@ -260,8 +256,7 @@ def nan(batch: PositionBatch) -> EvaluationBatch:
 
 
 def test_a_batch_is_evaluated_again_when_its_output_is_no_number(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     backend.computed = nan
     backend.sizes.clear()
     receive(client, submitted(client, [3, 4]))
@@ -271,8 +266,7 @@ def test_a_batch_is_evaluated_again_when_its_output_is_no_number(harness: Harnes
 
 
 def test_a_driver_that_fails_has_its_batches_run_the_usual_way(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     backend.queue = lambda: 719
     receive(client, submitted(client, [3, 4]))
     assert backend.direct == [3]
@@ -285,8 +279,7 @@ def test_a_device_that_is_late_has_its_batches_run_the_usual_way(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast_path, "LATE_MS", 20.0)
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     sent = submitted(client, [3, 4])
     receive(client, sent)
@@ -324,8 +317,7 @@ def test_a_driver_that_does_not_return_holds_nobody_up(
 
 
 def test_a_service_that_drains_answers_what_is_in_flight(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     sent = submitted(client, [3, 4])
     held.wait_asked()
