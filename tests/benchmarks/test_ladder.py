@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks.strength.ladder.__main__ import parsed, with_all_games
@@ -112,14 +111,6 @@ def test_the_page_tells_how_to_repeat_it(tmp_path: Path) -> None:
     page = markdown(report_data(played, CONDITIONS))
     for text in ("seed 1", "Stockfish 15.1", "commit abc", "a machine; a GPU", "100 ms", "python -m"):
         assert text in page
-
-
-def test_the_mean_of_the_anchors_is_that_of_the_labels(tmp_path: Path) -> None:
-    played = ladder(tmp_path)
-    play_all(played)
-    rated = {player["name"]: player for player in report_data(played, CONDITIONS)["players"]}
-    assert rated[played.players[0].config.name]["elo"] == pytest.approx(1800)
-    assert all(np.isfinite(player["error"]) for player in rated.values())
 
 
 def test_games_of_earlier_ladders_join_the_fit(tmp_path: Path) -> None:

@@ -12,16 +12,20 @@ from evaluator.gpu.driver.device import CompilationError
 from scripts import amd_compilers
 
 
+@pytest.fixture(params=amd_compilers.COMPILERS)
+def compiler(request: pytest.FixtureRequest) -> str:
+    if reason := amd_compilers.unavailable("gfx1100", request.param):
+        pytest.skip(reason)
+    return str(request.param)
+
+
 def test_a_target_that_no_clang_knows_needs_a_newer_one() -> None:
     if reason := amd_compilers.unavailable("gfx1100"):
         pytest.skip(reason)
     assert "gfx1399 (pip install ziglang)" in (amd_compilers.unavailable("gfx1399"))
 
 
-@pytest.mark.parametrize("compiler", amd_compilers.COMPILERS)
 def test_every_compiler_makes_a_code_object_and_reports_its_resources(compiler: str, tmp_path: Path) -> None:
-    if reason := amd_compilers.unavailable("gfx1100", compiler):
-        pytest.skip(reason)
     path = tmp_path / "fill.hip"
     path.write_text('extern "C" __attribute__((global)) void fill(int* out) { *out = 7; }')
     report = amd_compilers.compile_file(path, "gfx1100", ["-O3"], tmp_path / "fill.co", compiler)
@@ -33,10 +37,7 @@ def test_every_compiler_makes_a_code_object_and_reports_its_resources(compiler: 
     assert "s_endpgm" in (tmp_path / "fill.s").read_text()
 
 
-@pytest.mark.parametrize("compiler", amd_compilers.COMPILERS)
 def test_memory_outside_the_registers_is_found_in_every_compilers_code(compiler: str, tmp_path: Path) -> None:
-    if reason := amd_compilers.unavailable("gfx1100", compiler):
-        pytest.skip(reason)
     (path := tmp_path / "array.hip").write_text("""
 extern "C" __attribute__((global)) void array(int* out, int i) {
   volatile int all[300];
@@ -48,19 +49,13 @@ extern "C" __attribute__((global)) void array(int* out, int i) {
     assert 1200 <= scratch_bytes((tmp_path / "array.co").read_bytes()) < 1300
 
 
-@pytest.mark.parametrize("compiler", amd_compilers.COMPILERS)
 def test_every_compiler_reports_errors(compiler: str, tmp_path: Path) -> None:
-    if reason := amd_compilers.unavailable("gfx1100", compiler):
-        pytest.skip(reason)
     (path := tmp_path / "wrong.hip").write_text("int f( {")
     with pytest.raises(CompilationError, match="expected"):
         amd_compilers.compile_file(path, "gfx1100", [], tmp_path / "wrong.co", compiler)
 
 
-@pytest.mark.parametrize("compiler", amd_compilers.COMPILERS)
 def test_every_compiler_rejects_calls_of_undefined_functions(compiler: str, tmp_path: Path) -> None:
-    if reason := amd_compilers.unavailable("gfx1100", compiler):
-        pytest.skip(reason)
     source = """extern "C" __attribute__((device)) void absent(int*);
 extern "C" __attribute__((global)) void call(int* out) { absent(out); }
 """

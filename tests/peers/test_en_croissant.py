@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import chess
-import psutil
 import pytest
 
 from tests.engine.uci.uci_process import UciProcess
@@ -186,16 +185,3 @@ def test_a_report_gets_two_lines_for_each_position(croissant: EnCroissant) -> No
         display = croissant.analyse(START, game[:length], "go depth 3", MultiPV="2")
         display.read(croissant.engine.until("bestmove"))
         assert len(display.blocks[-1]) == 2
-
-
-@pytest.mark.parametrize("options", [{"Threads": "0"}, {"Threads": "0", "Hash": "64"}])
-def test_options_in_force_keep_the_evaluator(croissant: EnCroissant, options: dict[str, str]) -> None:
-    def evaluators() -> set[int]:
-        return {child.pid for child in psutil.Process(croissant.engine.pid).children(recursive=True)}
-
-    before = evaluators()
-    assert before
-    display = croissant.analyse(START, [], "go nodes 50", **options)
-    display.read(croissant.engine.until("bestmove"))
-    assert display.blocks
-    assert evaluators() == before

@@ -152,7 +152,6 @@ class Nibbler:
 
     def __init__(self, engine: UciProcess) -> None:
         self.engine = engine
-        self.options: list[str] = []
 
     def start(self, **chosen: str) -> None:
         """Start as for an engine that was just chosen. chosen: options that the user has set."""
@@ -242,13 +241,6 @@ def test_an_endless_analysis_is_shown_while_it_runs(nibbler: Nibbler) -> None:
     assert set(table.moves) == table.legal
     table.read(nibbler.engine.ask("stop", "bestmove"))
     check(table, table.legal)
-
-
-def test_searchmoves_leave_the_other_moves_out(nibbler: Nibbler) -> None:
-    table = nibbler.analyse(POSITIONS["castling"], "go nodes 200 searchmoves e1h1 e1a1")
-    table.read(nibbler.engine.until("bestmove"))
-    assert set(table.moves) == {"e1h1", "e1a1"}
-    assert not table.unknown
 
 
 @pytest.mark.parametrize("fen", [ENDING, STALEMATE_TRAP])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import msgpack
 import numpy as np
@@ -15,66 +15,11 @@ from hypothesis import strategies as st
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
 from protocol.codec import decode_reply, decode_request, encode, peek_id
 from protocol.errors import BadRequest, RemoteError, TooLarge
-from protocol.messages import (
-    Cancel,
-    Cancelled,
-    Drain,
-    Drained,
-    Error,
-    Evaluate,
-    Hello,
-    Load,
-    Loaded,
-    NetworkInfo,
-    Ping,
-    Pong,
-    Result,
-    Status,
-    StatusReply,
-    Unload,
-    Unloaded,
-    Welcome,
-)
+from protocol.messages import Evaluate, Ping, Request, Result
+from tests.protocol.test_schema import MESSAGES, kind
 from tests.rounds import rounds
 
-NETWORK = NetworkInfo(
-    "bt4",
-    "ab" * 32,
-    5,
-    "vanilla",
-    "winner",
-    ("vanilla", "soft"),
-    ("winner",),
-    True,
-    False,
-    "onnx",
-    "CPU",
-    32,
-    ((1, 1.5), (32, 20.25)),
-)
-
-REQUESTS = [
-    Hello(1, (1, 2), "test"),
-    Hello(1, (1,), "test", ("networks", "of tomorrow")),
-    Cancel(7),
-    Ping(2**63 - 1),
-    Status(3),
-    Load(4, "/nets/a.pb.gz", "soft", ""),
-    Unload(5, "bt4"),
-    Drain(6),
-]
-
-REPLIES = [
-    Welcome(1, 1, "server", 4096, (NETWORK,)),
-    Welcome(0, 1, "server", 4096, (NETWORK,), features=("networks",)),
-    Cancelled(7),
-    Pong(2),
-    StatusReply(3, True, False, True, (NETWORK, NETWORK), {"positions": 5, "errors": {"overloaded": 1}}),
-    Loaded(4, NETWORK),
-    Unloaded(5),
-    Drained(6),
-    Error(0, "bad_request", "header is not valid msgpack"),
-]
+PLAIN = [message for message in MESSAGES if not isinstance(message, Evaluate | Result)]
 
 RESULT = Result(
     9,
@@ -106,14 +51,10 @@ def evaluate_frames(**changes: Any) -> list[bytes]:
     return frames
 
 
-@pytest.mark.parametrize("message", REQUESTS, ids=lambda message: type(message).__name__)
-def test_requests_survive_the_wire(message: Any) -> None:
-    assert decode_request(wire(message)) == message
-
-
-@pytest.mark.parametrize("message", REPLIES, ids=lambda message: type(message).__name__)
-def test_replies_survive_the_wire(message: Any) -> None:
-    assert decode_reply(wire(message)) == message
+@pytest.mark.parametrize("message", PLAIN, ids=kind)
+def test_messages_survive_the_wire(message: Any) -> None:
+    decode = decode_request if isinstance(message, get_args(Request)) else decode_reply
+    assert decode(wire(message)) == message
 
 
 def test_a_batch_survives_the_wire() -> None:
@@ -279,7 +220,7 @@ def test_random_frames_are_refused_not_crashed_on(frames: list[bytes]) -> None:
 
 @settings(max_examples=rounds(300), deadline=None)
 @given(
-    st.sampled_from([*REQUESTS, *REPLIES, Evaluate(9, batch()), RESULT]),
+    st.sampled_from([*PLAIN, Evaluate(9, batch()), RESULT]),
     st.data(),
 )
 def test_messages_with_a_field_replaced_are_read_or_refused(message: Any, data: st.DataObject) -> None:

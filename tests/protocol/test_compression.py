@@ -76,24 +76,8 @@ def test_compression_round_trip_is_exact(count: int) -> None:
 
 def test_positions_of_games_shrink_to_a_ninth() -> None:
     game, games = Game(), []
-    for move in [
-        "e2e4",
-        "e7e5",
-        "g1f3",
-        "b8c6",
-        "f1b5",
-        "a7a6",
-        "b5a4",
-        "g8f6",
-        "e1h1",
-        "f8e7",
-        "f1e1",
-        "b7b5",
-        "a4b3",
-        "d7d6",
-        "c2c3",
-        "e8h8",
-    ]:
+    moves = "e2e4 e7e5 g1f3 b8c6 f1b5 a7a6 b5a4 g8f6 e1h1 f8e7 f1e1 b7b5 a4b3 d7d6 c2c3 e8h8"
+    for move in moves.split():
         game.push_uci(move)
         games.append(game.copy())
     batch, _ = encode_games(games * 4, input_format=1)

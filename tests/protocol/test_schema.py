@@ -19,7 +19,10 @@ from tests.protocol.kit.__main__ import main
 from tests.protocol.kit.schema import schema
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())
-NETWORK = messages.NetworkInfo("bt4", "ab" * 32, 1, policy_heads=("vanilla",), curve=((1, 2.5), (8, 9.0)))
+HEADS = "vanilla", "winner", ("vanilla", "soft"), ("winner",)
+NETWORK = messages.NetworkInfo(
+    "bt4", "ab" * 32, 5, *HEADS, True, False, "onnx", "CPU", 32, ((1, 1.5), (32, 20.25))
+)
 BATCH = PositionBatch(
     np.zeros(2, POSITION_DTYPE), np.array([0, 1, 2], np.uint32), np.array([5, 7], np.uint16)
 )
@@ -29,7 +32,7 @@ MESSAGES: list[Any] = [
     messages.Hello(1, client="somebody"),
     messages.Evaluate(2, BATCH, "analysis", 500.0, "bt4"),
     messages.Cancel(2),
-    messages.Ping(3),
+    messages.Ping(2**63 - 1),
     messages.Status(4),
     messages.Load(5, "/nets/bt4.pb.gz", "optimistic"),
     messages.Unload(6, "bt4"),
@@ -40,12 +43,12 @@ MESSAGES: list[Any] = [
     messages.Welcome(1, 1, "server", 4096, (NETWORK,), "ready", "", "bt4", {"default": "bt4"}, "ab12"),
     messages.Welcome(1, 1, "server", 4096, ()),
     messages.Welcome(0, 1, "server", 4096, (NETWORK,), features=messages.FEATURES),
-    messages.Hello(1, features=messages.FEATURES),
+    messages.Hello(1, (1, 2), features=(*messages.FEATURES, "of tomorrow")),
     messages.Result(2, EVALUATION, 0.5, 3.25, 2, "ab12"),
     messages.Result(2, EVALUATION, 0.5, 3.25, 2, "ab12", "ab" * 32),
     messages.Cancelled(2),
     messages.Pong(3),
-    messages.StatusReply(4, True, True, False, (NETWORK,), {"batches": 3}, "ready", 1767225600.5),
+    messages.StatusReply(4, True, True, False, (NETWORK,), {"errors": {"a": 1}}, "ready", 1767225600.5),
     messages.Loaded(5, NETWORK),
     messages.Unloaded(6),
     messages.Aliased(7, "bt4"),

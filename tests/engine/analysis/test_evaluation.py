@@ -16,7 +16,7 @@ from engine.analysis.evaluation import outputs
 from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import PipelineError
 from protocol.batch import EvaluationBatch
-from tests.engine.analysis.recording import RANDOM, Conversation, scheduler
+from tests.engine.analysis.recording import Conversation, scheduler
 
 GAME = ["e2e4", "e7e5", "g1f3", "b8c6"]
 
@@ -33,27 +33,10 @@ def test_nodes_0_returns_the_networks_output_alone(talk: Conversation) -> None:
     assert answer["logits"].keys() == answer["policy"].keys()
 
 
-def test_each_turn_of_a_game_is_evaluated(talk: Conversation) -> None:
-    talk.say(id="game", moves=GAME, analyze_turns=[0, 1, 2, 3, 4], nodes=0)
-    found = {answer["turn"]: answer["fen"] for answer in (talk.client.next() for _ in range(5))}
-    assert sorted(found) == [0, 1, 2, 3, 4] and len(set(found.values())) == 5
-
-
 def test_results_are_for_the_side_that_is_asked_for(talk: Conversation) -> None:
     black = talk.ask(id="a", moves=["e2e4"], nodes=0)
     white = talk.ask(id="a", moves=["e2e4"], nodes=0, point_of_view="white")
     assert (white["q"], white["wdl"]) == (-black["q"], black["wdl"][::-1])
-
-
-def test_a_finished_game_has_an_empty_policy(talk: Conversation) -> None:
-    answer = talk.ask(id="a", fen="7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", nodes=0)
-    assert answer["policy"] == answer["logits"] == {}
-    assert answer["game_over"]["result"] == "white_won"
-
-
-def test_limits_that_are_not_used_are_warned_of(talk: Conversation) -> None:
-    assert "'movetime' not used" in talk.ask(id="a", nodes=0, movetime=1)["warning"]
-    assert "q" in talk.client.next()
 
 
 def test_a_named_network_and_history_fill_are_used(talk: Conversation) -> None:
@@ -110,11 +93,6 @@ def test_positions_are_sent_again_when_the_evaluator_is_lost() -> None:
                 os.kill(made.evaluator_pids()[0], signal.SIGKILL)
         found = [talk.client.next() for _ in range(2000)]
         assert all("q" in answer for answer in found)
-
-
-def test_without_an_evaluator_it_is_answered_so() -> None:
-    with scheduler(RANDOM.changed(backend="imaginary")) as made:
-        assert "imaginary" in Conversation(made).ask(id="a", nodes=0)["error"]
 
 
 def test_output_that_is_not_a_number_is_an_error() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import signal
 from typing import Any
 
 import chess
@@ -72,14 +70,6 @@ def test_an_answer_says_what_the_search_found(talk: Conversation) -> None:
         for played in move["pv"]:
             line.push_uci(played)
     assert not {"policy", "statistics"} & answer.keys()
-
-
-def test_a_whole_game_is_one_query(talk: Conversation) -> None:
-    turns = list(range(len(GAME) + 1))
-    talk.say(id="game", moves=GAME, analyze_turns=turns, nodes=50)
-    found = [talk.client.next() for _ in turns]
-    assert sorted(answer["turn"] for answer in found) == turns
-    assert {answer["id"] for answer in found} == {"game"}
 
 
 def test_many_queries_are_searched_at_once_and_answered_as_they_end(talk: Conversation) -> None:
@@ -285,10 +275,6 @@ def test_no_message_whatever_causes_a_fault(shared_scheduler: Scheduler, message
     assert not [answer for answer in found if answer.get("error", "").startswith("fault")]
 
 
-def test_an_error_carries_the_id_of_its_query(talk: Conversation) -> None:
-    assert talk.ask(id="mine", moves=["e2e5"])["id"] == "mine"
-
-
 def test_a_field_that_is_not_used_is_warned_of(talk: Conversation) -> None:
     warning = talk.ask(id="a", nodes=10, maxVisits=10)
     assert (warning["id"], warning["field"]) == ("a", "maxVisits")
@@ -444,18 +430,6 @@ def test_cached_evaluations_are_their_owners_alone() -> None:
         first.ask(id="d", nodes=100)
         second.ask(id="e", nodes=1)
         assert first.ask(id="f", nodes=100)["search"]["evaluations"] == 0
-
-
-def test_positions_are_sent_again_when_the_evaluator_is_lost() -> None:
-    with scheduler() as made:
-        talk = Conversation(made)
-        talk.ask(id="first", nodes=10)
-        for number in range(12):
-            talk.say(id=str(number), nodes=3000)
-        (pid,) = made.evaluator_pids()
-        os.kill(pid, signal.SIGKILL)
-        found = [talk.client.next() for _ in range(12)]
-        assert [answer["root"]["visits"] for answer in found] == [3000] * 12
 
 
 def test_without_an_evaluator_every_query_is_answered_so() -> None:

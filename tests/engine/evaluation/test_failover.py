@@ -20,7 +20,7 @@ from engine.evaluation.connection import failover
 from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.encoding import encode_games
-from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.errors import EvaluatorRefusalError
 from engine.evaluation.requests import Requests
 from engine.options import Options
 from engine.search.control import SearchControl
@@ -30,7 +30,7 @@ from engine.session import Session
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from tests.engine.evaluation.evaluators import RunningEvaluator
-from tests.engine.uci.uci_process import UciProcess, eventually
+from tests.engine.uci.uci_process import eventually
 from tests.evaluator.service.plugin import Plugin
 
 pytestmark = pytest.mark.integration
@@ -309,17 +309,6 @@ def test_one_that_takes_smaller_requests_is_no_choice(tmp_path: Path) -> None:
             link.close()
 
 
-def test_none_of_several_is_an_error_that_names_them_all() -> None:
-    options = RANDOM.changed(evaluator="tcp://127.0.0.1:9,tcp://127.0.0.1:11")
-    link = EvaluatorLink(EvaluatorSettings.of(options), print)
-    try:
-        link.start()
-        with pytest.raises(NoEvaluatorError, match=r"127\.0\.0\.1:9; .*127\.0\.0\.1:11"):
-            link.wait(30)
-    finally:
-        link.close()
-
-
 def test_a_wrong_list_in_the_environment_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAVEFRONT_EVALUATOR", "tcp://a:5577,b")
     link = EvaluatorLink(EvaluatorSettings.of(RANDOM), print)
@@ -353,19 +342,3 @@ def test_requests_go_to_a_better_evaluator_without_waiting_for_an_answer(
     finally:
         psutil.Process(first.pid).resume()
         link.close()
-
-
-def test_under_uci_the_lines_tell_which_evaluator_is_used(
-    two: tuple[RunningEvaluator, RunningEvaluator],
-) -> None:
-    first, second = two
-    with UciProcess(f"Evaluator {addresses(*two)}") as engine:
-        engine.send("position startpos")
-        engine.send("go infinite")
-        engine.until("info depth")
-        first.kill()
-        engine.until(f"info string using the evaluator at {second.address}, as ")
-        engine.until("info depth")
-        engine.ask("stop", "bestmove")
-        engine.send("setoption name Evaluator value tcp://a:1,b")
-        engine.until("info string error: Evaluator: 'b' is no address of an evaluator")

@@ -158,13 +158,17 @@ def test_more_than_two_players_are_shown_one_against_the_other() -> None:
     assert pairing_lines(CONFIG, state_after(4)[0].standings) == []
 
 
+def shown_table(config: MatchConfig, width: int) -> str:
+    """The table after 20 games in a terminal of a width."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=width, color_system=None)
+    console.print(standings_table(config, state_after(20, config)[0].standings, width))
+    return stream.getvalue()
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_leaves_out_columns_instead_of_cutting_numbers(width: int) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
-    state, _ = state_after(20)
-    console.print(standings_table(CONFIG, state.standings, console.width))
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+    text = shown_table(CONFIG, width)
     assert "…" not in text
     for part in ("first", "second", "+10 =0 -10", "50.0 %", "Elo"):
         assert part in text
@@ -175,12 +179,8 @@ def test_the_table_leaves_out_columns_instead_of_cutting_numbers(width: int) -> 
 @pytest.mark.parametrize("name", ["first", "a name that is far too long for any terminal", "[bold]v1[/dev]"])
 @pytest.mark.parametrize("width", [40, 80])
 def test_the_table_cuts_names_before_results(width: int, name: str) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
     config = replace(CONFIG, players=(PlayerConfig(name), PlayerConfig("other")), event="an event [/x]")
-    state, _ = state_after(20, config)
-    console.print(standings_table(config, state.standings, console.width))
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+    text = shown_table(config, width)
     for part in (name[:7], "+10 =0 -10", "Elo", " ± ", "an event [/x]"):
         assert part in text
     assert ("50.0 %" in text) == (width == 80)
@@ -189,12 +189,8 @@ def test_the_table_cuts_names_before_results(width: int, name: str) -> None:
 
 @pytest.mark.parametrize("difference", ["cpuct=1.745", "a-candidate-with-a-name"])
 def test_the_table_shows_the_difference_of_names_when_it_has_60_columns(difference: str) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
     players = (PlayerConfig(f"wavefront-gpu {difference} nodes"), PlayerConfig("wavefront-gpu base nodes"))
-    config = replace(CONFIG, players=players)
-    console.print(standings_table(config, state_after(20, config)[0].standings, console.width))
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+    text = shown_table(replace(CONFIG, players=players), 60)
     for part in (difference, "base", "Elo", " ± "):
         assert part in text
     assert max(map(len, text.splitlines())) <= 60

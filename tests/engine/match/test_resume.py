@@ -123,24 +123,6 @@ def test_a_killed_runner_leaves_no_process_behind(tmp_path: Path) -> None:
         assert not alive
 
 
-def test_a_killed_evaluator_is_started_again_and_no_game_is_lost_by_it(tmp_path: Path) -> None:
-    with runner_process(tmp_path, *FLAGS) as process:
-        read_games(process, 4)
-        evaluators = [
-            child
-            for child in psutil.Process(process.pid).children(recursive=True)
-            if "evaluator" in child.cmdline()
-        ]
-        assert evaluators
-        for evaluator in evaluators:
-            evaluator.kill()
-        output, _ = process.communicate(timeout=180)
-        assert process.returncode == 0, output
-    assert_complete(tmp_path, GAMES)
-    reasons = json.loads((tmp_path / "out.json").read_text("utf-8"))["reasons"]
-    assert not set(reasons) & {str(reason) for reason in Reason if reason.is_failure}
-
-
 class Killer(Recorder):
     """Kills both programs of the second player once, as soon as a game is over and both have been started."""
 

@@ -130,11 +130,6 @@ def test_players_with_different_settings_of_the_search_share_the_evaluator(pool:
     assert reports[0].lines != reports[1].lines
 
 
-def test_the_clock_ends_a_search(pool: SearchPool) -> None:
-    report = pool.player(RANDOM).search(Game(), Limits(clock=Clock(white_ms=2000, black_ms=2000))).result(60)
-    assert report.best_move is not None
-
-
 def test_a_search_whose_clock_has_run_out_ends_before_its_first_visit(pool: SearchPool) -> None:
     clock = Limits(clock=Clock(white_ms=2000, black_ms=2000))
     report = pool.player(RANDOM).search(Game(), clock, clock_started=perf_counter() - 3600).result(60)
@@ -180,11 +175,6 @@ def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: SearchPool
     assert pool.player(RANDOM).search(Game(), Limits(nodes=20)).result(60).nodes == 20
 
 
-def test_a_finished_game_has_no_best_move(pool: SearchPool) -> None:
-    mated = Game("7k/5KQ1/8/8/8/8/8/8 b - - 0 1")
-    assert pool.player(RANDOM).search(mated, Limits(nodes=10)).result(60).best_move is None
-
-
 def test_prepare_and_inspect_see_the_tree(pool: SearchPool) -> None:
     visits: list[int] = []
     player = pool.player(RANDOM)
@@ -206,17 +196,6 @@ def test_a_fault_in_one_search_does_not_end_the_others(pool: SearchPool) -> None
     with pytest.raises(ZeroDivisionError):
         bad.result(60)
     assert good.result(60).nodes == 50
-
-
-def test_a_killed_evaluator_is_replaced_and_every_search_continues(pool: SearchPool) -> None:
-    players = [pool.player(RANDOM) for _ in range(8)]
-    for player in players:
-        player.search(Game(), Limits(nodes=20)).result(60)
-    first = pool.evaluator_pids()[0]
-    futures = [player.search(Game(), Limits(nodes=3000)) for player in players]
-    psutil.Process(first).kill()
-    assert all(future.result(60).nodes >= 3000 for future in futures)
-    assert pool.evaluator_pids() != [first]
 
 
 def test_a_wrong_network_is_reported(pool: SearchPool) -> None:

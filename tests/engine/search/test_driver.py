@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from random import Random
@@ -18,7 +17,6 @@ from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
 from engine.search.driver import Search
 from engine.search.limits import Clock, Limits
-from engine.search.report import Report
 from engine.search.task import SearchTask
 from engine.session import Session
 from tests.engine.core.tree.search_helpers import new_tree
@@ -72,12 +70,6 @@ def test_a_proven_result_ends_the_search(session: Session) -> None:
     assert report.lines[0].mate == 1
 
 
-def test_a_mate_limit_ends_the_search(session: Session) -> None:
-    session.set_position(MATE_IN_ONE)
-    set_options(session, sticky_endgames=True)
-    assert session.search(Limits(mate=1)).lines[0].mate == 1
-
-
 def test_the_depth_limit_is_the_mean_depth_of_the_leaves(session: Session) -> None:
     report = session.search(Limits(depth=4))
     assert report.depth == 4
@@ -109,26 +101,6 @@ def test_stop_before_the_start_still_gives_a_move(session: Session) -> None:
     control = SearchControl()
     control.stop()
     assert session.search(Limits(infinite=True), control=control).best_move in session.game.legal_moves()
-
-
-def test_pondering_ignores_the_clock_until_the_hit(session: Session) -> None:
-    """The first report comes when the clock would have run out."""
-    control = SearchControl(pondering=True)
-    seen: list[Report] = []
-
-    def on_report(report: Report) -> None:
-        seen.append(report)
-        control.ponder_hit()
-
-    report = session.search(Limits(clock=Clock(200, 200), ponder=True), control=control, on_report=on_report)
-    assert seen
-    assert report.nodes >= seen[0].nodes > 0
-
-
-def test_search_moves_limit_the_root(session: Session) -> None:
-    report = session.search(Limits(nodes=1000, search_moves=("a2a3",)))
-    assert report.best_move == "a2a3"
-    assert [line.moves[0] for line in report.lines] == ["a2a3"]
 
 
 def test_the_tree_is_reused_after_two_plies(session: Session) -> None:
@@ -176,25 +148,3 @@ def test_a_rejected_move_leaves_the_position(session: Session) -> None:
     with pytest.raises(ValueError, match="move 2"):
         session.set_position(None, ["d2d4", "d2d4"])
     assert session.game.fen() == before
-
-
-def test_reports_may_be_read_while_another_thread_searches(session: Session) -> None:
-    control = SearchControl()
-    reports: list[Report] = []
-    seen = threading.Event()
-
-    def on_report(report: Report) -> None:
-        reports.append(report)
-        seen.set()
-
-    thread = threading.Thread(
-        target=session.search,
-        args=(Limits(infinite=True),),
-        kwargs={"control": control, "on_report": on_report},
-    )
-    thread.start()
-    assert seen.wait(30)
-    control.stop()
-    thread.join(30)
-    assert not thread.is_alive()
-    assert reports[0].lines

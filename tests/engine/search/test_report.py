@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,24 +15,6 @@ from tests.engine.uci.uci_process import GRAMMAR
 
 def line(q: float = 0.0, d: float = 0.0, mate: int | None = None) -> Line:
     return Line(("e2e4", "e7e5"), 10, q, ((1 - d + q) / 2, d, (1 - d - q) / 2), 80.0, 0.2, mate)
-
-
-@pytest.mark.parametrize(
-    ("kind", "q", "score"),
-    [
-        # 90 tan(1.5637541897 q) at q = 0.5 and 1.
-        ("centipawn", 0.5, 89),
-        ("centipawn", 1.0, 12780),
-        ("centipawn", -1.0, -12780),
-        ("Q", 0.25, 2500),
-        ("W-L", -0.25, -2500),
-        ("win_percentage", 0.0, 5000),
-        ("win_percentage", 1.0, 10000),
-        ("WDL_mu", 0.0, 0),
-    ],
-)
-def test_scores_in_their_units(kind: str, q: float, score: int) -> None:
-    assert line(q).score(kind) == pytest.approx(score, abs=3)
 
 
 def test_wdl_mu_is_the_centre_of_the_logistic_tails() -> None:

@@ -249,23 +249,12 @@ def test_a_search_ends_when_an_interval_has_gained_too_little() -> None:
     assert ends_after(1.0, 100, Limits(infinite=True)) is None
 
 
-def test_a_limit_of_nodes_counts_what_the_option_says() -> None:
+def test_a_limit_of_nodes_counts_visits_in_flight() -> None:
     watch, tree = watched(Limits(nodes=100), visits=60)
     assert watch.visits_left(tree.root_info(), 7) == 33
     assert not ends(watch, tree, 0)
     search(tree, 100)
     assert ends(watch, tree, 0)
-    child = tree.children()[0].move
-    moved = Game()
-    moved.push_uci(child)
-    tree.set_position(moved)
-    kept, playouts = tree.root_info().visits, tree.root_info().playouts
-    assert kept > playouts
-    for counts_playouts in (False, True):
-        options = Options(nodes_as_playouts=counts_playouts)
-        task = SearchTask(moved, moved.legal_moves(), Limits(nodes=kept), options, STARTED, Random(1))
-        watch = LimitWatch(tree, task, SearchControl())
-        assert watch.visits_left(tree.root_info(), 0) == (kept - playouts if counts_playouts else 0)
 
 
 def test_pondering_has_no_limit_of_nodes() -> None:

@@ -102,22 +102,6 @@ def test_a_new_game_forgets_the_visits() -> None:
     assert prepare(tree, SMALL, "one") == 0
 
 
-def test_pondering_keeps_the_other_moves() -> None:
-    tree, _visits = searched(SMALL, "one")
-    core = tree.prepared(SMALL, 1, "one")
-    expected, other = (child for child in core.children()[:2])
-
-    def set_root(move: str, limits: Limits) -> int:
-        game = Game()
-        game.push_uci(move)
-        tree.set_root(SearchTask(game, game.legal_moves(), limits, SMALL, 0.0, Random(1)))
-        return core.root_info().visits
-
-    assert set_root(expected.move, Limits(ponder=True)) == expected.visits
-    search(core, expected.visits + 100)
-    assert set_root(other.move, Limits()) == other.visits > 0
-
-
 def ponder_on(tree: SearchTree, move: str) -> None:
     """Search the position after a move in place of that before it, which the tree keeps."""
     game = Game()
@@ -199,16 +183,3 @@ def test_visits_of_a_search_limited_to_other_moves_are_kept_where_they_favour_no
     assert prepare(tree, SMALL, "one", other) == visits
     assert prepare(tree, SMALL, "one", other) == visits
     assert prepare(tree, SMALL, "one", Limits(search_moves=("a2a3", "e2e4"))) == 0
-
-
-def test_noise_changes_the_priors_if_the_options_ask_for_it() -> None:
-    priors = []
-    for epsilon in (0.0, 0.5):
-        options = SMALL.changed(dirichlet_noise_epsilon=epsilon)
-        tree = SearchTree()
-        prepare(tree, options, "one")
-        core = tree.prepared(options, 1, "one")
-        search(core, 1)
-        prepare(tree, options, "one")
-        priors.append({child.move: child.prior for child in core.children()})
-    assert priors[0] != priors[1]

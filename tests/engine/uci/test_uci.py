@@ -8,7 +8,6 @@ import random
 import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import chess
 import pytest
@@ -95,27 +94,6 @@ def test_go_infinite_waits_for_stop_even_when_all_is_known() -> None:
             engine.ask("stop", "bestmove")
 
 
-def test_a_mate_is_found_and_reported() -> None:
-    with shared_engine() as engine:
-        engine.send("position fen 6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1")
-        lines = engine.ask("go mate 1", "bestmove")
-        assert " score mate 1 " in lines[-2]
-        assert lines[-1].split()[1] == "d1d8"
-
-
-def test_a_mate_search_that_proves_none_says_so_and_ends() -> None:
-    with shared_engine() as engine:
-        for moves in (1, 3):
-            engine.send("position startpos")
-            lines = engine.ask(f"go mate {moves}", "bestmove")
-            assert lines.count(f"info string no mate in {moves}") == 1
-            assert lines[-1].split()[1] in legal_moves()
-        engine.send("position fen 6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1")
-        lines = engine.ask("go mate 1 searchmoves a1a2 a1b1", "bestmove")
-        assert lines[0] == "info string no mate in 1 with these moves"
-        assert lines[-1].split()[1] in ("a1a2", "a1b1")
-
-
 def test_a_mate_search_ends_with_stop_and_waits_for_it_while_pondering() -> None:
     with shared_engine() as engine:
         engine.send("position startpos")
@@ -136,13 +114,6 @@ def test_a_mate_is_found_without_an_evaluator() -> None:
         assert engine.best_move("go mate 1") == "d1d8"
 
 
-def test_a_forced_move_is_played_at_once_under_a_clock() -> None:
-    with shared_engine() as engine:
-        engine.send("position fen 7k/8/8/8/8/8/1r6/K7 w - - 0 1")
-        lines = engine.ask("go wtime 10000000 btime 10000000", "bestmove")
-        assert lines[-1].split()[1] == "a1b2"
-
-
 def test_searchmoves_are_obeyed_and_illegal_ones_reported() -> None:
     with shared_engine() as engine:
         engine.send("position startpos")
@@ -150,30 +121,6 @@ def test_searchmoves_are_obeyed_and_illegal_ones_reported() -> None:
         lines = engine.ask("go nodes 200 searchmoves e2e5 a2a4", "bestmove")
         assert "e2e5" in lines[0] and lines[0].startswith("info string error")
         assert lines[-1].split()[1] == "a2a4"
-
-
-def test_multipv_shows_that_many_different_lines() -> None:
-    with shared_engine("MultiPV 4", "UCI_ShowWDL true") as engine:
-        engine.send("position startpos")
-        last = engine.ask("go nodes 500", "bestmove")[-5:-1]
-        assert [line.split()[line.split().index("multipv") + 1] for line in last] == list("1234")
-        assert len({line.split(" pv ")[1].split()[0] for line in last}) == 4
-        assert all(" wdl " in line for line in last)
-
-
-@pytest.mark.parametrize(
-    "go", ["go depth 3", "go movetime 50", "go wtime 500 btime 500", "go nodes 1", "go nodes 100 ponder"]
-)
-def test_every_limit_ends_with_a_legal_move(go: str) -> None:
-    with shared_engine() as engine:
-        engine.send("position startpos")
-        if "ponder" in go:
-            engine.send(go)
-            assert not any(line.startswith("bestmove") for line in engine.sync())
-            best = engine.ask("ponderhit", "bestmove")[-1].split()[1]
-        else:
-            best = engine.best_move(go)
-        assert best in legal_moves()
 
 
 def test_ponderhit_starts_the_clock() -> None:
@@ -308,28 +255,6 @@ def test_random_bytes_are_survived() -> None:
         assert engine.best_move("go nodes 10") in legal_moves()
 
 
-def test_the_end_of_input_ends_the_engine() -> None:
-    with UciProcess() as engine:
-        engine.send("position startpos")
-        engine.send("go infinite")
-        engine.until("info depth")
-        engine.end_input()
-        status, rest = engine.wait()
-        assert status == 0
-        assert rest[-1].startswith("bestmove")
-
-
-def test_a_bounded_search_is_finished_at_the_end_of_input() -> None:
-    with UciProcess("SmartPruningFactor 0") as engine:
-        engine.send("position startpos")
-        engine.send("go nodes 300")
-        engine.end_input()
-        status, rest = engine.wait()
-        assert status == 0
-        nodes = [line.split()[line.split().index("nodes") + 1] for line in rest if " nodes " in line]
-        assert int(nodes[-1]) >= 300
-
-
 def test_commands_during_a_search_end_it_in_order() -> None:
     with shared_engine() as engine:
         engine.send("position startpos")
@@ -400,29 +325,6 @@ def test_an_option_set_during_a_search_counts_for_the_next() -> None:
         engine.sync()
         engine.ask("stop", "bestmove")
         assert " multipv 2 " in engine.ask("go nodes 50", "bestmove")[-2]
-
-
-def test_the_tree_is_kept_between_moves_and_cleared_by_the_button() -> None:
-    with shared_engine() as engine:
-        engine.send("position startpos")
-        lines = engine.ask("go nodes 2000", "bestmove")
-        variation = lines[-2].split(" pv ")[1].split()
-        engine.send(f"position startpos moves {variation[0]} {variation[1]}")
-        kept = engine.ask("go nodes 1", "bestmove")[-2].split()
-        assert int(kept[kept.index("nodes") + 1]) > 1
-        engine.send("setoption name ClearTree")
-        fresh = engine.ask("go nodes 1", "bestmove")[-2].split()
-        assert int(fresh[fresh.index("nodes") + 1]) <= 2
-
-
-def test_move_statistics_and_the_log_file(tmp_path: Path) -> None:
-    log = tmp_path / "a log.txt"
-    with UciProcess("VerboseMoveStats true", f"LogFile {log}") as engine:
-        engine.send("position startpos")
-        lines = engine.ask("go nodes 50", "bestmove")
-        assert sum("(P:" in line for line in lines) == 20 + 1  # and the root
-    text = log.read_text()
-    assert "> go nodes 50" in text and "< bestmove" in text
 
 
 def test_a_log_file_that_cannot_be_written_is_reported() -> None:
@@ -501,13 +403,6 @@ def test_tablebases_are_announced_and_used() -> None:
         words = lines[-2].split()
         assert int(words[words.index("cp") + 1]) > 19_900
         assert int(words[words.index("tbhits") + 1]) > 0
-        engine.send("position fen 8/8/4k3/8/8/3K4/4P3/8 w - - 0 1")
-        assert engine.ask("go nodes 100", "bestmove")[-1].split()[1] in ("d3d4", "d3e4")
-        engine.send("setoption name SyzygyPath value /nowhere")
-        engine.send("position fen 8/8/8/8/8/2k5/8/KQ6 w - - 0 1")
-        assert engine.sync() == ["info string SyzygyPath: cannot read the folder /nowhere"]
-        last = engine.ask("go nodes 20", "bestmove")[-2].split()
-        assert int(last[last.index("tbhits") + 1]) > 0  # by the included tables
         engine.send("setoption name SyzygyPath value <none>")
         assert engine.sync() == []
         last = engine.ask("go nodes 20", "bestmove")[-2].split()

@@ -181,6 +181,7 @@ def play_all(tmp_path: Path, view: Kills) -> None:
     ending, _, _ = play(config, view)
     assert ending == "finished"
     assert sorted(record.number for record in view.records) == list(range(GAMES))
+    assert not any(record.reason.is_failure for record in view.records)
     assert own_processes() == []
 
 

@@ -50,11 +50,6 @@ def test_networks_are_renamed_reloaded_and_unloaded(
         assert "no alias" in refused(capsys, harness, "alias", "best")
 
 
-def test_a_file_that_cannot_be_loaded_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with running(tmp_path) as harness:
-        assert "missing.pb" in refused(capsys, harness, "load", str(tmp_path / "missing.pb"))
-
-
 def test_administration_is_logged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

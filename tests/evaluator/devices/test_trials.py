@@ -191,6 +191,4 @@ def test_a_request_that_comes_during_a_trial_is_answered(tmp_path: Path) -> None
         batch = numbered_batch(4)
         client.submit(batch)
         harness.backend.gate.set()
-        completed = client.receive()
-        assert completed is not None
-        assert same(completed.result(), expected(batch))
+        assert same(received(client).result(), expected(batch))

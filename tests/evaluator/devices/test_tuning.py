@@ -26,6 +26,7 @@ from tests.evaluator.service.harness import (
     answers,
     expected,
     numbered_batch,
+    received,
     running,
     same,
 )
@@ -63,9 +64,7 @@ def guessed() -> GuessedBackend:
 
 def answer_to(client: EvaluatorClient) -> EvaluationBatch:
     """What comes next."""
-    completed = client.receive(WAIT_S * 1000)
-    assert completed is not None
-    return completed.result()
+    return received(client).result()
 
 
 def test_it_serves_at_once_and_what_was_measured_takes_its_place(

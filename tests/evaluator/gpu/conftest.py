@@ -14,7 +14,9 @@ import pytest
 from evaluator.gpu.driver import discovery, shipped
 from evaluator.gpu.driver.discovery import discover, open_device
 from evaluator.gpu.driver.target import nvidia_target
+from evaluator.network.random_network import random_network
 from tests.evaluator.gpu.blas.libraries import require
+from tests.evaluator.gpu.fibers import SHAPE
 from tests.hip_runtime import blas_standin, standin
 from tests.hip_runtime.blas_standin import Control
 from tests.hip_runtime.command import AMD_NODES
@@ -38,6 +40,12 @@ def _shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> 
 def kernel_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """One cache of compiled kernels for all workers of a test run: compiling is most of these tests' time."""
     return _shared_folder(tmp_path_factory, worker_id) / "kernels"
+
+
+@pytest.fixture(scope="session")
+def network() -> Any:
+    """A small network with smolgen."""
+    return random_network(SHAPE, seed=3)
 
 
 @pytest.fixture

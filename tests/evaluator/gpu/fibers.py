@@ -23,9 +23,17 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.quantised import WeightFormat
 from evaluator.gpu.plan.tiles import Choice, Measured, estimates, model_chooser
+from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
 from evaluator.network import NetworkSpec
+from evaluator.network.random_network import NetworkShape
 from protocol.batch import EvaluationBatch
 from tests.hip_runtime.standin import Runtime
+
+SHAPE = NetworkShape(
+    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
+)
+COPIED = DIRECT_POSITIONS + 1
+"""Positions of a batch that is copied to the device and back."""
 
 PASS_US = 20.0
 """Of a pass over rows: more than what our own whole products lose to others in a small network."""

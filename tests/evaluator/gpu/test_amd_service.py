@@ -28,21 +28,18 @@ from evaluator.gpu.driver import sensors
 from evaluator.gpu.driver.discovery import discover
 from evaluator.gpu.run import buckets
 from evaluator.network import load_network
-from evaluator.network.random_network import NetworkShape, random_network
+from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
-from tests.evaluator.gpu.fibers import cache_with_kernels
+from tests.evaluator.gpu.fibers import SHAPE, cache_with_kernels
 from tests.evaluator.service import process as processes
 from tests.hip_runtime.standin import Runtime
 from tests.paths import CACHE, REPOSITORY
 
 pytestmark = pytest.mark.kernels
 
-SHAPE = NetworkShape(
-    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
-)
 BACKEND = "gpu:precision=fp32,deterministic=true,buckets=1+4"
 WAIT_S = 60.0
 

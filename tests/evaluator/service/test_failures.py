@@ -120,16 +120,3 @@ def test_output_that_is_not_finite_never_leaves(tmp_path: Path) -> None:
         with_standby(harness)
         assert answers(client, 4)
         assert client.status().metrics["not_finite"] == 2
-
-
-def test_a_fault_outside_of_the_interface_is_survived_too(tmp_path: Path) -> None:
-    with running(tmp_path) as harness:
-        client = harness.client()
-
-        def bug(batch: PositionBatch) -> EvaluationBatch:
-            raise ZeroDivisionError("a bug in a backend")
-
-        harness.backend.answer = bug
-        with pytest.raises(DeviceFailed, match="device"):
-            client.evaluate(numbered_batch(4))
-        assert client.ping() >= 0

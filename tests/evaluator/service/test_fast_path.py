@@ -20,7 +20,7 @@ from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.codec import decode_reply, encode_evaluate
 from protocol.errors import BadRequest, DuplicateId, UnknownNetwork
 from protocol.messages import Error, Result
-from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, running, same
+from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, received, running, same
 from tests.evaluator.service.leasing import Held, LeasingBackend
 
 pytestmark = pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="there is no such path here")
@@ -52,11 +52,16 @@ def accustom(client: EvaluatorClient) -> None:
         client.evaluate(numbered_batch(1))
 
 
+def accustomed(harness: Harness) -> tuple[EvaluatorClient, LeasingBackend]:
+    client = harness.client()
+    accustom(client)
+    return client, backend_of(harness)
+
+
 def receive(client: EvaluatorClient, submitted: dict[int, PositionBatch]) -> None:
     """The answers of all that was submitted, each the right one."""
     while submitted:
-        completed = client.receive(1000 * WAIT_S)
-        assert completed is not None
+        completed = received(client)
         assert same(completed.result(), expected(submitted.pop(completed.id)))
 
 
@@ -66,8 +71,7 @@ def submitted(client: EvaluatorClient, sizes: list[int]) -> dict[int, PositionBa
 
 
 def test_a_client_that_is_alone_is_served_without_the_interpreter(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     assert not backend.direct
     for size in (1, 2, 7, 32):
         receive(client, submitted(client, [size]))
@@ -76,16 +80,14 @@ def test_a_client_that_is_alone_is_served_without_the_interpreter(harness: Harne
 
 def test_each_size_has_a_program_of_its_own(harness: Harness) -> None:
     """A small batch is not run by the program of a larger one, which takes longer."""
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     for size in (32, 2, 32, 7, 2):
         receive(client, submitted(client, [size]))
     assert backend.asked == [32, 32, 2, 2, 7, 7]
 
 
 def test_two_batches_are_on_the_device_at_a_time(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     sent = submitted(client, [3, 4])
     held.wait_asked()
@@ -98,8 +100,7 @@ def test_more_requests_at_a_time_are_merged_as_usual(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast_path, "CROWDED_S", WAIT_S)
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     receive(client, submitted(client, [3]))
     held = backend.done = Held()
     sent = submitted(client, [3] * 5)
@@ -133,8 +134,8 @@ def test_a_result_says_what_results_say(harness: Harness) -> None:
     client = harness.client()
     accustom(client)
     identity = client.submit(numbered_batch(5), priority="analysis")
-    completed = client.receive(1000 * WAIT_S)
-    assert completed is not None and completed.id == identity
+    completed = received(client)
+    assert completed.id == identity
     assert completed.batch_rode == 5
     assert completed.queue_ms >= 0 and completed.compute_ms > 0
     assert client.status().metrics["classes"]["analysis"]["positions"] == 5
@@ -162,8 +163,7 @@ def test_clients_that_ask_in_turns_go_the_usual_way(harness: Harness) -> None:
 
 
 def test_requests_that_are_too_large_or_unusual_go_the_usual_way(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     receive(client, submitted(client, [1]))
     identity = client.submit(numbered_batch(3), deadline_ms=1e6)
     receive(client, {identity: numbered_batch(3)})
@@ -175,8 +175,7 @@ def test_requests_that_are_too_large_or_unusual_go_the_usual_way(harness: Harnes
 
 
 def test_names_of_the_network_are_known(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     info = client.network
     for name in (info.name, info.content_hash, "default"):
         if name:
@@ -184,14 +183,13 @@ def test_names_of_the_network_are_known(harness: Harness) -> None:
             receive(client, {client.submit(batch, network=name): batch})
     assert len(backend.direct) >= 2
     identity = client.submit(numbered_batch(2), network="another")
-    completed = client.receive(1000 * WAIT_S)
-    assert completed is not None and completed.id == identity
+    completed = received(client)
+    assert completed.id == identity
     assert isinstance(completed.error, UnknownNetwork)
 
 
 def test_broken_requests_are_refused_and_the_others_answered(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     good = submitted(client, [3])
     held.wait_asked()
@@ -200,15 +198,14 @@ def test_broken_requests_are_refused_and_the_others_answered(harness: Harness) -
     identity = client.submit(broken)
     held.over.set()
     receive(client, good)
-    completed = client.receive(1000 * WAIT_S)
-    assert completed is not None and completed.id == identity
+    completed = received(client)
+    assert completed.id == identity
     assert isinstance(completed.error, BadRequest)
     receive(client, submitted(client, [4]))
 
 
 def test_an_id_that_is_in_flight_is_not_taken_twice(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     batch = numbered_batch(3)
     identity = client.submit(batch)
@@ -230,8 +227,7 @@ def test_an_id_that_is_in_flight_is_not_taken_twice(harness: Harness) -> None:
 
 
 def test_a_client_that_leaves_disturbs_nobody(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     submitted(client, [3, 4])
     held.wait_asked()
@@ -245,8 +241,7 @@ def test_a_client_that_leaves_disturbs_nobody(harness: Harness) -> None:
 
 
 def test_programs_of_another_version_are_made_anew(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     receive(client, submitted(client, [3]))
     backend.version += 1
     client.status()  # the run is over
@@ -261,8 +256,7 @@ def nan(batch: PositionBatch) -> EvaluationBatch:
 
 
 def test_a_batch_is_evaluated_again_when_its_output_is_no_number(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     backend.computed = nan
     backend.sizes.clear()
     receive(client, submitted(client, [3, 4]))
@@ -272,8 +266,7 @@ def test_a_batch_is_evaluated_again_when_its_output_is_no_number(harness: Harnes
 
 
 def test_a_driver_that_fails_has_its_batches_run_the_usual_way(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     backend.queue = lambda: 719
     receive(client, submitted(client, [3, 4]))
     assert backend.direct == [3]
@@ -286,8 +279,7 @@ def test_a_device_that_is_late_has_its_batches_run_the_usual_way(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast_path, "LATE_MS", 20.0)
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     sent = submitted(client, [3, 4])
     receive(client, sent)
@@ -325,8 +317,7 @@ def test_a_driver_that_does_not_return_holds_nobody_up(
 
 
 def test_a_service_that_drains_answers_what_is_in_flight(harness: Harness) -> None:
-    client, backend = harness.client(), backend_of(harness)
-    accustom(client)
+    client, backend = accustomed(harness)
     held = backend.done = Held()
     sent = submitted(client, [3, 4])
     held.wait_asked()

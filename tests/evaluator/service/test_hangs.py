@@ -323,33 +323,19 @@ def test_without_patience_a_service_stops_while_a_batch_is_in_flight(tmp_path: P
         assert not harness.thread.is_alive()
 
 
+@pytest.mark.parametrize("place", ["devices.workers.distribute", "service.replies.encode_result"])
 def test_memory_that_lacks_for_an_answer_costs_that_answer_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     def scarce(*arguments: Any) -> Any:
         raise MemoryError("no room for the answers")
 
     with running(tmp_path) as harness:
         client = harness.client()
-        monkeypatch.setattr("evaluator.devices.workers.distribute", scarce)
+        monkeypatch.setattr(f"evaluator.{place}", scarce)
         for _ in range(3):  # more often than the device has threads
             with pytest.raises(DeviceFailed, match="no room for the answers"):
                 client.evaluate(numbered_batch(4))
-        monkeypatch.undo()
-        assert answers(client, 4)
-
-
-def test_memory_that_lacks_for_encoding_an_answer_costs_that_answer_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def scarce(*arguments: Any) -> Any:
-        raise MemoryError("no room for the frames")
-
-    with running(tmp_path) as harness:
-        client = harness.client()
-        monkeypatch.setattr("evaluator.service.replies.encode_result", scarce)
-        with pytest.raises(DeviceFailed, match="no room for the frames"):
-            client.evaluate(numbered_batch(4))
         monkeypatch.undo()
         assert answers(client, 4)
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from protocol.errors import Draining, EvaluatorLost
-from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, same
+from protocol.errors import Draining
+from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, received, same
 
 
 def test_draining_finishes_what_is_there_and_takes_nothing_new(harness: Harness) -> None:
@@ -29,17 +29,7 @@ def test_draining_finishes_what_is_there_and_takes_nothing_new(harness: Harness)
     assert client.receive() is None
     assert client.draining
     harness.backend.gate.set()
-    completed = client.receive(WAIT_S * 1000)
-    assert completed is not None
+    completed = received(client)
     assert same(completed.result(), expected(batch))
     harness.thread.join(WAIT_S)
     assert not harness.thread.is_alive()
-
-
-def test_a_client_can_drain_the_evaluator(harness: Harness) -> None:
-    client = harness.client()
-    client.drain()
-    harness.thread.join(WAIT_S)
-    assert not harness.thread.is_alive()
-    with pytest.raises(EvaluatorLost):
-        client.ping()

@@ -15,17 +15,6 @@ from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, run
 from tests.paths import DATA
 
 
-def test_several_networks_are_addressed_by_name(tmp_path: Path) -> None:
-    with running(tmp_path, networks=2) as harness:
-        client = harness.client()
-        assert [network.name for network in client.networks] == ["echo", "echo-2"]
-        for backend in harness.backends:
-            backend.sizes.clear()
-        client.evaluate(numbered_batch(3), network="echo-2")
-        client.evaluate(numbered_batch(4), network="echo")
-        assert [backend.sizes for backend in harness.backends] == [[4], [3]]
-
-
 def test_a_file_that_is_no_network_cannot_be_loaded(harness: Harness, tmp_path: Path) -> None:
     client = harness.client()
     with pytest.raises(LoadFailed, match="missing"):

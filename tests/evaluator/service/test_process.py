@@ -30,15 +30,6 @@ from tests.paths import DATA
 pytestmark = pytest.mark.integration
 
 
-def test_embedded_it_tells_its_address_and_evaluates(environment: dict[str, str]) -> None:
-    with serving(environment, "--embedded", "--backend", "random") as process:
-        bound = event(process, "bound")
-        assert bound["pid"] == process.pid
-        with EvaluatorClient(bound["address"], timeout=WAIT_S) as client:
-            assert len(client.evaluate(probe_batch(300))) == 300
-        event(process, "ready")
-
-
 def test_embedded_it_ends_with_its_stdin_and_leaves_nothing(environment: dict[str, str]) -> None:
     with serving(environment, "--embedded", "--backend", "random") as process:
         event(process, "bound")
@@ -102,19 +93,6 @@ def test_alone_it_says_where_it_listens_and_answers_health_checks(environment: d
             page = urllib.request.Request(f"http://127.0.0.1:{health}/", headers={"Host": host})
             with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(page, timeout=WAIT_S):
                 assert host == "evaluator.example"
-
-
-@needs_posix
-def test_sigterm_ends_it_cleanly(environment: dict[str, str]) -> None:
-    with serving(environment, "--embedded", "--backend", "random") as process:
-        address = event(process, "bound")["address"]
-        event(process, "ready")
-        with EvaluatorClient(address, timeout=WAIT_S) as client:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(WAIT_S) == 0
-            with pytest.raises(EvaluatorLost):
-                client.ping()
-    assert sockets(environment) == []
 
 
 @needs_posix

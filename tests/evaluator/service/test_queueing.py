@@ -9,6 +9,7 @@ import pytest
 
 from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.connections.limits import ConnectionLimits
+from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeadlineExceeded, Overloaded
 from protocol.messages import Priority, best_rate
@@ -19,15 +20,15 @@ from tests.evaluator.service.harness import (
     answers,
     expected,
     numbered_batch,
+    received,
     running,
     same,
 )
 
 
-def drain_all(client: object, count: int) -> None:
+def drain_all(client: EvaluatorClient, count: int) -> None:
     for _ in range(count):
-        completed = client.receive(WAIT_S * 1000)  # type: ignore[attr-defined]
-        assert completed is not None
+        received(client)
 
 
 def test_requests_of_several_clients_are_merged_into_one_batch(harness: Harness) -> None:
@@ -41,8 +42,7 @@ def test_requests_of_several_clients_are_merged_into_one_batch(harness: Harness)
         client.ping()  # the service takes in the messages of a client in order
     harness.backend.gate.set()
     for client, batch in zip(others, batches, strict=True):
-        completed = client.receive(WAIT_S * 1000)
-        assert completed is not None
+        completed = received(client)
         assert completed.batch_rode == 15
         assert same(completed.result(), expected(batch))
     assert harness.backend.sizes == [3, 15]
@@ -115,54 +115,16 @@ def test_one_request_is_cut_over_devices_that_are_idle(tmp_path: Path) -> None:
         assert min(sizes) > 400
         for backend in harness.backends:
             backend.gate.set()
-        completed = client.receive(WAIT_S * 1000)
-        assert completed is not None
+        completed = received(client)
         assert completed.evaluation is not None
         assert same(completed.evaluation, expected(batch))
-
-
-def test_play_goes_before_analysis_before_selfplay(tmp_path: Path) -> None:
-    with running(tmp_path, make=lambda name: EchoBackend(max_batch=8)) as harness:
-        client = harness.client()
-        harness.occupy(client, 8)
-        selfplay = client.submit(numbered_batch(8), priority="selfplay")
-        analysis = client.submit(numbered_batch(8), priority="analysis")
-        play = client.submit(numbered_batch(8), priority="play")
-        client.ping()
-        harness.backend.gate.set()
-        drain_first = client.receive(WAIT_S * 1000)
-        assert drain_first is not None
-        order = [client.receive(WAIT_S * 1000) for _ in range(3)]
-        assert [completed.id for completed in order if completed is not None] == [play, analysis, selfplay]
-
-
-def test_a_client_with_one_request_overtakes_a_client_with_many(tmp_path: Path) -> None:
-    with running(tmp_path, make=lambda name: EchoBackend(max_batch=8)) as harness:
-        greedy, modest = harness.client(), harness.client()
-        harness.backend.hold()
-        greedy.submit(numbered_batch(8))
-        harness.backend.wait_entered()
-        for index in range(6):
-            greedy.submit(numbered_batch(8, first=1000 + index))
-        greedy.ping()
-        modest.submit(numbered_batch(8, first=7))
-        modest.ping()
-        seen: list[float] = []
-        echo = harness.backend.answer
-        harness.backend.answer = lambda batch: seen.append(batch.positions["rule50"][0]) or echo(batch)  # type: ignore[func-returns-value]
-        harness.backend.gate.set()
-        drain_all(greedy, 7)
-        drain_all(modest, 1)
-        # One batch was running, one of the greedy client's came first; then it is the other one's turn.
-        assert 7.0 in seen[:3]
 
 
 def test_a_deadline_that_passes_in_the_queue_is_an_error(harness: Harness) -> None:
     client = harness.client()
     harness.occupy(client, 4)
     late = client.submit(numbered_batch(4), deadline_ms=5)
-    completed = client.receive(WAIT_S * 1000)
-    assert completed is not None
+    completed = received(client)
     assert completed.id == late
     with pytest.raises(DeadlineExceeded):
         completed.result()
@@ -181,8 +143,7 @@ def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(tmp_pa
             games.submit(large, priority="selfplay")
         patient = games.submit(small, priority="selfplay", deadline_ms=60_000)
         hasty = games.submit(small, priority="selfplay", deadline_ms=50)
-        completed = games.receive(WAIT_S * 1000)
-        assert completed is not None
+        completed = received(games)
         assert completed.id == hasty
         assert isinstance(completed.error, DeadlineExceeded)
         assert "longer than its deadline" in str(completed.error)
@@ -201,8 +162,7 @@ def test_a_full_queue_is_overloaded_and_recovers(tmp_path: Path) -> None:
         harness.occupy(client, 8)
         client.submit(numbered_batch(8))
         refused = client.submit(numbered_batch(8))
-        completed = client.receive(WAIT_S * 1000)
-        assert completed is not None
+        completed = received(client)
         assert completed.id == refused
         assert isinstance(completed.error, Overloaded)
         harness.backend.gate.set()
@@ -219,15 +179,13 @@ def test_selfplay_that_fills_its_queue_keeps_no_play_out(tmp_path: Path) -> None
         for _ in range(2):
             games.submit(numbered_batch(8), priority="selfplay")
         refused = games.submit(numbered_batch(8), priority="selfplay")
-        completed = games.receive(WAIT_S * 1000)
-        assert completed is not None
+        completed = received(games)
         assert completed.id == refused
         assert isinstance(completed.error, Overloaded)
         assert "16 positions of class selfplay are queued, of at most 16" in str(completed.error)
         played = engine.submit(numbered_batch(8))
         harness.backend.gate.set()
-        completed = engine.receive(WAIT_S * 1000)
-        assert completed is not None
+        completed = received(engine)
         assert completed.id == played
         assert completed.error is None
 
@@ -239,8 +197,7 @@ def test_a_client_that_hoards_is_overloaded_alone(tmp_path: Path) -> None:
         greedy.submit(numbered_batch(8))
         harness.backend.wait_entered()
         greedy.submit(numbered_batch(8))
-        completed = greedy.receive(WAIT_S * 1000)
-        assert completed is not None
+        completed = received(greedy)
         assert isinstance(completed.error, Overloaded)
         modest.submit(numbered_batch(8))
         modest.ping()

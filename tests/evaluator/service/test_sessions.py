@@ -16,7 +16,7 @@ from evaluator.service.connections.limits import ConnectionLimits
 from evaluator.service.connections.transport import GONE, Arrived, Origin
 from evaluator.service.sessions import Session, Sessions
 from protocol.errors import NotAllowed
-from tests.evaluator.service.harness import WAIT_S, Harness, answers, numbered_batch, running
+from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
 from tests.evaluator.zmtp import connect, message
 
 
@@ -114,18 +114,6 @@ def test_clients_are_listed_by_name_until_they_leave(harness: Harness) -> None:
         pass
     assert admin.status().metrics["clients"] == 1
     harness.backend.gate.set()
-
-
-def test_a_client_that_vanishes_disturbs_nobody(harness: Harness) -> None:
-    gone, client = harness.client(), harness.client()
-    harness.backend.hold()
-    gone.submit(numbered_batch(2))
-    harness.backend.wait_entered()
-    gone.submit(numbered_batch(2))
-    gone.ping()
-    gone.close()
-    harness.backend.gate.set()
-    assert answers(client, 9)
 
 
 @pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="this system has no hub")

@@ -19,10 +19,10 @@
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "../../../fuzzing.h"
 #include "chess/attacks.h"
 #include "chess/fen.h"
 #include "chess/uci_move.h"
@@ -36,20 +36,11 @@ using namespace chess;
 using namespace encoding;
 
 struct Seen {
-  uint64_t nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0,
-           steps_back = 0, grafted = 0;
-  uint64_t known_draws = 0, spreads = 0, searched_values = 0, promoted = 0;
-  uint64_t rescaled_values = 0, late_answers = 0, choices_by_value = 0;
+  unsigned long long nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0,
+                     steps_back = 0, grafted = 0;
+  unsigned long long known_draws = 0, spreads = 0, searched_values = 0, promoted = 0;
+  unsigned long long rescaled_values = 0, late_answers = 0, choices_by_value = 0;
 };
-
-[[noreturn]] void fail(const std::string& what) {
-  std::fprintf(stderr, "%s\n", what.c_str());
-  std::exit(1);
-}
-
-void require(bool holds, const char* what) {
-  if (!holds) fail(std::string("does not hold: ") + what);
-}
 
 struct TreeInvariants {
   const Tree& tree;
@@ -238,8 +229,6 @@ struct TreeInvariants {
 };
 
 namespace {
-
-using Random = std::mt19937_64;
 
 const char* const kPositions[] = {
     "r1bqk2r/pppp1ppp/2n2n2/2b1p3/2B1P3/2N2N2/PPPP1PPP/R1BQK2R w KQkq - 6 5",
@@ -530,9 +519,9 @@ void keeps_what_is_written(Random& random) {
 
 int main(int argc, char** argv) {
   using namespace wavefront::tree;
-  if (argc != 3) fail("usage: fuzz ROUNDS SEED");
+  if (argc != 3) return 2;
   initialise_attacks();
-  Random random(std::strtoull(argv[2], nullptr, 10));
+  wavefront::Random random(std::strtoull(argv[2], nullptr, 10));
   Seen seen;
   stops_at_the_most_visits(seen);
   keeps_what_is_written(random);
@@ -541,13 +530,7 @@ int main(int argc, char** argv) {
       "nodes %llu proven %llu two-folds %llu full trees %llu kept above %llu found by FEN %llu "
       "steps back %llu grafted %llu known draws %llu spreads %llu searched values %llu "
       "promoted %llu rescaled values %llu late answers %llu choices by value %llu\n",
-      static_cast<unsigned long long>(seen.nodes), static_cast<unsigned long long>(seen.proven),
-      static_cast<unsigned long long>(seen.two_folds), static_cast<unsigned long long>(seen.full_trees),
-      static_cast<unsigned long long>(seen.kept_above), static_cast<unsigned long long>(seen.found_by_fen),
-      static_cast<unsigned long long>(seen.steps_back), static_cast<unsigned long long>(seen.grafted),
-      static_cast<unsigned long long>(seen.known_draws), static_cast<unsigned long long>(seen.spreads),
-      static_cast<unsigned long long>(seen.searched_values), static_cast<unsigned long long>(seen.promoted),
-      static_cast<unsigned long long>(seen.rescaled_values),
-      static_cast<unsigned long long>(seen.late_answers),
-      static_cast<unsigned long long>(seen.choices_by_value));
+      seen.nodes, seen.proven, seen.two_folds, seen.full_trees, seen.kept_above, seen.found_by_fen,
+      seen.steps_back, seen.grafted, seen.known_draws, seen.spreads, seen.searched_values, seen.promoted,
+      seen.rescaled_values, seen.late_answers, seen.choices_by_value);
 }

@@ -121,15 +121,6 @@ def test_a_batch_loses_no_more_visits_to_positions_in_flight_than_the_tree_bears
     assert max(lost[2]) <= 3000**0.5 / 3 < min(lost[0])
 
 
-def test_a_search_is_reproducible() -> None:
-    visits = []
-    for _ in range(2):
-        tree = new_tree(game(MIDDLEGAME))
-        search(tree, 5000, batch_size=64)
-        visits.append([(c.move, c.visits, c.evaluation.q) for c in tree.children()])
-    assert visits[0] == visits[1]
-
-
 def test_an_abandoned_batch_is_not_in_flight_and_its_answers_go_to_the_cache() -> None:
     tree = new_tree(game(MIDDLEGAME), visits_per_collision=0)
     search(tree, 500)

@@ -60,16 +60,6 @@ def test_look_ahead_position_is_cached_without_a_visit() -> None:
     assert tree.root_info().cache_hits >= len(ahead) / 2
 
 
-def test_a_batch_that_looked_ahead_can_be_cancelled() -> None:
-    tree = new_tree(game(MIDDLEGAME))
-    search(tree, 200)
-    before = [(c.move, c.visits, c.evaluation.q, c.in_flight) for c in tree.children()]
-    batch = Batch(64)
-    assert tree.collect(batch, 8, 1000, 56).evaluations > 16
-    tree.cancel(batch)
-    assert [(c.move, c.visits, c.evaluation.q, c.in_flight) for c in tree.children()] == before
-
-
 def seen_by_the_root(tree: Tree) -> list[tuple[str, int, float, int]]:
     return [(c.move, c.visits, c.evaluation.q, c.in_flight) for c in tree.children()]
 

@@ -143,27 +143,6 @@ def test_the_root_may_have_a_policy_temperature_of_its_own() -> None:
     }
 
 
-@pytest.mark.parametrize("temperature", [0.7, 2.5])
-def test_the_root_s_policy_temperature_is_that_of_priors_made_at_it(temperature: float) -> None:
-    position = game(MIDDLEGAME)
-    at_root = new_tree(position, policy_temperature_at_root=temperature)
-    everywhere = new_tree(position, policy_temperature=temperature)
-    for tree in (at_root, everywhere):
-        search(tree, 1)
-    assert {move: child.prior for move, child in children_by_move(at_root).items()} == pytest.approx(
-        {move: child.prior for move, child in children_by_move(everywhere).items()}, rel=2e-3
-    )
-
-
-def test_chess960_castling_is_spelled_by_the_mode() -> None:
-    fen = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5NP1/PPPP1PBP/RNBQK2R w HAha - 0 4"
-    for chess960, castling in ((True, "e1h1"), (False, "e1g1")):
-        tree = Tree(params())
-        tree.set_position(game(fen if chess960 else fen.replace("HAha", "KQkq"), chess960=chess960))
-        search(tree, 300)
-        assert castling in {child.move for child in tree.children()}
-
-
 @pytest.mark.parametrize("visits_before", [0, 500])
 def test_root_noise_mixes_into_the_priors_once(visits_before: int) -> None:
     plain, noisy = new_tree(game(MIDDLEGAME)), new_tree(game(MIDDLEGAME))

@@ -8,33 +8,9 @@ import math
 import pytest
 
 from engine._core import Tree
-from tests.engine.core.tree.plain_node import Rules
-from tests.engine.core.tree.plain_search import PlainSearch
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, params, search
 
 LOST = "7k/8/5K2/6Q1/8/8/8/8 b - - 0 1"
-
-
-def test_a_move_tells_the_deviation_of_its_values() -> None:
-    fen, rules = MIDDLEGAME, Rules(value_choice_deviations=0.5)
-    plain = PlainSearch(game(fen), rules)
-    plain.run(400)
-    tree = new_tree(
-        game(fen),
-        value_choice_deviations=0.5,
-        moves_left_max_effect=0.0,
-        cache_bytes=0,
-        sticky_endgames=False,
-    )
-    search(tree, 400, batch_size=1)
-    checked = 0
-    for child in tree.children():
-        expected = plain.root.children.get(child.move)
-        if expected is None or expected.visits != child.visits:
-            continue
-        assert child.deviation == pytest.approx(expected.deviation(), abs=0.01)
-        checked += 1
-    assert checked > 20
 
 
 def test_the_deviation_of_what_is_proven_is_nothing() -> None:

@@ -9,7 +9,6 @@ import queue
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +24,9 @@ from engine.evaluation.connection.connecting import served_network
 from engine.evaluation.connection.link import MAX_IDLE_RESTARTS, EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.evaluation.encoding import encode_games
-from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
+from engine.evaluation.errors import EvaluatorRefusalError
 from engine.evaluation.requests import Requests
 from engine.options import Options
-from engine.search.limits import Limits
-from engine.search.report import Report
-from engine.session import Session
 from evaluator.network import SHIPPED_NETWORK
 from protocol.codec import decode_request, encode
 from protocol.errors import UnknownNetwork
@@ -86,27 +82,6 @@ def test_nothing_is_left_when_the_engine_is_killed() -> None:
         psutil.wait_procs([evaluator], timeout=60)
         assert not evaluator.is_running()
         assert sockets_of(evaluator.pid) == []
-
-
-def test_a_search_continues_when_the_evaluator_is_killed() -> None:
-    with UciProcess() as engine:
-        engine.send("position startpos")
-        engine.send("go infinite")
-        engine.until("info depth")
-        (evaluator,) = evaluators_of(engine.pid)
-        evaluator.kill()
-        said = engine.until("info string evaluator lost")
-        nodes = max(
-            int(line.split(" nodes ")[1].split()[0]) for line in [*said, *engine.heard] if " nodes " in line
-        )
-        while True:
-            line = engine.until("info depth")[-1]
-            if int(line.split(" nodes ")[1].split()[0]) > nodes + 2000:
-                break
-        best = engine.ask("stop", "bestmove")[-1].split()[1]
-        assert chess.Move.from_uci(best) in chess.Board().legal_moves
-        (another,) = evaluators_of(engine.pid)
-        assert another.pid != evaluator.pid
 
 
 def test_a_move_comes_in_time_when_the_evaluator_dies_again_and_again() -> None:
@@ -229,18 +204,6 @@ def test_evaluators_that_nobody_uses_are_not_replaced_for_ever() -> None:
         assert link.wait(60) is not client
     finally:
         link.close()
-
-
-def test_two_engines_share_one_evaluator(served: str) -> None:
-    options = f"Evaluator {served}"
-    with UciProcess(options) as white, UciProcess(options) as black:
-        board = chess.Board()
-        for ply in range(20):
-            engine = (white, black)[ply % 2]
-            moves = " ".join(move.uci() for move in board.move_stack)
-            engine.send(f"position startpos moves {moves}" if moves else "position startpos")
-            board.push_uci(engine.best_move("go nodes 100"))
-        assert evaluators_of(white.pid) == evaluators_of(black.pid) == []
 
 
 def test_a_missing_evaluator_is_replaced_under_uci() -> None:
@@ -383,40 +346,6 @@ def test_a_crash_is_named_although_the_broken_connection_was_noticed_first() -> 
         assert link.wait(60) is not None
     finally:
         link.close()
-
-
-def test_a_missing_evaluator_is_an_error_elsewhere() -> None:
-    link = EvaluatorLink(EvaluatorSettings.of(Options().changed(evaluator="tcp://127.0.0.1:9")), print)
-    try:
-        link.start()
-        with pytest.raises(NoEvaluatorError, match=r"127\.0\.0\.1:9"):
-            link.wait(30)
-    finally:
-        link.close()
-
-
-def test_a_search_survives_the_loss_with_every_visit_accounted_for() -> None:
-    """The batches in flight are sent again: no visit stays in flight or is counted twice."""
-    session = Session(RANDOM)
-    killed = threading.Event()
-
-    def kill_once(report: Report) -> None:
-        if not killed.is_set():
-            killed.set()
-            pid = session.start_evaluator().pid
-            assert pid is not None
-            psutil.Process(pid).kill()
-
-    try:
-        options = session.options
-        session.options = options.changed(smart_pruning_factor=0.0, verbose_move_stats=True)
-        report = session.search(Limits(nodes=300_000), on_report=kill_once)
-        assert killed.is_set()
-        assert report.nodes >= 300_000
-        assert all(move.in_flight == 0 for move in report.statistics)
-        assert sum(move.visits for move in report.statistics) == report.nodes - 1
-    finally:
-        session.close()
 
 
 def test_the_evaluator_is_found_from_any_folder(tmp_path: Path) -> None:

@@ -20,12 +20,10 @@ from evaluator.gpu.blas.product import Product
 from evaluator.gpu.driver.compiler import Compiler
 from evaluator.gpu.driver.device import DeviceError, OutOfDeviceMemory
 from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
 from evaluator.gpu.tuning.tune import Tuner
-from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import Activation
 from protocol.batch import EvaluationBatch
-from tests.evaluator.gpu.fibers import open_again, open_amd, open_on_fibers
+from tests.evaluator.gpu.fibers import COPIED, open_again, open_amd, open_on_fibers
 from tests.hip_runtime.standin import Report, Runtime
 
 pytest.importorskip("hip", reason="needs hip-python, which is for Linux on x86-64")
@@ -33,17 +31,8 @@ from evaluator.gpu.driver.amd import _without_gaps
 
 pytestmark = pytest.mark.integration
 
-SHAPE = NetworkShape(
-    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
-)
-COPIED = DIRECT_POSITIONS + 1
 BUCKETS = (4, COPIED)
 OUT_OF_MEMORY, UNKNOWN, LAUNCH_FAILURE = 2, 999, 719
-
-
-@pytest.fixture(scope="module")
-def network() -> Any:
-    return random_network(SHAPE, seed=3)
 
 
 def close_to_reference(network: Any, result: EvaluationBatch, count: int) -> bool:

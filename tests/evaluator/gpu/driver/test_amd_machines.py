@@ -20,24 +20,12 @@ from evaluator.gpu.driver.discovery import discover, found_devices, open_device,
 from evaluator.gpu.driver.sensors import read_sensors
 from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.run.buckets import BUCKETS, INTEGRATED_MAX_BATCH, usual_buckets
-from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
 from evaluator.gpu.tuning.cache import path_of
-from evaluator.network.random_network import NetworkShape, random_network
-from tests.evaluator.gpu.fibers import open_again, open_on_fibers
+from tests.evaluator.gpu.fibers import COPIED, open_again, open_on_fibers
 from tests.hip_runtime.standin import Runtime
 from tests.paths import CACHE
 
 pytestmark = pytest.mark.kernels
-
-SHAPE = NetworkShape(
-    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
-)
-COPIED = DIRECT_POSITIONS + 1
-
-
-@pytest.fixture(scope="module")
-def network() -> Any:
-    return random_network(SHAPE, seed=3)
 
 
 def test_two_kinds_of_gpus_work_side_by_side_from_one_cache(

@@ -20,14 +20,11 @@ from evaluator.gpu.driver.shipped import MACHINES, digest, family, renamed
 from evaluator.gpu.driver.target import Precision, amd_target
 from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.tiles import Choice, Measured, candidates
-from evaluator.network.random_network import NetworkShape, random_network
+from evaluator.network.random_network import random_network
 from scripts import amd_compilers, code_objects
-from tests.evaluator.gpu.fibers import evaluates, open_again, open_amd
+from tests.evaluator.gpu.fibers import SHAPE, evaluates, open_again, open_amd
 from tests.hip_runtime.standin import Runtime
 
-SHAPE = NetworkShape(
-    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
-)
 OUT_OF_MEMORY = 2
 KEY = KernelKey("policy", Precision.FP16, (("ATTENTION_POLICY", 0), ("ENTRIES", 8)))
 

@@ -68,16 +68,23 @@ def is_persistent(program: Program) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("shape", "size"), [(SHAPES["tiny-attention"], 1), (WITHOUT_SMOLGEN, 1), (UNEVEN, 2)]
+    ("shape", "size", "form"),
+    [
+        (SHAPES["tiny-attention"], 1, USUAL),
+        (WITHOUT_SMOLGEN, 1, USUAL),
+        (UNEVEN, 2, USUAL),
+        (WITH_SMOLGEN, 1, LOGITS_IN_ATTENTION),
+        (UNEVEN, 2, LOGITS_IN_ATTENTION),
+    ],
 )
 def test_agrees_with_the_reference(
-    shape: NetworkShape, size: int, runtime: Runtime, kernel_cache: Path
+    shape: NetworkShape, size: int, form: PersistentForm, runtime: Runtime, kernel_cache: Path
 ) -> None:
     network = random_network(shape, seed=1)
     batch = all_moves(probe_batch(size, seed=2).positions)
     expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
     runtime.reset("gfx1100")
-    with open_backend(network, kernel_cache, size) as backend:
+    with open_backend(network, kernel_cache, size, form=form) as backend:
         _, persistent = backend.executor.alternatives[size]
         assert is_persistent(persistent)
         assert persistent.written == {f"persistent.{size}.counters"}
@@ -90,23 +97,6 @@ def test_agrees_with_the_reference(
             assert np.abs(result.logits - expected.logits).max() <= 2e-2
             assert np.abs(result.wdl - expected.wdl).max() <= 5e-3
             assert np.abs(result.moves_left - expected.moves_left).max() <= 0.5
-
-
-@pytest.mark.parametrize(("shape", "size"), [(WITH_SMOLGEN, 1), (UNEVEN, 2)])
-def test_logits_in_attention_agree_with_the_reference(
-    shape: NetworkShape, size: int, runtime: Runtime, kernel_cache: Path
-) -> None:
-    network = random_network(shape, seed=1)
-    batch = all_moves(probe_batch(size, seed=2).positions)
-    expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
-    runtime.reset("gfx1100")
-    with open_backend(network, kernel_cache, size, form=LOGITS_IN_ATTENTION) as backend:
-        _, persistent = backend.executor.alternatives[size]
-        backend.executor.select(size, persistent)
-        for _ in range(2):
-            result = backend.evaluate(batch)
-            assert np.abs(result.logits - expected.logits).max() <= 2e-2
-            assert np.abs(result.wdl - expected.wdl).max() <= 5e-3
 
 
 def test_persistent_program_is_not_used_when_its_results_are_wrong(

@@ -16,23 +16,10 @@ from evaluator.backends import BackendError
 from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.probe import probe_batch
 from evaluator.gpu.driver.device import Call
-from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
-from evaluator.network.random_network import NetworkShape, random_network
-from tests.evaluator.gpu.fibers import evaluates, open_on_fibers, right
+from tests.evaluator.gpu.fibers import COPIED, evaluates, open_on_fibers, right
 from tests.hip_runtime.standin import Runtime
 
 pytestmark = pytest.mark.integration
-
-SHAPE = NetworkShape(
-    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
-)
-COPIED = DIRECT_POSITIONS + 1
-"""Positions of a batch that is copied to the device and back."""
-
-
-@pytest.fixture(scope="module")
-def network() -> Any:
-    return random_network(SHAPE, seed=3)
 
 
 @pytest.fixture

@@ -16,25 +16,15 @@ from evaluator.backends.gpu import GpuBackend
 from evaluator.gpu.driver.device import OutOfDeviceMemory
 from evaluator.gpu.run.device_streams import FEWEST_UNITS, DeviceStreams
 from evaluator.gpu.run.executor import Executor
-from evaluator.gpu.run.in_flight import DIRECT_POSITIONS
 from evaluator.gpu.run.memory import Memory
 from evaluator.gpu.run.self_check import SelfCheckError
-from evaluator.network.random_network import NetworkShape, random_network
-from tests.evaluator.gpu.fibers import evaluates, open_on_fibers
+from tests.evaluator.gpu.fibers import COPIED, evaluates, open_on_fibers
 from tests.hip_runtime.standin import Runtime
 
 pytestmark = pytest.mark.integration
 
-SHAPE = NetworkShape(
-    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
-)
-FEW, COPIED = 4, DIRECT_POSITIONS + 1
+FEW = 4
 SIZES = FEW, COPIED
-
-
-@pytest.fixture(scope="module")
-def network() -> Any:
-    return random_network(SHAPE, seed=3)
 
 
 @pytest.fixture

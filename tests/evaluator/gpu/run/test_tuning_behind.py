@@ -21,16 +21,13 @@ from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.discovery import discover
 from evaluator.gpu.run.self_check import SelfCheck, SelfCheckError
 from evaluator.gpu.tuning.child import measure_in_child
-from evaluator.network.random_network import NetworkShape, random_network
-from tests.evaluator.gpu.fibers import cache_with_kernels
+from evaluator.network.random_network import random_network
+from tests.evaluator.gpu.fibers import SHAPE, cache_with_kernels
 from tests.hip_runtime.standin import Runtime
 from tests.paths import CACHE
 
 pytestmark = pytest.mark.kernels
 
-SHAPE = NetworkShape(
-    16, layers=1, heads=2, ffn=16, smolgen=(2, 8, 4), policy_width=16, value_channels=2, value_hidden=8
-)
 NETWORK = random_network(SHAPE, seed=3)
 
 
