@@ -5,13 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.strength.review_marks import Figures, Judged, compared, judged_games
-
-
-def test_the_judged_games_are_those_of_the_figures_in_two_halves() -> None:
-    games = judged_games()
-    assert len(games) == 140 and {game.half for game in games} == {0, 1}
-    assert all(len(game.expected) == len(game.moves) + 1 for game in games)
+from benchmarks.strength.review_marks import Figures, Judged, compared
 
 
 def test_a_review_is_compared_move_by_move() -> None:

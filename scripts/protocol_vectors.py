@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the protocol's test vectors: positions, their bytes, their policy indices, and an evaluation of each.
 
-    python -m tests.protocol.kit.make_vectors > tests/protocol/kit/vectors.json
+    python -m scripts.protocol_vectors > tests/protocol/kit/vectors.json
 
 The engine produces bytes and indices; the evaluator's backend `random` produces the evaluations.
 """
