@@ -244,7 +244,8 @@ const char* const kPositions[] = {
     "2r3k1/p4p2/3Rp2p/1p2P1pK/8/1P4P1/P3Q2P/1q6 b - - 0 1",
 };
 
-// What the engine's options have by default where it is not the core's (test_random_programs.py compares them).
+// What the engine's options have by default where it is not the core's (test_random_programs.py compares
+// them).
 void set_shipped_defaults(SearchParams& params) {
   params.transposition_visits = 16;
   params.value_choice_share = 0.2f;
