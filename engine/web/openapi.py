@@ -101,7 +101,7 @@ class RunFields(SettingsGroup):
 
     noun = "field"
 
-    running: bool = setting(True, "whether it runs: false stops it, true goes on with it")
+    running: bool = setting(True, "whether it runs: false stops it, true resumes it")
 
 
 @dataclass(frozen=True, slots=True)

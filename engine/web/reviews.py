@@ -153,7 +153,7 @@ def _row(progress: Progress, review: GameReview | None = None) -> dict[str, Any]
 
 
 class Reviews:
-    """All jobs. Only the event loop may use it, but for `get` and `listed`."""
+    """All jobs. Only the event loop may use it, except `get` and `listed`."""
 
     def __init__(self, pool: SearchPool, options: Options, log: Log, most_games: int, store: Store) -> None:
         self._pool, self._options, self._log, self._most_games = pool, options, log, most_games

@@ -120,7 +120,7 @@ class WebService:
         folder: Path | None,
         log: Callable[[str], None],
     ) -> None:
-        """human: see Levels. folder: of games, beside that of reviews; None keeps both in memory."""
+        """human: see Levels. folder: of games, next to that of reviews; None keeps both in memory."""
         self._scheduler = scheduler
         self._options = options
         self._settings = settings

@@ -162,7 +162,7 @@ class Trivial:
         return np.float32(2) / (np.float32(1) + loss) - np.float32(1)
 
     def search(self, moves: Sequence[str], visits: int) -> Tree:
-        """Our tree after so many visits, without moves left and with priors as lc0 rounds them."""
+        """Return our tree after `visits` visits, without moves left and with priors as lc0 rounds them."""
         tree = new_tree(game(moves=moves), moves_left_max_effect=0.0, solves_endings=False, **EXACT)
         batch = Batch(1)
         while tree.root_info().visits < visits:

@@ -187,7 +187,7 @@ async function people(node) {
 function drawPeople(node) {
   if (!node.people) return;
   const {network, elo} = node.people, asked = get("human").value;
-  say("human-label", network === "level" ? "Level of this engine:" : "Players of");
+  say("human-label", network === "level" ? "Level of this engine (players: wavefront get maia-1500):" : "Players of");
   say("human-elo", network === "level" && String(elo) !== asked ? `${asked} (first moves of ${elo})` : asked);
   showPeople(get("people"), node.people, node.policy, move => attempt(() => moved(move)));
 }
