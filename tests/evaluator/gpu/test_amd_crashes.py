@@ -102,7 +102,7 @@ def test_without_a_cache_folder_a_crash_is_remembered_for_the_engine(
     environment["TMPDIR"] = str(tmp_path)
     lines = play(environment, network_file)
     assert any(line.startswith("bestmove") for line in lines), lines
-    assert sum("crashed (SIGABRT)" in line for line in lines) == 1
+    assert sum("crashed (SIGABRT)" in line for line in lines) == 1, lines
     assert not [*tmp_path.glob("wavefront-crashes-*")]
 
 
