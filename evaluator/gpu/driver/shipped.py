@@ -32,11 +32,11 @@ MACHINES = {
     "gfx1200": {"gfx1200": 0x48, "gfx1201": 0x4E},
     "gfx90a": {"gfx90a": 0x3F},
     "gfx942": {"gfx942": 0x4C},
-    "gfx950": {"gfx950": 0x4F},
 }
 """Families, named for the target that is compiled, with EF_AMDGPU_MACH of their members (LLVM's AMDGPU user
 guide, "ELF Code Object"). Members of gfx1030 and of gfx1200 have the same code. gfx1100 needs the workarounds
-of all of its family, as LLVM's gfx11-generic does, which runtimes before ROCm 6.3 do not load."""
+of all of its family, as LLVM's gfx11-generic does, which runtimes before ROCm 6.3 do not load. For gfx950
+(MI350), which clang 19 does not know, ROCm compiles at the first start."""
 
 _FLAGS_AT = 48
 """Offset of e_flags in an ELF header; EF_AMDGPU_MACH is its lowest byte."""
