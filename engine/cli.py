@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from engine.option_flags import options_of_arguments, with_whole_fens
     from engine.options import OptionError
-    from protocol.host.outputs import OutputError
+    from protocol.host.printing import ReportedError, say
 
     parsed = _parsed(with_whole_fens(words))
     if parsed is None:
@@ -69,8 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OptionError as error:
         print(f"wavefront: {error}", file=sys.stderr)
         return 2
-    except OutputError as error:
-        print(f"wavefront: {error}", file=sys.stderr)
+    except ReportedError as error:
+        say(f"wavefront {parsed.command}", str(error))
         return 1
 
 

@@ -13,15 +13,19 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from engine.games.suite_file import Suite, SuiteError, SuitePosition, read_suite
+from engine.games.suite_file import Suite, SuitePosition, read_suite
+from protocol.host.printing import say
 
 if TYPE_CHECKING:
     from engine.options import Options
+
+_log = partial(say, "wavefront bench")
 
 LEVELS = (1, 100, 1_000, 10_000)
 """Nodes at which the move is checked."""
@@ -52,16 +56,13 @@ def levels_up_to(nodes: int | None) -> list[int]:
 
 
 def run_suite(arguments: argparse.Namespace, options: Options) -> int:
-    """Search every position of the suite, print the table, and return the exit status."""
+    """Search every position of the suite, print the table, and return the exit status. Raises SuiteError and
+    NoEvaluatorError."""
     levels = levels_up_to(arguments.nodes)
     deadline = perf_counter() + arguments.time_limit if arguments.time_limit else None
     results: list[SuiteResult] = []
     path = Path(arguments.suite)
-    try:
-        suite = read_suite(path, _log)
-    except SuiteError as error:
-        _log(str(error))
-        return 1
+    suite = read_suite(path, _log)
     _complain(path, suite)
     began = perf_counter()
     with contextlib.suppress(KeyboardInterrupt):  # Show the results so far.
@@ -94,11 +95,7 @@ def _search(
     from engine.search.limits import Limits
     from engine.session import Session
 
-    session = Session(
-        options,
-        log=_log,
-        in_process=arguments.in_process,
-    )
+    session = Session(options, log=_log, in_process=arguments.in_process)
     width = get_terminal_size((COLUMNS, 24)).columns if sys.stdout.isatty() else COLUMNS
     try:
         while not session.ready(60.0):
@@ -160,9 +157,3 @@ def _print_table(
     for level, count in zip(levels, _solved(levels, results), strict=True):
         table.add_row(f"{level:,}", str(count), f"{100 * count / max(1, len(results)):.1f}")
     Console().print(table)
-
-
-def _log(text: str) -> None:
-    from protocol.host.printing import printable
-
-    print(f"wavefront bench: {printable(text)}", file=sys.stderr)

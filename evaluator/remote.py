@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
 
 
-def add_arguments(parser: argparse.ArgumentParser, timeout: float = 5.0) -> None:
-    """Add --address, --timeout and --json."""
+def add_arguments(parser: argparse.ArgumentParser, *, timeout: float = 5.0, watched: bool = False) -> None:
+    """Add --address, --keys, --timeout and --json. watched: add --watch, for `watch`."""
     parser.add_argument(
         "--address",
         help="address of the service; tcp://HOST:PORT#KEY with its public key if it requires keys "
@@ -43,25 +43,32 @@ def add_arguments(parser: argparse.ArgumentParser, timeout: float = 5.0) -> None
         help="seconds to wait for an answer (default: %(default)g)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    if watched:
+        parser.add_argument(
+            "--watch",
+            type=_seconds,
+            nargs="?",
+            const=2.0,
+            metavar="S",
+            help="show it again every S seconds (default: 2) until Ctrl-C",
+        )
 
 
-def add_watch(parser: argparse.ArgumentParser) -> None:
-    """Add --watch, for `watch`."""
-    parser.add_argument(
-        "--watch",
-        type=_seconds,
-        nargs="?",
-        const=2.0,
-        metavar="S",
-        help="show it again every S seconds (default: 2) until Ctrl-C",
-    )
+def watch(
+    arguments: argparse.Namespace,
+    look: Callable[[EvaluatorClient], tuple[Any, RenderableType]],
+    status: Callable[[Any], int] = lambda answer: 0,
+) -> int:
+    """Show an answer once, or again and again with --watch; as JSON with --json.
 
-
-def watch(arguments: argparse.Namespace, look: Callable[[], tuple[Any, RenderableType]]) -> Any:
-    """Show an answer once, or again and again with --watch; as JSON with --json. Returns the last answer.
-
-    look: returns the answer and its view.
+    look: returns the answer and its view. status: returns the exit status for the last answer. Otherwise as
+    `ask`.
     """
+    return ask(arguments, lambda client: status(_watched(arguments, lambda: look(client))))
+
+
+def _watched(arguments: argparse.Namespace, look: Callable[[], tuple[Any, RenderableType]]) -> Any:
+    """Show answers, and return the last one."""
     from rich.console import Console
     from rich.live import Live
 

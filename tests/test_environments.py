@@ -19,6 +19,7 @@ from protocol.host.folders import cache_folder, config_folder, expanded, user_na
 from protocol.host.processes import child_command
 from protocol.keys.credentials import credentials_for
 from protocol.keys.notation import KeysError
+from tests import programs
 from tests.evaluator.service.harness import EchoBackend
 from tests.paths import CACHE, REPOSITORY
 
@@ -37,9 +38,7 @@ def main():
 
 
 def run(command: list[str], data: str = "", **changed: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, input=data, capture_output=True, text=True, timeout=120, env={**os.environ, **changed}
-    )
+    return programs.run(*command, status=None, input=data, env={**os.environ, **changed})
 
 
 @pytest.fixture
@@ -258,13 +257,9 @@ def test_programs_keep_their_input_from_libraries_and_children(
     command: list[str], line: str, tmp_path: Path
 ) -> None:
     # On Windows a call that asks for the state of a pipe blocks while another thread reads it.
-    with subprocess.Popen(
-        child_command(*command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(line + "\n")
-        process.stdin.flush()
+    with programs.started(*child_command(*command), cwd=tmp_path) as process:
+        assert process.stdout is not None
+        programs.say(process, line + "\n")
         assert process.stdout.readline()
         assert Path(f"/proc/{process.pid}/fd/0").readlink() == Path(os.devnull)
-        process.stdin.close()
-        process.stdout.read()
+        process.communicate(timeout=60)

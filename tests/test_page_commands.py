@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,15 +73,26 @@ def _split(words: list[str]) -> Iterator[list[str]]:
             command.append(word)
 
 
+def configured(module: Any, document: Path, arguments: argparse.Namespace) -> int:
+    """Replace a command's `run`: check the values of its flags, unless the reader has to make its file, or
+    the page records what an earlier version did."""
+    configure = getattr(module, "config_of_arguments", None)
+    if configure and "lab" not in document.parts and Path(arguments.config_file or "").exists():
+        configure(arguments)
+    return 0
+
+
 @pytest.mark.parametrize("document", [path for path in DOCUMENTS if path.name != "CHANGELOG.md"], ids=name_of)
 def test_commands_of_a_page_are_accepted(
     document: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(REPOSITORY)
     for program, *words in commands(document.read_text("utf-8")):
         cli, package = PROGRAMS[program]
         for name in cli.COMMANDS:
             if name in words:
-                monkeypatch.setattr(module_of(package, name), "run", lambda arguments: 0)
+                module = module_of(package, name)
+                monkeypatch.setattr(module, "run", partial(configured, module, document))
         monkeypatch.setattr("engine.uci.loop.run", lambda options=None: 0)
         if {"--help", "--help-all", "--version"} & {*words}:
             continue

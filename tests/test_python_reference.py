@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.paths import REPOSITORY
+from tests.programs import run
 
 PAGE = (REPOSITORY / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -20,17 +20,10 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 @pytest.mark.integration
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_the_examples_run(example: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example],
-        cwd=REPOSITORY,
-        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-    assert done.stderr == ""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = (sys.executable, "-W", "error", "-c", example)
+    done = run(*command, cwd=REPOSITORY, env={**os.environ, "PATH": path})
+    assert done.stdout and not done.stderr
 
 
 def test_every_form_of_the_api_has_an_example() -> None:

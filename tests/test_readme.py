@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from tests.paths import REPOSITORY
+from tests.programs import python
 
 pytestmark = pytest.mark.integration
 
@@ -19,11 +18,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_the_python_examples_run(example: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", example], cwd=REPOSITORY, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert python(example, cwd=REPOSITORY).stdout
 
 
 def test_it_fits_on_a_few_screens() -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from tests.paths import REPOSITORY
+from tests.programs import python
 
 pytestmark = pytest.mark.integration
 
@@ -39,17 +39,8 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder. program: engine, evaluator or training."""
     code = f"from {program}.cli import console; console()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        input=text,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = python(code, *arguments, status=status, cwd=folder, env=environment, input=text)
     assert "Traceback" not in done.stderr and "Errno" not in done.stderr
     return done
 

@@ -303,17 +303,6 @@ class LoopSettings:
     match: tuple[str, ...] = setting((), "further arguments of the gate's match", low=1)
 
 
-PARTS: dict[str, type[Any]] = {
-    "data": DataSettings,
-    "targets": TargetSettings,
-    "model": ModelSettings,
-    "losses": LossSettings,
-    "optimiser": OptimiserSettings,
-    "schedule": ScheduleSettings,
-    "run": RunSettings,
-}
-
-
 def with_defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return an earlier version's identity; newer settings get defaults, which keep old behaviour."""
     known = TrainConfig().identity()
@@ -328,10 +317,7 @@ def train_config(document: Mapping[str, Any], source: str) -> TrainConfig:
 
     Raises SettingsError that names the key.
     """
-    root = Table(source, document)
-    parts = {name: root.part(name, kind) for name, kind in PARTS.items()}
-    config = TrainConfig(**root.settings(TrainConfig), **parts)
-    root.end()
+    config = Table(source, document).whole(TrainConfig)
     model = config.model
     if not model.start and model.width % model.heads:
         raise SettingsError(f"{source}: [model]: width {model.width} is no multiple of heads {model.heads}")

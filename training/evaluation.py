@@ -54,28 +54,18 @@ class EncodedRows:
 
     def rows(self, index: NDArray[np.int64]) -> EncodedRows:
         """Return the rows at these indices."""
-        packed, counts = self.positions, np.diff(self.start)[index]
+        counts = np.diff(self.start)[index]
         start = np.concatenate([[0], np.cumsum(counts)])
         flat = np.repeat(self.start[index] - start[:-1], counts) + np.arange(start[-1])
-        chosen = PackedPositions(
-            packed.boards[index], packed.masks[index], packed.repetitions[index], packed.rule50[index]
-        )
-        return EncodedRows(chosen, start, self.moves[flat])
+        return EncodedRows(self.positions[index], start, self.moves[flat])
 
     def batches(self, size: int) -> Iterator[tuple[int, PositionBatch]]:
         """Yield batches in order, each with the index of its first row."""
-        packed = self.positions
-        for first in range(0, len(packed), size):
-            rows = slice(first, min(first + size, len(packed)))
-            piece = PackedPositions(
-                packed.boards[rows], packed.masks[rows], packed.repetitions[rows], packed.rule50[rows]
-            )
-            offsets = self.start[first : rows.stop + 1]
+        for first in range(0, len(self), size):
+            offsets = self.start[first : first + size + 1]
+            positions = unpack_positions(self.positions[first : first + size])
             moves = self.moves[offsets[0] : offsets[-1]]
-            yield (
-                first,
-                PositionBatch(unpack_positions(piece), (offsets - offsets[0]).astype(np.uint32), moves),
-            )
+            yield first, PositionBatch(positions, (offsets - offsets[0]).astype(np.uint32), moves)
 
 
 class Evaluation:

@@ -52,9 +52,7 @@ def steps(settings: LoopSettings) -> tuple[str, ...]:
 
 def loop_settings(document: Mapping[str, Any], source: str) -> LoopSettings:
     """Return the settings of a file. Raises SettingsError that names the key."""
-    root = Table(source, document)
-    settings = LoopSettings(**root.settings(LoopSettings))
-    root.end()
+    settings = Table(source, document).whole(LoopSettings)
     if not settings.output.strip():
         raise SettingsError(f"{source}: output is the name of a folder, not empty")
     if not settings.data and not settings.games:

@@ -6,14 +6,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from protocol.host import outputs
-from protocol.host.extras import install
+from protocol.host.outputs import figure_of, save_figure
 from training.errors import TrainingError
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 METRICS = "metrics.jsonl"
 PANELS = (
@@ -51,10 +47,8 @@ def read_entries(path: Path) -> list[dict[str, Any]]:
 
 
 def plot_runs(runs: Sequence[Path], output: Path) -> None:
-    """Plot several runs: thin lines for training steps, thick ones for held-out games.
-
-    Raises TrainingError.
-    """
+    """Plot several runs: thin lines for training steps, thick ones for held-out games. Raises TrainingError
+    and PlotError."""
     figure = figure_of(12, 10)
     metrics = {run: read_entries(run / METRICS) for run in runs}
     axes = figure.subplots(3, 2).ravel()
@@ -79,7 +73,7 @@ def plot_runs(runs: Sequence[Path], output: Path) -> None:
 def plot_loop(journal: Path, output: Path) -> None:
     """Plot what a loop's generations gained over its start in each gate: the sum of the promoted ones.
 
-    A bar is the 95 % interval of the generation's own gate. Raises TrainingError.
+    A bar is the 95 % interval of the generation's own gate. Raises TrainingError and PlotError.
     """
     figure = figure_of(8, 5)
     axis = figure.subplots()
@@ -104,22 +98,3 @@ def plot_loop(journal: Path, output: Path) -> None:
     axis.grid(alpha=0.3)
     axis.legend()
     save_figure(figure, output)
-
-
-def figure_of(width: float, height: float) -> Figure:
-    """Return an empty figure of this size in inches. Raises TrainingError."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise TrainingError(f"drawing needs matplotlib: {install('plot')}") from None
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def save_figure(figure: Figure, output: Path) -> None:
-    """Write a figure in the format of the file's suffix. Raises TrainingError."""
-    try:
-        outputs.save_figure(figure, output)
-    except OSError as error:
-        raise TrainingError(f"cannot draw {output}: {error.strerror}") from None
-    except ValueError as error:
-        raise TrainingError(f"cannot draw {output}: {error}") from None

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from engine.settings.tables import parts_of
 from protocol.settings.spec import Setting, settings_of
 from training.config import (
-    PARTS,
     DataSettings,
     LoopSettings,
     ModelSettings,
@@ -83,7 +83,7 @@ def config_text(config: TrainConfig, heading: str) -> str:
     """Return a TOML file with every setting, its meaning and its range."""
     lines = [f"# {heading}", "# Use: `wavefront-training train FILE`. `--set` overrides the file."]
     lines += _lines(config, settings_of(TrainConfig))
-    for name, kind in PARTS.items():
+    for name, kind in parts_of(TrainConfig).items():
         lines += ["", f"[{name}]", *_lines(getattr(config, name), settings_of(kind))]
     return "\n".join(lines) + "\n"
 

@@ -7,12 +7,17 @@ import argparse
 import os
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
+
+from protocol.host.printing import say
 
 if TYPE_CHECKING:
     from engine.analysis.settings import AnalysisSettings
     from engine.evaluation.errors import NoEvaluatorError
     from engine.options import Options
+
+_log = partial(say, "wavefront analysis")
 
 HELP = "analyse positions and games for programs, many concurrently: JSON lines in and out"
 
@@ -85,7 +90,3 @@ def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) ->
     for error in failures:
         _log(str(error))
     return 1 if failures else 0
-
-
-def _log(text: str) -> None:
-    print(f"wavefront analysis: {text}", file=sys.stderr, flush=True)

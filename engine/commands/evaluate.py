@@ -22,11 +22,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from protocol.host.outputs import add_overwrite_flag, guard_output
-from protocol.host.printing import printable, reason
+from protocol.host.printing import reason, say
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from engine.pool.pool import SearchPool
 
     Sent = tuple[list[Entry], Evaluated | None] | None
+
+_log = partial(say, "wavefront evaluate")
 
 HELP = "evaluate positions with the network, without a search: JSON, FEN, EPD or PGN in, JSON lines out"
 OPTIONS = "weights backend policy_head value_head history_fill evaluator threads minibatch_size"
@@ -68,7 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.evaluation.errors import NoEvaluatorError
     from engine.option_flags import options_of_arguments
     from engine.pool.pool import SearchPool
     from protocol.host.processes import INTERRUPTED, own_input
@@ -82,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stdin = os.fdopen(own_input(), encoding="utf-8")
         source = sys.stdin.buffer if arguments.file == "-" else open(arguments.file, "rb")  # noqa: PTH123, SIM115
     except OSError as error:
-        _log(f"cannot read {printable(arguments.file)}: {error.strerror}")
+        _log(f"cannot read {arguments.file}: {error.strerror}")
         return 1
     sent: queue.Queue[Sent] = queue.Queue(BATCHES_IN_FLIGHT)
     path = Path(arguments.file)
@@ -110,9 +112,6 @@ def run(arguments: argparse.Namespace) -> int:
                     if "error" in answer:
                         failed += 1
                         first_failed = first_failed or answer["line"]
-        except NoEvaluatorError as error:
-            _log(str(error))
-            return 1
         except KeyboardInterrupt:
             if not arguments.output:
                 raise
@@ -207,7 +206,3 @@ def _answers(batch: list[Entry], evaluated: Evaluated | None) -> Iterator[dict[s
     for game, fields, line in batch:
         answer = fields if game is None else {**next(rest), **fields}
         yield answer | ({"line": line} if "error" in answer else {})
-
-
-def _log(text: str) -> None:
-    print(f"wavefront evaluate: {text}", file=sys.stderr, flush=True)

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.host.printing import ReportedError, printable, reason
+from protocol.host.printing import ReportedError, reason, say
 from protocol.host.processes import INTERRUPTED
 
 if TYPE_CHECKING:
     from protocol.host.published import Published
+
+_log = partial(say, "wavefront get")
 
 HELP = "fetch networks by name from their publishers: Maia, which imitates people, and lc0's"
 
@@ -210,7 +212,3 @@ def _reason(error: Exception) -> str:
     inner = error.reason if isinstance(error, URLError) and isinstance(error.reason, Exception) else error
     proxies = {urlsplit(proxy).hostname or "" for name, proxy in getproxies().items() if name != "no"}
     return reason(inner) + (f" (proxy {', '.join(sorted(proxies))})" if proxies else "")
-
-
-def _log(text: str) -> None:
-    print(f"wavefront get: {printable(text)}", file=sys.stderr)

@@ -17,7 +17,7 @@ from engine.campaigns import (
     run_campaign,
 )
 from engine.option_flags import add_engine_flags, given_options
-from protocol.host.outputs import guard_apart, guard_output, is_figure, named_files
+from protocol.host.outputs import PlotError, guard_apart, guard_output, is_figure, named_files
 
 if TYPE_CHECKING:
     from engine.match.campaign import MatchCampaign
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.games.display import view_of
     from engine.match.campaign import MatchCampaign
     from engine.match.display import DISPLAY
-    from engine.match.plot import PlotError, check_plot, plot_elo
+    from engine.match.plot import check_plot, plot_elo
 
     config = config_of_arguments(arguments)
     guard_run_of(config, arguments)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from protocol.host.folders import expanded
 from protocol.host.outputs import add_overwrite_flag
 from protocol.host.printing import reason as reason_of
+from protocol.host.printing import say
 from protocol.host.processes import INTERRUPTED
 from protocol.settings.spec import shown
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from engine.review.folder import ReviewFolder
     from engine.review.games import SourceGame
     from engine.review.searching import Reviewed, ReviewJob
+
+_log = partial(say, "wavefront review")
 
 HELP = "review games: annotated PGN, report pages, JSON"
 NODES = {"quick": 100, "normal": 400, "deep": 2500}
@@ -97,9 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.evaluation.errors import NoEvaluatorError
-    from engine.games.journal import JournalError
-    from engine.games.text import STANDARD_INPUT, TextError
+    from engine.games.text import STANDARD_INPUT
     from engine.option_flags import options_of_arguments
     from engine.options import OptionError, Options
     from engine.pool.pool import SearchPool
@@ -107,7 +108,6 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.review.games import games_of
     from engine.review.people import Imitators
     from engine.review.searching import ReviewJob
-    from engine.workers.executor import ExecutorError
     from protocol.host.published import imitators, network_of_user
 
     nodes = NODES[arguments.depth] if arguments.nodes is None else arguments.nodes
@@ -127,9 +127,6 @@ def run(arguments: argparse.Namespace) -> int:
         sources = list(games_of(arguments.file, _log, arguments.encoding))
     except OSError as error:
         _log(f"cannot read {error.filename}: {error.strerror}")
-        return 1
-    except TextError as error:
-        _log(str(error))
         return 1
     if all(_fault(source) for source in sources):
         for source in sources:
@@ -151,9 +148,6 @@ def run(arguments: argparse.Namespace) -> int:
             player=arguments.player,
         ) as folder:
             return _review(folder, sources, pool, job, as_json=arguments.json)
-    except (JournalError, NoEvaluatorError, ExecutorError) as error:
-        _log(str(error))
-        return 1
     except KeyboardInterrupt:
         _log("interrupted; the same command resumes the review")
         return INTERRUPTED
@@ -329,9 +323,3 @@ class _Progress:
 
 def _skip(source: SourceGame, reason: str) -> None:
     _log(f"{source} skipped: {reason}")
-
-
-def _log(text: str) -> None:
-    from protocol.host.printing import printable
-
-    print(f"wavefront review: {printable(text)}", file=sys.stderr, flush=True)

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from protocol.host.printing import ReportedError, say
 
 if TYPE_CHECKING:
     from engine.evaluation.errors import NoEvaluatorError
     from engine.web.server import WebServer
     from protocol.http.access import AccessCheck
+
+_log = partial(say, "wavefront web")
 
 HELP = "analyse, play and review in the browser, and answer programs by HTTP"
 
@@ -146,8 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         asyncio.run(serve())
     except OSError as error:
-        _log(f"cannot listen at {arguments.listen}: {error.strerror or error}")
-        return 1
+        raise ReportedError(f"cannot listen at {arguments.listen}: {error.strerror or error}") from None
     finally:
         scheduler.close()
     for failure in failures:
@@ -169,9 +172,3 @@ def _open(url: str) -> None:
     import webbrowser
 
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-
-
-def _log(text: str) -> None:
-    from protocol.host.printing import printable
-
-    print(f"wavefront web: {printable(text)}", file=sys.stderr, flush=True)

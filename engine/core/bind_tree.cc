@@ -15,7 +15,7 @@
 #include <array>
 #include <cstring>
 
-#include "bind.h"
+#include "bind_encoding.h"
 #include "tree/random_evaluator.h"
 #include "tree/tree.h"
 
@@ -70,13 +70,6 @@ nb::tuple pack(const std::vector<const Batch*>& batches) {
   }
   return nb::make_tuple(joined(positions), nb::bytes(offsets.data(), offsets.size() * sizeof(uint32_t)),
                         joined(moves));
-}
-
-template <typename T>
-auto moved(std::vector<T>&& values, std::initializer_list<size_t> shape) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* pointer) noexcept { delete static_cast<std::vector<T>*>(pointer); });
-  return nb::ndarray<nb::numpy, T>(kept->data(), shape, owner);
 }
 
 constexpr std::array<const char*, 3> kKnownDraws{"off", "proven", "repetition"};
@@ -134,20 +127,12 @@ void bind_params(nb::module_& m) {
       .def_rw("wdl_max_scale", &P::wdl_max_scale)
       .def_rw("value_choice_share", &P::value_choice_share)
       .def_rw("value_choice_deviations", &P::value_choice_deviations)
-      .def_rw("max_collision_visits_scaling_start", &P::max_collision_visits_scaling_start)
-      .def_rw("max_collision_visits_scaling_end", &P::max_collision_visits_scaling_end)
-      .def_rw("max_collision_visits_scaling_power", &P::max_collision_visits_scaling_power)
-      .def_rw("max_out_of_order_factor", &P::max_out_of_order_factor)
       .def_rw("tree_bytes", &P::tree_bytes)
       .def_rw("cache_bytes", &P::cache_bytes)
       .def_rw("cache_history_length", &P::cache_history_length)
       .def_prop_rw(
           "input_format", [](const P& p) { return static_cast<int>(p.input_format); },
-          [](P& p, int number) {
-            auto format = input_format_from_number(number);
-            if (!format) throw nb::value_error("unknown input format; known: 1 to 5, 132 and 133");
-            p.input_format = *format;
-          },
+          [](P& p, int number) { p.input_format = checked_format(number); },
           "Number of the network's input encoding. Unknown numbers raise ValueError.")
       .def_prop_rw(
           "history_fill",
@@ -156,11 +141,7 @@ void bind_params(nb::module_& m) {
                    : p.history_fill == HistoryFill::kFenOnly ? "fen_only"
                                                              : "always";
           },
-          [](P& p, const std::string& name) {
-            auto fill = history_fill_from_name(name);
-            if (!fill) throw nb::value_error("the history fill must be 'no', 'fen_only' or 'always'");
-            p.history_fill = *fill;
-          },
+          [](P& p, const nb::str& name) { p.history_fill = checked_fill(name); },
           "'no', 'fen_only' or 'always'. Other values raise ValueError.");
 }
 
@@ -385,9 +366,9 @@ One thread may collect, apply, cancel and set positions. root_info, lines and ch
         Evaluations made;
         evaluate_randomly(batch, made);
         const size_t moves = made.logits.size(), positions = made.moves_left.size();
-        return nb::make_tuple(moved(std::move(made.logits), {moves}),
-                              moved(std::move(made.wdl), {positions, 3}),
-                              moved(std::move(made.moves_left), {positions}));
+        return nb::make_tuple(owned_array(std::move(made.logits), moves),
+                              owned_array(std::move(made.wdl), positions, 3),
+                              owned_array(std::move(made.moves_left), positions));
       },
       "batch"_a, "Return the `random` backend's results for a batch: (logits, wdl, moves_left).");
 }

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
+from protocol.host.printing import ReportedError
+
 STANDARD_INPUT = Path("-")
 
 LARGEST = 1 << 30
@@ -68,7 +70,7 @@ MOST_WORDS = 5000
 """Maximum words that an encoding is guessed by."""
 
 
-class TextError(ValueError):
+class TextError(ReportedError, ValueError):
     """A file is no text. The message names the file and the remedy."""
 
 

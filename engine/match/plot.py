@@ -11,18 +11,13 @@ from engine.games.record import GameOutcome
 from engine.match.config import MatchConfig
 from engine.match.results.standings import Standings
 from engine.match.results.statistics import Estimate, elo
-from protocol.host.extras import install
-from protocol.host.outputs import save_figure
+from protocol.host.outputs import PlotError, figure_of, save_figure
 
 POINTS = 400
 """Maximum points of a curve: more are not visible."""
 
 LARGEST = 1000.0
 """Larger Elo values, such as after wins only, are drawn here."""
-
-
-class PlotError(RuntimeError):
-    """The plot cannot be created. The message gives the remedy."""
 
 
 def elo_history(config: MatchConfig, outcomes: Sequence[GameOutcome]) -> list[tuple[int, list[Estimate]]]:
@@ -40,11 +35,7 @@ def elo_history(config: MatchConfig, outcomes: Sequence[GameOutcome]) -> list[tu
 
 def check_plot(path: Path) -> None:
     """Check before the first game that the plot can be created, and create its folder. Raises PlotError."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-    except ImportError:
-        raise PlotError(f"--plot needs matplotlib: {install('plot')}") from None
-    formats = FigureCanvasAgg.get_supported_filetypes()
+    formats = figure_of(1, 1).canvas.get_supported_filetypes()
     if path.suffix.lower().removeprefix(".") not in formats:
         raise PlotError(f"{path} is no image file: its name ends with .png, .svg, .pdf or the like")
     try:
@@ -58,16 +49,13 @@ def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -
 
     Of two players only the first is drawn. Call `check_plot` before. Raises PlotError.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     if not outcomes:
         raise PlotError("there is nothing to plot before the first game")
     history = elo_history(config, outcomes)
     games = [count for count, _ in history]
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = figure_of(9, 5)
     axes = figure.subplots()
     shown = [0] if len(config.players) == 2 else range(len(config.players))
     for player in shown:
@@ -105,10 +93,7 @@ def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -
         axes.set_ylabel("Elo against the field")
         axes.set_title(config.event)
         axes.legend()
-    try:
-        save_figure(figure, path, dpi=120)
-    except OSError as error:
-        raise PlotError(f"cannot write {path}: {error.strerror}") from None
+    save_figure(figure, path, dpi=120)
 
 
 def _drawn(value: float) -> float:

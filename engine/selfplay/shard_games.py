@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from engine._core import Game, encode_line
 from engine.selfplay.chunk import TrainingDataError
 from engine.selfplay.decode import black_to_move, fen_of
+from engine.selfplay.move_codes import move_code
 from engine.selfplay.shard import KINDS, UNKNOWN_PLIES, Shard
 from engine.selfplay.shard_coding import Columns, share_bytes, wdl_bytes
 
-PROMOTIONS = " nbrq"
 RESULTS = {(255, 0): 1, (0, 255): 0, (0, 0): 2}
 """Results of games by `wdl_bytes`. A rescorer's fractions are undecided."""
 
@@ -30,7 +30,7 @@ def columns_of(
     first record. records: RECORD_DTYPE [len(moves) - prefix]. number: see SEARCH_COLUMNS. Raises
     TrainingDataError for a policy that is not over the legal moves or does not add up to 1.
     """
-    codes = _codes(start, moves)
+    codes = np.array([move_code(move) for move in moves], np.uint16)
     input_format = int(records[0]["input_format"])
     nothing = np.zeros((len(codes), 0), np.uint16)
     _, _, _, offsets, policy, legal_codes, _ = encode_line(
@@ -82,22 +82,6 @@ def _wdl(records: NDArray[np.void], name: str) -> NDArray[np.float32]:
     q, d = np.nan_to_num(records[f"{name}_q"]), np.nan_to_num(records[f"{name}_d"], nan=1.0).clip(0, 1)
     q = np.clip(q, d - 1, 1 - d)
     return np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], axis=1)
-
-
-def _codes(start: Game, moves: list[str]) -> NDArray[np.uint16]:
-    """Return UCI moves as codes. Castling is king takes rook, as in Chess960."""
-    squares = {
-        f"{file}{rank + 1}": 8 * rank + place for rank in range(8) for place, file in enumerate("abcdefgh")
-    }
-    return np.array(
-        [
-            squares[move[:2]]
-            | squares[move[2:4]] << 6
-            | (PROMOTIONS.index(move[4]) if len(move) > 4 else 0) << 12
-            for move in moves
-        ],
-        np.uint16,
-    )
 
 
 def shard_of(games: Sequence[Columns], source: str) -> Shard:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from protocol.settings.sources import source_named
@@ -79,7 +79,7 @@ class Table:
     def part(self, key: str, kind: type[T]) -> T:
         """Return a dataclass of settings from the table under a key; with defaults without one."""
         table = self.table(key)
-        return kind() if table is None else table._whole(kind)
+        return kind() if table is None else table.whole(kind)
 
     def rule(self, key: str, kind: type[T]) -> T | None:
         """Return a dataclass of settings from the table under a key; None without one or if it is disabled.
@@ -90,7 +90,7 @@ class Table:
         if table is None:
             return None
         enabled = table.settings(_Switch).get("enabled", True)
-        rule = table._whole(kind)
+        rule = table.whole(kind)
         return rule if enabled else None
 
     def end(self) -> None:
@@ -98,11 +98,19 @@ class Table:
         for key in self._entries:
             raise SettingsError(f"{self.source}: {unknown('key', key, self._known)}")
 
-    def _whole(self, kind: type[T]) -> T:
-        values = self.settings(kind)
+    def whole(self, kind: type[T]) -> T:
+        """Return a dataclass of settings from this table, with its parts from tables inside it."""
+        parts = {key: self.part(key, part) for key, part in parts_of(kind).items()}
+        values = self.settings(kind) | parts
         self.end()
         with source_named(self.source):
             return kind(**values)
+
+
+def parts_of(kind: type[Any]) -> dict[str, type[Any]]:
+    """Return the dataclasses of settings that are fields of a dataclass, by name."""
+    kinds: dict[str, object] = {part.name: part.default_factory for part in fields(kind)}
+    return {name: part for name, part in kinds.items() if isinstance(part, type)}
 
 
 def parse_pairs(text: str, source: str) -> dict[str, str]:

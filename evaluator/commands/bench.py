@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluator.scheduling.latency import LADDER, LatencyModel
-from protocol.host.extras import install
-from protocol.host.outputs import add_overwrite_flag, guard_output, is_figure, save_figure
+from protocol.host.outputs import add_overwrite_flag, figure_of, guard_output, is_figure, save_figure
 
 HELP = "measure positions per second and milliseconds by batch size; the knee is the recommended batch size"
 
@@ -64,7 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    _guard_plot(arguments.plot, arguments.network, overwrite=arguments.overwrite)
+    if arguments.plot:
+        reads = [arguments.network] if arguments.network else []
+        guard_output(arguments.plot, reads, overwrite=arguments.overwrite, own=is_figure)
     explicit = arguments.batch is not None
     try:
         report = (_through_service if arguments.service else _direct)(arguments, sizes, explicit)
@@ -75,7 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(report))
     else:
         _print_table(report)
-    return _plotted(lambda: _plot(arguments.plot, report)) if arguments.plot else 0
+    if arguments.plot:
+        _plot(arguments.plot, report)
+    return 0
 
 
 def _sizes(text: str | None) -> list[int]:
@@ -226,35 +229,11 @@ def _print_table(report: dict[str, Any]) -> None:
     Console(width=None if sys.stdout.isatty() else 100).print(table)
 
 
-def _guard_plot(path: str | None, read: str | None, *, overwrite: bool) -> None:
-    """Raise OutputError if a plot would replace another file. read: a file that the command reads."""
-    if path:
-        guard_output(path, [read] if read else [], overwrite=overwrite, own=is_figure)
-
-
-def _plotted(draw: Callable[[], None]) -> int:
-    """Draw and return the exit status; on failure print the reason and return 1."""
-    try:
-        draw()
-    except ImportError as error:
-        print(f"error: cannot plot: {error}: {install('plot')}", file=sys.stderr)
-    except OSError as error:
-        print(f"error: cannot plot: {error.filename}: {error.strerror}", file=sys.stderr)
-    except ValueError as error:
-        print(f"error: cannot plot: {error}", file=sys.stderr)
-    else:
-        return 0
-    return 1
-
-
 def _plot(path: str, report: dict[str, Any]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    """Draw the curve. Raises PlotError."""
     sizes = [point["batch"] for point in report["curve"]]
-    figure, throughput = pyplot.subplots(figsize=(9, 5))
+    figure = figure_of(9, 5)
+    throughput = figure.subplots()
     throughput.plot(
         sizes, [point["positions_per_second"] for point in report["curve"]], "o-", color="tab:blue"
     )
@@ -267,6 +246,4 @@ def _plot(path: str, report: dict[str, Any]) -> None:
     latency.set(ylabel="ms per batch", ylim=(0, None))
     throughput.legend(loc="upper left")
     throughput.set_title(f"{report['network']} on {report['device']}")
-    figure.tight_layout()
     save_figure(figure, Path(path), dpi=120)
-    pyplot.close(figure)

@@ -21,25 +21,16 @@ HELP = "show the clients of a running service"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the evaluator's address, and --watch."""
-    remote.add_arguments(parser)
-    remote.add_watch(parser)
+    remote.add_arguments(parser, watched=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show a row per client."""
-
-    def clients(client: EvaluatorClient) -> int:
-        def look() -> tuple[Any, RenderableType]:
-            found = list(client.clients())
-            return found, _view(found)
-
-        remote.watch(arguments, look)
-        return 0
-
-    return remote.ask(arguments, clients)
+    return remote.watch(arguments, _look)
 
 
-def _view(clients: list[Mapping[str, Any]]) -> RenderableType:
+def _look(evaluator: EvaluatorClient) -> tuple[list[Mapping[str, Any]], RenderableType]:
+    clients = list(evaluator.clients())
     table = remote.table("client", "from", "since", "in flight", numbers=("requests", "positions", "errors"))
     for client in clients:
         flight = [f"{count:,} {name}" for name, count in client["positions_in_flight"].items() if count]
@@ -47,7 +38,7 @@ def _view(clients: list[Mapping[str, Any]]) -> RenderableType:
         counts = (f"{client[each]:,}" for each in ("requests", "positions", "errors"))
         since = datetime.fromtimestamp(client["since"])
         table.add_row(name, _origin(client), f"{since:%m-%d %H:%M}", ", ".join(flight), *counts)
-    return table
+    return clients, table
 
 
 def _origin(client: Mapping[str, Any]) -> str:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from evaluator.network import load_network, network_file
 from protocol.host.outputs import add_overwrite_flag, guard_output
+from protocol.host.printing import ReportedError, reason
 
 HELP = "write a network as an ONNX model"
 
@@ -34,8 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         export_onnx(network, arguments.output)
     except OSError as error:
-        print(f"error: cannot write {arguments.output}: {error.strerror or error}", file=sys.stderr)
-        return 1
+        raise ReportedError(f"cannot write {arguments.output}: {reason(error)}") from None
     print(
         f"wrote {arguments.output}: input planes [n, 112, 8, 8]; outputs policy [n, 1858] (raw logits), "
         + ("wdl [n, 3]" if network.value.wdl else "value [n, 1]")

@@ -5,7 +5,6 @@ benchmarks."""
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from evaluator.network.describe import cost_of
@@ -13,6 +12,7 @@ from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.schema import WeightsEncoding
 from evaluator.network.writer import write_network
 from protocol.host.outputs import add_overwrite_flag, guard_output
+from protocol.host.printing import ReportedError, reason
 
 HELP = "write an lc0 network with random weights"
 
@@ -41,8 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             license="random weights, no license",
         )
     except OSError as error:
-        print(f"error: cannot write {arguments.output}: {error.strerror or error}", file=sys.stderr)
-        return 1
+        raise ReportedError(f"cannot write {arguments.output}: {reason(error)}") from None
     cost = cost_of(network)
     print(
         f"wrote {arguments.output}: {cost.parameters:,} parameters, {cost.flop / 1e9:.3f} GFLOP per position"

@@ -33,22 +33,17 @@ COUNTS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the evaluator's address, and --watch."""
-    remote.add_arguments(parser)
-    remote.add_watch(parser)
+    remote.add_arguments(parser, watched=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the status. Returns 0 if the evaluator is ready, 1 if it is not or does not answer."""
+    return remote.watch(arguments, _look, lambda status: 0 if status["ready"] else 1)
 
-    def status(client: EvaluatorClient) -> int:
-        def look() -> tuple[Any, RenderableType]:
-            reply = client.status()
-            return {"address": client.address, **asdict(reply)}, _view(client.address, reply)
 
-        shown = remote.watch(arguments, look)
-        return 0 if shown["ready"] else 1
-
-    return remote.ask(arguments, status)
+def _look(client: EvaluatorClient) -> tuple[dict[str, Any], RenderableType]:
+    reply = client.status()
+    return {"address": client.address, **asdict(reply)}, _view(client.address, reply)
 
 
 def _view(address: str, status: StatusReply) -> RenderableType:

@@ -7,15 +7,23 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from protocol.host.extras import install
 from protocol.host.files import check_name
 from protocol.host.folders import expanded
-from protocol.host.printing import ReportedError
+from protocol.host.printing import ReportedError, reason
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class OutputError(ReportedError, ValueError):
     """Writing a file would destroy another one. The message names it and the remedy."""
+
+
+class PlotError(ReportedError, RuntimeError):
+    """A figure cannot be drawn. The message gives the reason and the remedy."""
 
 
 def add_overwrite_flag(parser: argparse._ActionsContainer) -> None:
@@ -99,12 +107,24 @@ FIGURE = "Wavefront plot"
 """Mark in the metadata of plots."""
 
 
-def save_figure(figure: Any, path: Path, **options: Any) -> None:
-    """Write a figure of matplotlib with a mark, so that the command may replace it. Raises OSError and
-    ValueError."""
+def figure_of(width: float, height: float) -> Figure:
+    """Return an empty figure of matplotlib, of this size in inches. Raises PlotError."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise PlotError(f"drawing needs matplotlib: {install('plot')}") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save_figure(figure: Figure, path: Path, **options: Any) -> None:
+    """Write a figure in the format of the file's suffix, with a mark, so that the command may replace it.
+    Raises PlotError."""
     names = {".png": "Software", ".svg": "Creator", ".pdf": "Creator", ".ps": "Creator", ".eps": "Creator"}
     name = names.get(path.suffix.lower())
-    figure.savefig(path, metadata={name: FIGURE} if name else None, **options)
+    try:
+        figure.savefig(path, metadata={name: FIGURE} if name else None, **options)
+    except (OSError, ValueError) as error:
+        raise PlotError(f"cannot draw {path}: {reason(error)}") from None
 
 
 def is_figure(content: bytes) -> bool:

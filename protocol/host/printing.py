@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sys
+
 
 class ReportedError(Exception):
     """A command cannot do what it was asked to. The message gives cause and remedy: commands print it."""
@@ -11,6 +13,12 @@ class ReportedError(Exception):
 def printable(text: str) -> str:
     """Return the text with "?" for unprintable characters: one line, no control of a terminal."""
     return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def say(program: str, text: str) -> None:
+    """Print a message of a program to standard error. Its lines cannot control the terminal."""
+    lines = "\n".join(map(printable, text.split("\n")))
+    print(f"{program}: {lines}", file=sys.stderr, flush=True)
 
 
 def reason(error: Exception) -> str:

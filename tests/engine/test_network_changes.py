@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -38,6 +37,7 @@ from engine.selfplay.config import SelfPlayConfig
 from engine.session import Session
 from tests.engine.analysis.recording import RecordingClient
 from tests.engine.network_operator import CHANGES, FOREIGN, NEW, NOW, OLD, WAIT_S, Operator, hash_of, operated
+from tests.programs import say, started
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="evaluators listen on ipc addresses"),
@@ -269,19 +269,11 @@ def test_analysis_answers_with_the_network_of_the_moment(operator: Operator) -> 
 
 def test_the_command_evaluate_follows(operator: Operator) -> None:
     command = [sys.executable, "-P", "-c", "from engine.cli import console; console()", "evaluate"]
-    with subprocess.Popen(
-        [*command, "--evaluator", operator.evaluator.address],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    with started(*command, "--evaluator", operator.evaluator.address) as process:
 
         def ask() -> dict[str, Any]:
-            assert process.stdin is not None and process.stdout is not None
-            process.stdin.write('{"fen": "startpos"}\n')
-            process.stdin.flush()
+            assert process.stdout is not None
+            say(process, '{"fen": "startpos"}\n')
             answer: dict[str, Any] = json.loads(process.stdout.readline())
             return answer
 
@@ -289,8 +281,7 @@ def test_the_command_evaluate_follows(operator: Operator) -> None:
         operator.swap(FOREIGN)
         new = ask()
         assert "error" not in new and new["wdl"] != old["wdl"]
-        process.stdin.close()
-        assert NOW in process.stderr.read()
+        assert NOW in process.communicate(timeout=60)[1]
 
 
 def test_an_engine_goes_from_one_reloaded_evaluator_to_another(operator: Operator, other: Operator) -> None:

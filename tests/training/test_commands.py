@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.paths import REPOSITORY
-from tests.training.run.runs import run_training
+from tests.programs import run
+from tests.training.run.runs import command, run_training
 from training.cli import COMMANDS
 
 pytestmark = pytest.mark.integration
@@ -43,15 +42,7 @@ def test_a_network_to_continue_with_is_tried(tmp_path: Path) -> None:
 
 def test_without_pytorch_a_run_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('hidden by a test')\n", "utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "training", "train", "configs/train-tiny.toml"],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 1
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = run(*command("train", "configs/train-tiny.toml"), status=1, cwd=REPOSITORY, env=environment)
     assert "pip install '.[train]' in the checkout" in done.stderr
     assert "Traceback" not in done.stderr

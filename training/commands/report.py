@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.host.outputs import add_overwrite_flag, guard_output, is_figure
+from protocol.host.outputs import add_overwrite_flag, figure_of, guard_output, is_figure
 
 if TYPE_CHECKING:
     from training.report.figures import NetworkReport
@@ -66,7 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
     from training.data.reading import shards_of
     from training.evaluation import Evaluation
     from training.label.settings import LabelSettings
-    from training.plots import figure_of
     from training.report.figures import network_report
     from training.report.judging import judge_of
     from training.report.kinds import kinds_of

@@ -10,7 +10,7 @@ import tomllib
 from time import perf_counter
 
 from protocol.host.folders import expanded
-from protocol.host.outputs import add_overwrite_flag, guard_run, is_figure
+from protocol.host.outputs import add_overwrite_flag, figure_of, guard_run, is_figure
 from protocol.host.processes import INTERRUPTED
 from training.errors import require_torch
 
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     require_torch()
     from training.config import train_config
-    from training.plots import METRICS, figure_of, is_metrics
+    from training.plots import METRICS, is_metrics
     from training.run.checkpoint import NAME as CHECKPOINT
     from training.run.processes import run_group
     from training.run.run import NETWORK, PICTURE, Job, train

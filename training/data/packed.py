@@ -35,6 +35,9 @@ class PackedPositions:
     def __len__(self) -> int:
         return len(self.rule50)
 
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> PackedPositions:
+        return PackedPositions(self.boards[rows], self.masks[rows], self.repetitions[rows], self.rule50[rows])
+
 
 def pack_positions(positions: NDArray[np.void]) -> PackedPositions:
     """Pack positions. positions: POSITION_DTYPE [n], as the core encodes them."""

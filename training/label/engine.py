@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 
 from engine._core import Game
 from engine.match.players.uci_client import UciClient, UciError
+from engine.selfplay.move_codes import move_code
 from protocol.host.printing import ReportedError
-from training.data.moves import move_code
 from training.data.tablebases import open_tablebases
 from training.label.exact import exact_label
 from training.label.label import Label
@@ -23,9 +22,6 @@ ATTEMPTS = 3
 
 START_SECONDS = 60.0
 """Timeout for an engine's start; some load large files."""
-
-QUIT_SECONDS = 2.0
-"""Seconds from `quit` until the process is killed."""
 
 DEPTH_LIMIT = 40
 """Depth limit: in a dead endgame iterations take almost no time, and their number means nothing."""
@@ -120,19 +116,14 @@ class Labeller:
     async def close(self) -> None:
         """Stop the engine with `quit`, then kill it."""
         client, self._client = self._client, None
-        if client is None:
-            return
-        client.quit()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(QUIT_SECONDS):
-                await client.ended()
-        await _killed(client)
+        if client is not None:
+            await client.close()
 
     async def kill(self) -> None:
         """Kill the engine."""
-        client, self._client = self._client, None
-        if client is not None:
-            await _killed(client)
+        if self._client is not None:
+            self._client.kill()
+        await self.close()
 
     async def _start(self) -> None:
         settings = self._settings
@@ -158,7 +149,8 @@ class Labeller:
                 await client.ping()
         except (TimeoutError, UciError) as error:
             words = " / ".join(client.last_words)
-            await _killed(client)
+            client.kill()
+            await client.close()
             what = str(error) or "it does not answer as a UCI engine"
             raise _FailedError(f"{program}: {what}{f': {words}' if words else ''}") from None
         except asyncio.CancelledError:  # The run is over.
@@ -207,10 +199,3 @@ class Labeller:
             if line.move not in known:
                 raise _FailedError(f"it says {line.move:.10}, which is not legal")
         return lines[:count]
-
-
-async def _killed(client: UciClient) -> None:
-    client.kill()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(QUIT_SECONDS):
-            await client.exited()

@@ -17,7 +17,7 @@ from typing import Any
 
 from engine._core import Game
 from engine.games.openings import Opening
-from training.data.moves import move_code, uci_move
+from engine.selfplay.move_codes import move_code, uci_move
 from training.label.engine import ATTEMPTS, Labeller, PositionError
 from training.label.label import Label
 from training.label.settings import LabelSettings

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.plots import figure_of, save_figure
+from protocol.host.outputs import figure_of, save_figure
 from training.report.figures import NetworkReport
 
 TICKS = (0.4, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0, 4.0)
 
 
 def plot_reports(reports: Sequence[NetworkReport], output: Path) -> None:
-    """Plot reports. Raises TrainingError."""
+    """Plot reports. Raises PlotError."""
     figure = figure_of(15, 5)
     value, policy, regret = figure.subplots(1, 3)
     value.plot([0, 1], [0, 1], color="0.7", linewidth=1)

@@ -14,8 +14,7 @@ from engine._core import Game
 from engine.selfplay.shard import Shard, ShardError, read_shard
 from protocol.host.printing import reason
 from training.config import TargetSettings
-from training.data.packed import PackedPositions
-from training.data.reading import asked_moves, played_through
+from training.data.reading import asked_moves, encoded_positions, played_through
 from training.data.replay import games_at
 from training.data.table import NO_PLACE
 from training.errors import TrainingError
@@ -46,20 +45,12 @@ class DeepPositions:
 
     def encoded(self, input_format: int) -> EncodedRows:
         """Return the positions encoded for a network of that input format."""
-        index, first = [], 0
+        parts, first = [], 0
         for shard in self.shards:
             count = shard.positions + shard.branches
             mine = self.rows[(self.rows >= first) & (self.rows < first + count)] - first
-            index.append((shard, mine))
+            parts.append(EncodedRows(*encoded_positions(shard, input_format)).rows(mine))
             first += count
-        parts = []
-        for shard, mine in index:
-            nothing = np.zeros((shard.positions + shard.branches, 1), np.uint16)
-            columns, _ = played_through(shard, nothing, input_format)
-            packed = PackedPositions(
-                columns["boards"], columns["masks"], columns["repetitions"], columns["rule50"]
-            )
-            parts.append(EncodedRows(packed, columns["move_start"], columns["moves"]).rows(mine))
         return EncodedRows.concatenate(parts)
 
     def games_after(self, moves: Mapping[int, int]) -> dict[int, Game]:

@@ -39,6 +39,15 @@ constexpr int kCollisionsAhead = 16;
 // larger ones.
 constexpr double kRootsPerCollision = 3.0;
 
+// The limit of collisions grows from 1 at the first number of visits of the tree to max_collision_visits at
+// the second, as in lc0.
+constexpr double kCollisionsStart = 28;
+constexpr double kCollisionsEnd = 145000;
+constexpr double kCollisionsPower = 1.25;
+
+// A batch is sent once cache hits and game ends have used this many times its size in visits, as in lc0.
+constexpr float kOutOfOrderFactor = 2.4f;
+
 // Maximum visits of the root, as in lc0: counts have 32 bits.
 constexpr uint32_t kMostVisits = 4'000'000'000;
 
@@ -60,7 +69,7 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
   collision_events_ = 0;
   // Earlier look-ahead positions are cache hits now.
   const auto out_of_order_limit =
-      static_cast<uint64_t>(params_.max_out_of_order_factor * static_cast<float>(target + ahead));
+      static_cast<uint64_t>(kOutOfOrderFactor * static_cast<float>(target + ahead));
   // Of the visits that may still be in flight, a quarter is for positions and one for collisions. The rest is
   // for look-ahead.
   const uint32_t room = (Node::kMostInFlight - node(root_)->in_flight) / 4;
@@ -359,14 +368,10 @@ void Tree::collide(Batch& batch, uint32_t visits) {
 // If most visits meet the same position in flight, the search prefers its line. More visits in flight there
 // would only make other lines look better than they are, and their visits stay.
 uint32_t Tree::collision_visits_limit() const {
-  const double start = params_.max_collision_visits_scaling_start;
-  const double end = params_.max_collision_visits_scaling_end;
   const double visits = node(root_)->visits;
-  double limit = std::max(1, params_.max_collision_visits);
-  if (visits < end) {
-    const double share = visits <= start ? 0.0 : (visits - start) / (end - start);
-    limit *= std::pow(share, params_.max_collision_visits_scaling_power);
-  }
+  const double share =
+      std::clamp((visits - kCollisionsStart) / (kCollisionsEnd - kCollisionsStart), 0.0, 1.0);
+  double limit = std::max(1, params_.max_collision_visits) * std::pow(share, kCollisionsPower);
   if (params_.visits_per_collision > 0) {
     limit = std::min({limit, visits / params_.visits_per_collision, std::sqrt(visits) / kRootsPerCollision});
   }

@@ -78,19 +78,12 @@ struct SearchParams {
   float value_choice_share = 1.0f;
   float value_choice_deviations = 0.0f;
 
-  // Maximum visits of a batch that meet positions in flight. The limit on visits grows from 1 at
-  // scaling_start visits of the tree to max_collision_visits at scaling_end.
+  // Maximum visits of a batch that meet positions in flight; fewer in small trees (tree/collect.cc).
   int max_collision_events = 917;
   int max_collision_visits = 80000;
-  int max_collision_visits_scaling_start = 28;
-  int max_collision_visits_scaling_end = 145000;
-  float max_collision_visits_scaling_power = 1.25f;
   // Minimum tree visits per such visit. One such visit is always allowed, but at most a third of the square
   // root of the tree's visits. 0: neither limit.
   int visits_per_collision = 512;
-
-  // A batch is sent once cache hits and game ends have used this many times its size in visits.
-  float max_out_of_order_factor = 2.4f;
 
   // May be null. Shared by all trees with the same folders.
   std::shared_ptr<syzygy::Tablebases> tablebases;

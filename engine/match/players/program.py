@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 from collections.abc import Mapping
@@ -31,9 +30,6 @@ START_SECONDS = 60.0
 
 NEW_GAME_SECONDS = 60.0
 """Timeout from `ucinewgame` to `readyok`. This time is not on the player's clock."""
-
-QUIT_SECONDS = 2.0
-"""Time from `quit` until the process is killed."""
 
 
 class ProgramPlayer:
@@ -166,18 +162,9 @@ class ProgramPlayer:
         self._pondered = line
 
     async def close(self) -> None:
-        client = self._client
-        if client is None:
-            return
-        if client.alive:
-            client.quit()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(QUIT_SECONDS):
-                    await client.ended()
-        self._kill()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(QUIT_SECONDS):
-                await client.exited()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
     def _running(self) -> UciClient:
         if self._client is None:

@@ -27,6 +27,9 @@ LAST_WORDS_SECONDS = 0.2
 CLOSED_SECONDS = 1.0
 """Time from the close of standard output until the program counts as gone."""
 
+QUIT_SECONDS = 2.0
+"""Time from `quit` until the process is killed, and from there to its end."""
+
 
 class UciError(Exception):
     """The program violates the UCI protocol. The message gives details."""
@@ -189,18 +192,16 @@ class UciClient(asyncio.SubprocessProtocol):
         await self.ask("stop\n", b"bestmove")
         self._searching = False
 
-    def quit(self) -> None:
-        """Send `quit`."""
-        with contextlib.suppress(UciError):
+    async def close(self) -> None:
+        """Send `quit`, and kill it if it has not ended after QUIT_SECONDS."""
+        with contextlib.suppress(UciError, TimeoutError):
             self._write("quit\n")
-
-    async def ended(self) -> None:
-        """Wait until it counts as ended."""
-        await self._ended.wait()
-
-    async def exited(self) -> None:
-        """Wait until its process has exited."""
-        await self._exited.wait()
+            async with asyncio.timeout(QUIT_SECONDS):
+                await self._ended.wait()
+        self.kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(QUIT_SECONDS):
+                await self._exited.wait()
 
     def kill(self) -> None:
         """Kill it and its child processes. Idempotent."""

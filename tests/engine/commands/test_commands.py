@@ -9,8 +9,6 @@ import io
 import json
 import math
 import re
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,22 +21,23 @@ from engine._core import Game
 from engine.commands.analyse import _View
 from engine.commands.bench import Measurement
 from engine.search.report import Line, Report
+from tests import programs
 from tests.paths import REPOSITORY
+from tests.programs import ENGINE
 
 pytestmark = pytest.mark.integration
 
 START = chess.STARTING_FEN
-RUN = [sys.executable, str(REPOSITORY / "run_engine.py")]
 
 
 def run(
     *arguments: str, input: str | bytes = "", status: int = 0, cwd: Path | None = None
 ) -> tuple[str, str]:
     data = input.encode() if isinstance(input, str) else input
-    done = subprocess.run([*RUN, *arguments], input=data, capture_output=True, timeout=120, cwd=cwd)
-    assert done.returncode == status, done.stderr.decode()
-    assert b"Traceback" not in done.stderr, done.stderr.decode()
-    return done.stdout.decode(), done.stderr.decode()
+    done = programs.run(*ENGINE, *arguments, status=status, input=data, encoding=None, cwd=cwd)
+    output, errors = done.stdout.decode(), done.stderr.decode()
+    assert "Traceback" not in errors, errors
+    return output, errors
 
 
 def evaluate(lines: list[Any], *arguments: str, status: int = 0) -> list[dict[str, Any]]:
@@ -71,12 +70,14 @@ def test_answers_keep_the_order_and_bad_lines_their_place() -> None:
         {"fen": "startpos", "chess960": "yes"},
         {"fen": "startpos", "move": []},
         "[1, 2]",
+        "",
+        " " * (3 << 20),
         {"fen": "startpos", "moves": ["d2d4"]},
     ]
     answers = evaluate(lines, "--backend", "random", status=1)
-    assert ["error" in answer for answer in answers] == [False, *[True] * 8, False]
-    assert [answer.get("line") for answer in answers] == [None, *range(2, 10), None]
-    assert "move 1" in answers[3]["error"]
+    assert ["error" in answer for answer in answers] == [False, *[True] * 10, False]
+    assert [answer.get("line") for answer in answers] == [None, *range(2, 12), None]
+    assert "move 1" in answers[3]["error"] and "longer than" in answers[10]["error"]
     assert answers[0]["policy"] != answers[-1]["policy"]
 
 
@@ -95,13 +96,6 @@ def test_castling_is_written_in_the_form_of_the_game() -> None:
     standard, chess960 = evaluate([{"fen": fen}, {"fen": fen, "chess960": True}], "--backend", "random")
     assert {"e1g1", "e1c1"} <= standard["policy"].keys()
     assert {"e1h1", "e1a1"} <= chess960["policy"].keys()
-
-
-def test_a_line_that_is_too_long_is_answered_in_its_place() -> None:
-    lines = [{"fen": "startpos"}, " " * (3 << 20), {"fen": "startpos"}]
-    answers = evaluate(lines, "--backend", "random", status=1)
-    assert ["error" in answer for answer in answers] == [False, True, False]
-    assert "longer than" in answers[1]["error"]
 
 
 def test_evaluate_answers_as_analysis_does_with_nodes_0() -> None:
@@ -134,12 +128,6 @@ def test_evaluate_without_an_evaluator_says_so_and_fails() -> None:
     output, errors = run("evaluate", "--backend", "imaginary", input='{"fen": "startpos"}\n', status=1)
     assert output == "" and errors.startswith("wavefront evaluate: ") and "imaginary" in errors
     assert "cannot read" in run("evaluate", "/nowhere.jsonl", status=1)[1]
-
-
-def test_an_empty_line_is_answered_in_its_place_too() -> None:
-    output, _errors = run("evaluate", "--backend", "random", input='\n{"fen": "startpos"}\n\n', status=1)
-    answers = [json.loads(line) for line in output.splitlines()]
-    assert ["error" in answer for answer in answers] == [True, False, True]
 
 
 @pytest.mark.parametrize("identity", ["a", 7, None, ["x", {"y": 1}], ""])
@@ -182,27 +170,18 @@ def test_evaluate_reads_every_position_of_a_pgn_file(tmp_path: Path, encoding: s
 
 
 def test_evaluate_needs_its_standard_input() -> None:
-    done = subprocess.run(
-        ["sh", "-c", f"exec {sys.executable} {RUN[1]} evaluate <&-"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1 and "standard input" in done.stderr and "Traceback" not in done.stderr
+    done = programs.run("sh", "-c", 'exec "$@" <&-', "sh", *ENGINE, "evaluate", status=1)
+    assert "standard input" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_one_position_at_a_time_is_answered_at_once() -> None:
-    process = subprocess.Popen(
-        [*RUN, "evaluate", "--backend", "random"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None and process.stdout is not None
-    with process:
+    with programs.started(*ENGINE, "evaluate", "--backend", "random") as process:
+        assert process.stdout is not None
         for move in ("e2e4", "d2d4", "c2c4"):
-            process.stdin.write(json.dumps({"fen": "startpos", "moves": [move]}) + "\n")
-            process.stdin.flush()
+            programs.say(process, json.dumps({"fen": "startpos", "moves": [move]}) + "\n")
             assert "policy" in json.loads(process.stdout.readline())
-        process.stdin.close()
-        assert process.wait(60) == 0
+        process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("where", ["--in-process", "--backend=random"])

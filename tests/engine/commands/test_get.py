@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from evaluator.network import SHIPPED_NETWORK, network_file
-from tests.paths import REPOSITORY
+from tests import programs
+from tests.programs import ENGINE
 
 pytestmark = pytest.mark.integration
 
@@ -65,17 +64,9 @@ def publisher() -> Iterator[Publisher]:
 def get(home: Path, *arguments: str, status: int = 0, answer: str = "", **variables: str) -> str:
     """Run `wavefront get` with a data folder; return what it printed."""
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "run_engine.py"), "get", *arguments],
-        env={**environment, "XDG_DATA_HOME": str(home), **variables},
-        input=answer,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == status, done.stdout
-    return done.stdout
+    variables = {**environment, "XDG_DATA_HOME": str(home), **variables}
+    done = programs.run(*ENGINE, "get", *arguments, status=status, env=variables, input=answer)
+    return done.stdout + done.stderr
 
 
 def file_of(home: Path, name: str) -> Path:

@@ -14,12 +14,13 @@ from typing import Any
 import chess.pgn
 import pytest
 
-from tests.paths import REPOSITORY
+from tests import programs
+from tests.programs import ENGINE, say, started
 
 pytestmark = pytest.mark.integration
 
 
-COMMAND = [sys.executable, str(REPOSITORY / "run_engine.py"), "play", "--backend", "random"]
+COMMAND = (*ENGINE, "play", "--backend", "random")
 THINKING = ("--white", "--nodes", "1000000000")
 """The engine does not answer within the test."""
 
@@ -29,16 +30,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and te
 def run(tmp_path: Path, words: str | bytes, *flags: str, **more: Any) -> subprocess.CompletedProcess[str]:
     text = words if isinstance(words, str) else words.decode("latin-1")
     encoding = "utf-8" if isinstance(words, str) else "latin-1"
-    return subprocess.run(
-        [*COMMAND, *flags],
-        input=text,
-        cwd=tmp_path,
-        capture_output=True,
-        encoding=encoding,
-        timeout=60,
-        check=False,
-        **more,
-    )
+    return programs.run(*COMMAND, *flags, status=None, input=text, cwd=tmp_path, encoding=encoding, **more)
 
 
 def play(tmp_path: Path, words: str, *flags: str) -> str:
@@ -197,19 +189,8 @@ def test_play_prints_the_game_when_the_disk_is_full(tmp_path: Path) -> None:
 
     path = tmp_path / "games.pgn"
     path.write_text('[Event "Mine"]\n\n1. e4 *\n\n')
-    command = [*COMMAND, "--white", "--nodes", "2"]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        text=True,
-        encoding="utf-8",
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write("e4\n")
-        process.stdin.flush()
+    with started(*COMMAND, "--white", "--nodes", "2", cwd=tmp_path) as process:
+        say(process, "e4\n")
         until_written(process, path, "1... ")
         limit = path.stat().st_size + 5
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limit, limit))
@@ -225,12 +206,8 @@ def test_play_prints_the_game_when_the_disk_is_full(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
 def test_play_keeps_the_game_when_a_signal_ends_it_while_the_engine_thinks(tmp_path: Path, name: str) -> None:
     path = tmp_path / "games.pgn"
-    with subprocess.Popen(
-        [*COMMAND, *THINKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(b"e4\n")
-        process.stdin.flush()
+    with started(*COMMAND, *THINKING, cwd=tmp_path) as process:
+        say(process, "e4\n")
         until_written(process, path, "1. e4")
         process.send_signal(signal.Signals[name])
         assert process.wait(60) == (-signal.SIGKILL if name == "SIGKILL" else 130)
@@ -241,21 +218,13 @@ def test_play_keeps_the_game_when_a_signal_ends_it_while_the_engine_thinks(tmp_p
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_play_ends_in_order_when_a_signal_comes_at_the_prompt(tmp_path: Path, name: str) -> None:
     path = tmp_path / "games.pgn"
-    with subprocess.Popen(
-        [*COMMAND, "--white", "--nodes", "2"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(b"e4\n")
-        process.stdin.flush()
+    with started(*COMMAND, "--white", "--nodes", "2", cwd=tmp_path) as process:
+        say(process, "e4\n")
         until_written(process, path, "1... ")
         process.send_signal(signal.Signals[name])
         output, errors = process.communicate(timeout=60)
         assert process.returncode == 130, errors
-    assert b"games.pgn" in output and b"Traceback" not in errors
+    assert "games.pgn" in output and "Traceback" not in errors
     assert saved(path).end().ply() == 2
 
 
@@ -282,12 +251,8 @@ def test_play_keeps_the_game_when_its_terminal_is_closed(tmp_path: Path) -> None
 
 @posix
 def test_two_games_are_not_written_to_one_file_at_a_time(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [*COMMAND, *THINKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(b"e4\n")
-        process.stdin.flush()
+    with started(*COMMAND, *THINKING, cwd=tmp_path) as process:
+        say(process, "e4\n")
         until_written(process, tmp_path / "games.pgn", "1. e4")
         done = run(tmp_path, "d4\n", *THINKING)
         assert done.returncode == 1 and "another game" in done.stderr
@@ -296,11 +261,5 @@ def test_two_games_are_not_written_to_one_file_at_a_time(tmp_path: Path) -> None
 
 @posix
 def test_play_needs_its_standard_input(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f"exec {sys.executable} {COMMAND[1]} play --backend random <&-"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2 and "standard input" in done.stderr and "Traceback" not in done.stderr
+    done = programs.run("sh", "-c", 'exec "$@" <&-', "sh", *COMMAND, status=2, cwd=tmp_path)
+    assert "standard input" in done.stderr and "Traceback" not in done.stderr

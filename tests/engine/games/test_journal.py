@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from engine.games.journal import Journal, JournalError
 from tests.paths import REPOSITORY
+from tests.programs import python
 
 HEADER = {"what": "a test"}
 
@@ -129,9 +129,7 @@ def test_two_processes_cannot_have_the_same_journal(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     script = f"from engine.games.journal import Journal\nJournal({str(path)!r}, {{}})"
     with Journal(path, HEADER):
-        other = subprocess.run(
-            [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
-        )
+        other = python(script, status=1, cwd=REPOSITORY)
     assert "is in use by another process" in other.stderr
     Journal(path, HEADER).close()
 

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from engine.commands.match import add_arguments
 from tests.engine.flags import flags_named, flags_of
 from tests.paths import REPOSITORY
+from tests.programs import python
 
 TEXT = (REPOSITORY / "docs" / "how-to" / "matches.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -32,14 +31,6 @@ def test_its_python_examples_print_what_they_say(example: str, tmp_path: Path) -
         'games = 2\n[defaults]\nbackend = "random"\nnodes = 2\n[adjudication]\nmax_moves = 10\n' + players,
         "utf-8",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", example],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python(example, cwd=tmp_path)
     for comment in re.findall(r"# (.+)$", example, re.MULTILINE):
         assert comment in done.stdout

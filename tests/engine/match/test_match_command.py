@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,24 +19,19 @@ from engine.match.adjudication import Adjudication
 from engine.match.campaign import MatchCampaign
 from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.display import DISPLAY, pairing_lines, speed_line, standings_table
-from engine.match.plot import PlotError, check_plot, elo_history, plot_elo
+from engine.match.plot import check_plot, elo_history, plot_elo
 from engine.match.results.sprt import Sprt
 from engine.pool.pool import PoolStatistics
+from protocol.host.outputs import PlotError
+from tests import programs
 from tests.engine.match.matches import match, play, program, replay
-from tests.paths import REPOSITORY
+from tests.programs import ENGINE
 
 pytestmark = pytest.mark.integration
 
 
 def run(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(REPOSITORY / "run_engine.py"), "match", *flags],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-    )
+    return programs.run(*ENGINE, "match", *flags, status=None, cwd=folder)
 
 
 def test_one_line_plays_two_option_sets_and_prints_json(tmp_path: Path) -> None:
@@ -225,7 +219,7 @@ def test_a_plot_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     assert "first against second" in (tmp_path / "elo.svg").read_text("utf-8")
     with pytest.raises(PlotError, match="before the first game"):
         plot_elo(tmp_path / "x.png", CONFIG, [])
-    with pytest.raises(PlotError, match="cannot write"):
+    with pytest.raises(PlotError, match="cannot draw"):
         plot_elo(tmp_path / "no" / "x.png", CONFIG, state.outcomes)
 
 

@@ -10,8 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from engine.match.players import program as program_module
 from engine.match.timecontrol import TimeControl
 from tests.engine.games.recorder import Recorder
 from tests.engine.match.matches import PROGRAM, engine, match, play, program, replay
-from tests.paths import REPOSITORY
+from tests.programs import ENGINE, started
 
 pytestmark = pytest.mark.integration
 
@@ -39,27 +38,9 @@ FLAGS = (
 )
 
 
-@contextmanager
-def runner_process(
-    folder: Path, *flags: str, start_new_session: bool = False
-) -> Iterator[subprocess.Popen[str]]:
+def runner_process(folder: Path, *flags: str, **more: Any) -> AbstractContextManager[subprocess.Popen[str]]:
     """`run_engine.py match` as a process, which does not outlive the test."""
-    process = subprocess.Popen(
-        [sys.executable, str(REPOSITORY / "run_engine.py"), "match", *flags],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-        start_new_session=start_new_session,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    return started(*ENGINE, "match", *flags, cwd=folder, stderr=subprocess.STDOUT, **more)
 
 
 def read_games(process: subprocess.Popen[str], count: int) -> list[str]:

@@ -10,13 +10,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import chess.pgn
 import pytest
 
-from tests.paths import REPOSITORY
+from tests.programs import ENGINE, run, started
 
 pytestmark = pytest.mark.integration
 
@@ -55,23 +54,14 @@ GAMES = """[Event "with <tags> & clocks"]
 """
 
 
-REVIEW = [sys.executable, str(REPOSITORY / "run_engine.py"), "review", "--backend", "random"]
+REVIEW = (*ENGINE, "review", "--backend", "random")
 
 
 def review(
     tmp_path: Path, *arguments: str, status: int = 0, file: str = "games.pgn", text: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Review a file in tmp_path. text: standard input."""
-    done = subprocess.run(
-        [*REVIEW, file, "--nodes", "20", *arguments],
-        input=text,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-    )
-    assert done.returncode == status, done.stderr
+    done = run(*REVIEW, file, "--nodes", "20", *arguments, status=status, input=text, cwd=tmp_path)
     assert "Traceback" not in done.stderr
     return done
 
@@ -223,31 +213,22 @@ def test_each_game_is_counted_in_a_line_when_there_is_no_terminal(folder: Path) 
 
 def test_the_page_of_the_first_game_is_there_when_the_second_is_not_finished(folder: Path) -> None:
     (folder / "games.pgn").write_text("1. e4 *\n\n1. d4 d5 *\n" + "1. c4 c5 2. Nf3 Nf6 *\n" * 300, "utf-8")
-    with subprocess.Popen(
-        [*REVIEW, "games.pgn", "--nodes", "100", "--json"], cwd=folder, stdout=subprocess.PIPE
-    ) as done:
+    with started(*REVIEW, "games.pgn", "--nodes", "100", "--json", cwd=folder) as done:
         assert done.stdout is not None
         first = json.loads(done.stdout.readline())
         page = f"game-{first['number']}.html"
         assert (folder / "review" / page).exists()
         assert f'"n":{first["number"]},' in (folder / "review" / "index.html").read_text("utf-8")
-        done.kill()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
 def test_an_interrupted_review_says_how_to_resume(folder: Path) -> None:
     (folder / "games.pgn").write_text("1. e4 *\n\n" + "1. d4 d5 2. c4 *\n" * 200, "utf-8")
-    with subprocess.Popen(
-        [*REVIEW, "games.pgn", "--nodes", "300"],
-        cwd=folder,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    ) as process:
+    with started(*REVIEW, "games.pgn", "--nodes", "300", cwd=folder) as process:
         assert process.stderr is not None
         assert "games done" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        assert "resumes" in process.stderr.read()
+        assert "resumes" in process.communicate(timeout=60)[1]
     assert process.returncode == 130
 
 

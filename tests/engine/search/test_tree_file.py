@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from engine.search.tree_file import replace_file
 from engine.session import Session
 from tests.engine.search.test_tree import SMALL, prepare, searched
 from tests.paths import REPOSITORY
+from tests.programs import ENGINE, run, started
 
 
 def saved(path: Path, limits: Limits | None = None) -> int:
@@ -107,10 +107,8 @@ replace_file(sys.argv[1], write)
 def test_a_kill_while_saving_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "tree"
     visits = saved(path)
-    program = [sys.executable, "-c", KILLED, str(path)]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
+    with started(sys.executable, "-c", KILLED, path, cwd=REPOSITORY) as process:
         assert process.stdout is not None and process.stdout.readline() == "writing\n"
-        process.kill()
     assert prepare(loaded(path), SMALL, "one") == visits
     assert saved(path) == visits
 
@@ -131,31 +129,26 @@ def test_a_session_continues_a_saved_search(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_analyse_saves_a_tree_and_continues_it(tmp_path: Path) -> None:
-    path, command = tmp_path / "tree", [sys.executable, str(REPOSITORY / "run_engine.py"), "analyse"]
-    command += ["--tree", str(path), "--backend", "random"]
-
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *more], capture_output=True, text=True, timeout=120, check=False)
-
-    done = run("--moves", "e2e4", "--nodes", "1000")
-    assert done.returncode == 0 and f"tree saved to {path}: 1" in done.stderr, done.stderr
-    done = run("--nodes", "1500")  # the position of the file
+    path = tmp_path / "tree"
+    command = (*ENGINE, "analyse", "--tree", path, "--backend", "random")
+    done = run(*command, "--moves", "e2e4", "--nodes", "1000")
+    assert f"tree saved to {path}: 1" in done.stderr, done.stderr
+    done = run(*command, "--nodes", "1500")  # the position of the file
     assert "tree loaded from" in done.stderr and "4P3" in done.stdout, done.stderr
     before = path.read_bytes()
-    done = run("--moves", "d2d4", "--nodes", "100")
-    assert done.returncode == 1 and "no visits of this position" in done.stderr
-    done = run("--nodes", "100", "--policy-temperature", "2")
-    assert done.returncode == 1 and "PolicyTemperature: 1.359 in the file, 2.0 here" in done.stderr
+    done = run(*command, "--moves", "d2d4", "--nodes", "100", status=1)
+    assert "no visits of this position" in done.stderr
+    done = run(*command, "--nodes", "100", "--policy-temperature", "2", status=1)
+    assert "PolicyTemperature: 1.359 in the file, 2.0 here" in done.stderr
     assert path.read_bytes() == before
 
 
 @pytest.mark.integration
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent to a process")
 def test_analyse_saves_the_tree_after_an_interrupt(tmp_path: Path) -> None:
-    path, command = tmp_path / "tree", [sys.executable, str(REPOSITORY / "run_engine.py"), "analyse"]
-    command += ["--tree", str(path), "--backend", "random", "--infinite"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stderr is not None
+    path = tmp_path / "tree"
+    with started(*ENGINE, "analyse", "--tree", path, "--backend", "random", "--infinite") as process:
+        assert process.stdout is not None
         while "nodes" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGINT)

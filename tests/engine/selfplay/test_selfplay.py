@@ -27,7 +27,7 @@ from engine.selfplay.game import Resigning
 from engine.selfplay.statistics import Totals
 from tests.engine.games.recorder import Recorder
 from tests.engine.selfplay.checking import CheckedGame, check_file
-from tests.paths import REPOSITORY
+from tests.programs import ENGINE, run, started
 
 pytestmark = pytest.mark.integration
 
@@ -243,9 +243,7 @@ def test_totals_count_results_and_reasons() -> None:
 # -- the command, as a process -----------------------------------------------------------------------------
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, str(REPOSITORY / "run_engine.py"), "selfplay", *arguments]
-
+SELFPLAY = (*ENGINE, "selfplay")
 
 FAST = """
 nodes = 16
@@ -270,21 +268,14 @@ def test_a_killed_run_loses_nothing_but_the_games_in_flight(tmp_path: Path) -> N
     file = tmp_path / "fast.toml"
     file.write_text(FAST)
     arguments = (str(file), "--games", "16", "--concurrency", "4", "--output", str(folder.root))
-    process = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, text=True)
-    evaluators: list[psutil.Process] = []
-    try:
+    with started(*SELFPLAY, *arguments, stdout=subprocess.DEVNULL) as process:
         await_games(folder, 3, process)
         evaluators = psutil.Process(process.pid).children(recursive=True)
-    finally:
-        process.kill()
-        process.wait()
     before = {entry["number"] for entry in journal_lines(folder)}
     assert 3 <= len(before) < 16
     _, alive = psutil.wait_procs(evaluators, timeout=60)
     assert not alive
-    done = subprocess.run(
-        command(*arguments, "--json"), stdout=subprocess.PIPE, text=True, timeout=120, check=True
-    )
+    done = run(*SELFPLAY, *arguments, "--json")
     assert json.loads(done.stdout)["resumed"] == len(before)
     check_folder(folder, 16)
 
@@ -295,18 +286,10 @@ def test_a_run_that_is_reported_to_end_ends_with_what_it_has(tmp_path: Path, tol
     folder = Folder(tmp_path / "run")
     file = tmp_path / "fast.toml"
     file.write_text(FAST)
-    process = subprocess.Popen(
-        command(str(file), "--games", "0", "--concurrency", "4", "--output", str(folder.root)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with started(*SELFPLAY, file, "--games=0", "--concurrency=4", "--output", folder.root) as process:
         await_games(folder, 2, process)
         process.send_signal(told)
         output, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
     assert process.returncode == 130
     assert "the same command resumes" in errors
     assert "Traceback" not in errors
@@ -332,13 +315,7 @@ def journal_lines(folder: Folder) -> list[dict[str, object]]:
     ],
 )
 def test_wrong_usage_is_explained(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    done = subprocess.run(
-        command(*arguments, "--output", str(tmp_path / "run")),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tmp_path,
-    )
+    done = run(*SELFPLAY, *arguments, "--output", tmp_path / "run", status=None, cwd=tmp_path)
     assert done.returncode in (1, 2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -29,7 +29,7 @@ def test_its_flags_and_options_exist() -> None:
         Options.setting(name)
 
 
-def test_its_columns_and_keys_are_shown(tmp_path: Path) -> None:
+def test_its_columns_and_keys_are_shown_and_a_log_gets_the_values_with_their_errors(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 45\npairs_per_iteration = 1")
     _, campaign, _ = tune(config)
     console = Console(file=io.StringIO(), force_terminal=True, width=120, color_system=None)
@@ -42,11 +42,6 @@ def test_its_columns_and_keys_are_shown(tmp_path: Path) -> None:
         assert column in table
         assert key in parameter
     assert "fpu_value" in table
-
-
-def test_a_log_gets_the_values_with_their_errors(tmp_path: Path) -> None:
-    config = tuning(tmp_path, "iterations = 45\npairs_per_iteration = 1")
-    _, campaign, _ = tune(config)
     stream = io.StringIO()
     view = PlainView(DISPLAY, stream)
     view.game_over(campaign, None)  # type: ignore[arg-type]  # The record is not shown.

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.paths import REPOSITORY
+from tests.programs import ENGINE, run, started
 
 pytestmark = pytest.mark.integration
 
@@ -37,8 +35,7 @@ c_end = 0.3
 """
 
 
-def command(folder: Path, *flags: str) -> list[str]:
-    return [sys.executable, str(REPOSITORY / "run_engine.py"), "tune", str(folder / "t.toml"), *flags]
+TUNE = (*ENGINE, "tune", "t.toml")
 
 
 def entries(folder: Path) -> list[dict[str, object]]:
@@ -51,27 +48,12 @@ def entries(folder: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_tuning_continues_where_it_was(tmp_path: Path, workers: int) -> None:
     (tmp_path / "t.toml").write_text(CONFIG.format(workers=workers), "utf-8")
-    process = subprocess.Popen(command(tmp_path), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if line.startswith("iteration "):
-                break
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    with started(*TUNE, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert any(line.startswith("iteration ") for line in process.stdout)
     before = entries(tmp_path)
     assert 4 <= len(before) < 24
-    done = subprocess.run(
-        command(tmp_path, "--json"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run(*TUNE, "--json", cwd=tmp_path)
     after = entries(tmp_path)
     assert after[: len(before)] == before
     assert sorted(int(str(entry["number"])) for entry in after) == list(range(24))

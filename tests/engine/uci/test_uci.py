@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 from itertools import pairwise
 
 import chess
@@ -14,7 +13,8 @@ import pytest
 
 from engine.options import ALIASES, OPTIONS
 from tests.engine.uci.uci_process import COMPUTED_BY, UciProcess, shared_engine
-from tests.paths import REPOSITORY, shared
+from tests.paths import shared
+from tests.programs import ENGINE, python, run
 
 pytestmark = pytest.mark.integration
 
@@ -340,44 +340,30 @@ def test_stray_output_does_not_reach_the_gui() -> None:
         "print('stray print'); sys.stdout.flush(); os.write(1, b'stray write')\n"
         "output.send('uciok')\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == [b"uciok"]
-    assert b"stray print" in done.stderr and b"stray write" in done.stderr
+    done = python(script)
+    assert done.stdout.splitlines() == ["uciok"]
+    assert "stray print" in done.stderr and "stray write" in done.stderr
 
 
-def engine_without(closing: str, commands: bytes) -> subprocess.CompletedProcess[bytes]:
+def engine_without(closing: str, commands: str) -> subprocess.CompletedProcess[str]:
     """Run an engine that a shell starts with a stream closed. closing: in the shell's words."""
-    return subprocess.run(
-        ["sh", "-c", f'"$0" "$1" {closing}', sys.executable, str(REPOSITORY / "run_engine.py")],
-        input=commands,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    return run("sh", "-c", f'"$0" "$1" {closing}', *ENGINE, input=commands)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
 def test_an_engine_without_standard_error_still_speaks_uci() -> None:
-    done = engine_without("2>&-", b"setoption name Backend value random\nposition startpos\ngo nodes 10\n")
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[-1].startswith(b"bestmove ")
+    done = engine_without("2>&-", "setoption name Backend value random\nposition startpos\ngo nodes 10\n")
+    assert done.stdout.splitlines()[-1].startswith("bestmove ")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
 def test_an_engine_without_standard_output_ends_as_any_other() -> None:
-    done = engine_without(">&-", b"uci\nquit\n")
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert engine_without(">&-", "uci\nquit\n").stderr == ""
 
 
 def test_a_log_file_of_the_command_line_that_cannot_be_written_is_an_error() -> None:
-    done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "run_engine.py"), "--log-file", "/nowhere/at/all"],
-        input=b"uci\n",
-        capture_output=True,
-        timeout=60,
-    )
-    (line,) = done.stderr.decode().splitlines()
-    assert done.returncode == 2
+    done = run(*ENGINE, "--log-file", "/nowhere/at/all", status=2, input="uci\n")
+    (line,) = done.stderr.splitlines()
     assert line.startswith("wavefront: LogFile: cannot write /nowhere/at/all")
 
 
@@ -387,10 +373,7 @@ def test_nothing_heavy_is_imported_before_uciok() -> None:
         "heavy = {'numpy', 'zmq', 'chess', 'msgpack', 'engine._core', 'argparse', 'subprocess'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=60
-    )
-    assert done.stdout.strip() == "[]"
+    assert python(script).stdout.strip() == "[]"
 
 
 def test_tablebases_are_announced_and_used() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +17,11 @@ from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import forward
 from evaluator.network import SHIPPED_NETWORK, load_network
 from tests.paths import REPOSITORY
+from tests.programs import EVALUATOR, run
 
 
 def evaluator(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "evaluator", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=REPOSITORY,
-        timeout=120,
-    )
+    return run(*EVALUATOR, *arguments, status=None, cwd=REPOSITORY)
 
 
 def test_describes_the_shipped_network_by_default() -> None:

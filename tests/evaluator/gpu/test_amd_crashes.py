@@ -15,6 +15,7 @@ from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from tests.evaluator.gpu.fibers import cache_with_kernels
 from tests.paths import CACHE
+from tests.programs import run, say, started
 
 pytestmark = pytest.mark.kernels
 
@@ -54,27 +55,21 @@ def play(environment: dict[str, str], network: Path, *options: str) -> list[str]
     commands = ["uci", f"setoption name WeightsFile value {network}", *options, "isready", "go nodes 20"]
     command = [sys.executable, "-P", "-c", "from engine.cli import console; console()"]
     lines = []
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
-    ) as process:
-        assert process.stdin is not None
+    with started(*command, env=environment, stderr=None) as process:
         assert process.stdout is not None
-        process.stdin.write("\n".join(commands) + "\n")
-        process.stdin.flush()
+        say(process, "\n".join(commands) + "\n")
         for line in process.stdout:
             if not line.startswith("option "):
                 lines.append(line.rstrip())
             if line.startswith("bestmove"):
                 break
-        process.stdin.close()
+        process.communicate(timeout=UCI_LIMIT_S)
     return lines
 
 
 def evaluator(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "evaluator", *arguments]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=UCI_LIMIT_S
-    )
+    command = (sys.executable, "-P", "-m", "evaluator", *arguments)
+    return run(*command, status=None, env=environment, timeout=UCI_LIMIT_S)
 
 
 @pytest.mark.parametrize(

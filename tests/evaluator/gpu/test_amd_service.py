@@ -37,6 +37,7 @@ from tests.evaluator.gpu.fibers import SHAPE, cache_with_kernels
 from tests.evaluator.service import process as processes
 from tests.hip_runtime.standin import Runtime
 from tests.paths import CACHE, REPOSITORY
+from tests.programs import run
 
 pytestmark = pytest.mark.kernels
 
@@ -67,13 +68,8 @@ def environment(rocm: Path, kernel_cache: Path, tmp_path: Path) -> dict[str, str
 
 
 def command(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.hip_runtime.command", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = (sys.executable, "-m", "tests.hip_runtime.command", *arguments)
+    return run(*command, status=None, env=environment, timeout=None)
 
 
 # -- commands ------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import evaluator._core as evaluator_core
 import protocol._core as protocol_core
 from protocol.host.native import DIGEST_FILE, check_core, installed_core, locate_core, source_digest
 from tests.paths import REPOSITORY
+from tests.programs import python, run
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 
@@ -97,28 +97,11 @@ def test_a_missing_core_is_reported_with_what_to_do(tmp_path: Path) -> None:
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text((REPOSITORY / name).read_text("utf-8"), "utf-8")
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import engine",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 1
-    assert "ImportError: the compiled core of 'protocol' is missing: run 'pip install .' in" in run.stderr
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import engine"
+    done = run(sys.executable, "-I", "-S", "-c", script, status=1)
+    assert "ImportError: the compiled core of 'protocol' is missing: run 'pip install .' in" in done.stderr
 
 
 def test_importing_the_package_does_not_load_the_core() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", "import sys, engine; print('engine._core' in sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=REPOSITORY,
-    )
-    assert run.stdout == "False\n"
+    done = python("import sys, engine; print('engine._core' in sys.modules)", cwd=REPOSITORY)
+    assert done.stdout == "False\n"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from protocol.host.processes import group_of_its_own, how_it_ended
+from tests.programs import python, run
 
 pytestmark = pytest.mark.integration
 
@@ -30,8 +31,8 @@ def test_a_process_with_threads_is_left_without_shutting_down(thread: str, said:
         "import atexit, threading, time\nfrom protocol.host.processes import leave\n"
         f"atexit.register(print, 'shut down')\n{thread}\nprint('something')\nleave(7)"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (7, said, "")
+    ended = python(code, status=7)
+    assert (ended.stdout, ended.stderr) == (said, "")
 
 
 def run_console(body: str) -> list[str]:
@@ -42,7 +43,7 @@ def run_console(body: str) -> list[str]:
 
 
 def test_a_console_script_ends_with_the_status_of_its_main() -> None:
-    assert subprocess.run(run_console("return 3"), timeout=60).returncode == 3
+    run(*run_console("return 3"), status=3)
 
 
 @pytest.mark.parametrize("thread", [WITH_THREAD, "pass"], ids=["a thread is left", "no thread is left"])
@@ -82,16 +83,12 @@ def test_a_full_disk_is_reported_in_a_line(lines: int, thread: str) -> None:
     ids=["of others", "ours"],
 )
 def test_a_missing_package_is_reported_in_a_line(body: str, said: str) -> None:
-    ended = subprocess.run(run_console(body), capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1
+    ended = run(*run_console(body), status=1)
     assert ended.stderr.startswith(f"error: {said}") and ended.stderr.count("\n") == 1
 
 
 def test_any_other_fault_of_the_system_is_not_hidden() -> None:
-    ended = subprocess.run(
-        run_console("raise OSError(5, 'a fault')"), capture_output=True, text=True, timeout=60
-    )
-    assert ended.returncode == 1
+    ended = run(*run_console("raise OSError(5, 'a fault')"), status=1)
     assert "Traceback" in ended.stderr
 
 
@@ -147,7 +144,7 @@ def test_a_process_in_a_group_of_its_own_hears_no_ctrl_c() -> None:
     ],
 )
 def test_the_status_of_a_process_in_words(code: str, words: str) -> None:
-    assert how_it_ended(subprocess.run([sys.executable, "-c", code], check=False).returncode) == words
+    assert how_it_ended(python(code, status=None).returncode) == words
 
 
 def test_a_signal_without_a_name() -> None:

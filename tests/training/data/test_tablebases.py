@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from engine._core import Game, Tablebases
+from engine.selfplay.move_codes import move_code, uci_move
 from engine.selfplay.shard import Shard
 from tests.paths import shared
 from tests.training.labels import labelled_shard
 from training.config import DataSettings, TargetSettings
-from training.data.moves import move_code, uci_move
 from training.data.reading import table_of
 from training.data.replay import games_at
 from training.data.tablebases import open_tablebases, result_of

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from engine._core import Game, Tablebases
+from engine.selfplay.move_codes import uci_move
 from engine.selfplay.shard import read_shard
 from tests.paths import shared
 from tests.training.run.runs import run_training
 from training.config import DataSettings, TargetSettings
-from training.data.moves import uci_move
 from training.data.reading import shards_of, table_of
 from training.label.exact import exact_label
 from training.label.lines import MATE

@@ -17,11 +17,11 @@ import pytest
 from numpy.typing import NDArray
 
 from engine._core import Game
+from engine.selfplay.move_codes import move_code
 from engine.selfplay.shard import Shard, read_shard
 from tests.training.labels import move_value
 from tests.training.run.runs import run_training, start_training
 from training.config import DataSettings, TargetSettings
-from training.data.moves import move_code
 from training.data.reading import shards_of, table_of
 from training.label.archive import LabelArchive
 from training.label.engine import Labeller

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.programs import python
 
 pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 pytest.importorskip("triton", reason="needs Triton, which PyTorch has for GPUs")
@@ -44,7 +44,4 @@ def interpreted() -> None:
 def test_the_kernel_and_its_gradients_are_the_formulas() -> None:
     code = "from tests.training.model.test_board_attention import interpreted; interpreted()"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    python(code, env=environment, timeout=None)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from engine._core import Game, encode, encode_line
+from engine.selfplay.move_codes import move_code
 from evaluator.backends.batches import expand_planes
 from protocol.batch import POSITION_DTYPE
 from tests.evaluator.golden import load_golden
 from tests.training.data.test_packed import NONE, encoded
 from tests.training.labels import random_game
-from training.data.moves import move_code
 from training.data.packed import HISTORY, pack_positions
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")

@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from engine._core import Game
+from engine.selfplay.move_codes import move_code
 from engine.selfplay.shard import Shard, write_shard
 from tests.training.labels import labelled_shard, position_labels
 from tests.training.run.runs import run_training
-from training.data.moves import move_code
 from training.errors import TrainingError
 from training.label.engine import EngineError
 from training.label.judge import judge

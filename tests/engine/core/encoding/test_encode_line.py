@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from engine._core import Game, encode, encode_line
+from engine.selfplay.move_codes import move_code
 from tests.training.labels import random_game
-from training.data.moves import move_code
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
 FILLS = ("no", "fen_only", "always")

@@ -34,6 +34,7 @@ from protocol.messages import Error, Hello, NetworkInfo, Reply, Welcome
 from tests.engine.uci.uci_process import UciProcess, eventually, sockets_of
 from tests.evaluator.service.plugin import Plugin
 from tests.paths import REPOSITORY
+from tests.programs import run
 
 pytestmark = pytest.mark.integration
 
@@ -356,14 +357,7 @@ def test_the_evaluator_is_found_from_any_folder(tmp_path: Path) -> None:
         "from engine import Engine\n"
         "with Engine(backend='random') as engine: print(engine.play(nodes=10).best_move)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script, str(REPOSITORY)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run(sys.executable, "-P", "-c", script, REPOSITORY, cwd=tmp_path)
     assert chess.Move.from_uci(done.stdout.strip()) in chess.Board().legal_moves
 
 

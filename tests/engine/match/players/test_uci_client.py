@@ -150,8 +150,7 @@ def run_program(*arguments: str) -> list[UciAnswer]:
             for _ in range(2):
                 await client.new_game()
                 answers.append(await client.search("position startpos", "go nodes 1"))
-            client.quit()
-            await client.ended()
+            await client.close()
             assert not client.alive
             return answers
         finally:

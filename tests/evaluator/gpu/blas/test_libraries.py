@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from evaluator.network.spec import Activation
 from tests.evaluator.gpu.blas.libraries import opened, require
 from tests.hip_runtime import blas_standin
 from tests.hip_runtime.blas_standin import Control
+from tests.programs import python
 
 pytestmark = pytest.mark.integration
 
@@ -167,11 +166,7 @@ def in_another_process(script: str, rocm: Path) -> list[str]:
     """A library once loaded stays, so that one without something needs a process of its own."""
     require()
     environment = {**os.environ, "ROCM_PATH": str(rocm)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return python(script, env=environment).stdout.splitlines()
 
 
 def test_libraries_that_are_not_installed_are_named(tmp_path: Path) -> None:

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from evaluator.backends import available_backends, open_backend
@@ -13,6 +10,7 @@ from evaluator.gpu.driver.device import DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import discover, select, select_all
 from evaluator.gpu.driver.target import amd_target, nvidia_target
 from evaluator.network.random_network import random_network
+from tests.programs import EVALUATOR, run
 
 DEVICES = tuple(
     DeviceInfo(vendor, index, f"{vendor} {index}", nvidia_target(9, 0), 1 << 30, 8, "1", False)
@@ -81,25 +79,15 @@ def test_without_a_gpu_the_cpu_is_used_and_the_reason_is_given() -> None:
 
 
 def test_devices_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "evaluator", "devices"], capture_output=True, text=True, check=True
-    )
-    assert "amd" in done.stdout
-    assert "nvidia" in done.stdout
-    assert "CPU: " in done.stdout
+    shown = run(*EVALUATOR, "devices").stdout
+    assert "amd" in shown and "nvidia" in shown and "CPU: " in shown
 
 
 @pytest.mark.integration
 def test_verify_command_passes_a_right_backend_and_fails_for_an_unknown_one() -> None:
-    command = [sys.executable, "-m", "evaluator", "verify", "--network", "random:tiny-resnet"]
-    done = subprocess.run(
-        [*command, "--backend", "onnx", "--positions", "3"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "ok" in done.stdout
-    done = subprocess.run([*command, "--backend", "none"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "no backend 'none'" in done.stderr
+    command = (*EVALUATOR, "verify", "--network", "random:tiny-resnet")
+    assert "ok" in run(*command, "--backend", "onnx", "--positions", "3").stdout
+    assert "no backend 'none'" in run(*command, "--backend", "none", status=1).stderr
 
 
 def gpu(

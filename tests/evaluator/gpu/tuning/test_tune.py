@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +28,7 @@ from evaluator.gpu.tuning.tune import Tuner
 from evaluator.network.spec import Activation
 from tests.evaluator.gpu.fibers import open_amd
 from tests.hip_runtime.standin import Runtime
+from tests.programs import EVALUATOR, run
 
 pytestmark = pytest.mark.kernels
 
@@ -263,9 +262,6 @@ def test_the_table_sets_the_fastest_against_the_best_of_another_kind() -> None:
 def test_tuning_without_a_gpu_says_what_is_missing() -> None:
     if unavailable() is None:
         pytest.skip("this machine has a GPU")
-    done = subprocess.run(
-        [sys.executable, "-m", "evaluator", "tune"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
+    done = run(*EVALUATOR, "tune", status=1)
     assert done.stderr.startswith("error: no GPU can be used; amd: ")
     assert done.stderr.count("\n") == 1

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Programs that tests run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.paths import REPOSITORY
+
+ENGINE = (sys.executable, str(REPOSITORY / "run_engine.py"))
+EVALUATOR = (sys.executable, "-m", "evaluator")
+
+
+def run(*command: object, status: int | None = 0, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command, with its output as text. status: the one that it must have; None: any. more: arguments
+    of subprocess.run."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, **{"capture_output": True, "encoding": "utf-8", "timeout": 120} | more)
+    assert status in (None, done.returncode), f"{done.stdout}{done.stderr}"
+    return done
+
+
+def python(code: str, *arguments: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program in Python; otherwise as `run`."""
+    return run(sys.executable, "-c", code, *arguments, **more)
+
+
+@contextmanager
+def started(*command: object, **more: Any) -> Iterator[subprocess.Popen[str]]:
+    """Start a command, with pipes as its standard streams, and kill it at the end if it still runs. more:
+    arguments of subprocess.Popen."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    words = [str(word) for word in command]
+    with subprocess.Popen(words, **{**pipes, "encoding": "utf-8"} | more) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def say(process: subprocess.Popen[str], text: str) -> None:
+    """Write to the standard input of a program."""
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.flush()
