@@ -116,16 +116,17 @@ class LimitWatch:
         nodes = self.nodes
         return UNLIMITED_VISITS if nodes is None else nodes - self._nodes(info) - in_flight
 
-    def bounds(self, info: RootInfo) -> tuple[int | None, int, float]:
-        """Return what requires the next check, whatever the time: the maximum visits (see `nodes`), a number
-        of root visits, and a mean depth."""
+    def bounds(self, info: RootInfo) -> tuple[int | None, int, float, float]:
+        """Return what requires the next check besides deadlines: the maximum visits (see `nodes`), a number
+        of root visits, a mean depth, and a time in perf_counter seconds."""
         if self._unbounded or self._control.pondering:
-            return None, UNLIMITED_VISITS if info.visits else 1, inf
+            return None, UNLIMITED_VISITS if info.visits else 1, inf, inf
         limits = self._task.limits
         # If only time limits the search, a check after some milliseconds suffices.
         by_time = limits.nodes is None and limits.depth is None
         look_at = 1 if not info.visits else UNLIMITED_VISITS if by_time else self._next_check_visits
-        return self.nodes, look_at, inf if limits.depth is None else float(limits.depth)
+        depth = inf if limits.depth is None else float(limits.depth)
+        return self.nodes, look_at, depth, self._next_check
 
     def set_deadlines(self, info: RootInfo) -> None:
         """Set the deadlines once the clock runs: at the start, or with `ponderhit`. Otherwise do nothing."""

@@ -83,6 +83,7 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
     look_ahead(batch, static_cast<int>(std::min<uint64_t>(ahead, max_visits - begun)));
   }
   evaluations_ += result_.evaluations;
+  batches_ += result_.evaluations > 0;
   cache_hits_ += result_.cache_hits;
   result_.full = full_;
   return result_;
