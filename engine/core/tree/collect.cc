@@ -207,6 +207,14 @@ void Tree::descend(Batch& batch, Node& parent, uint32_t visits) {
 
   // Choices without memory for their nodes are discarded like collisions.
   bool has_slots = grow_children(parent, choices_[last - 1].edge + 1);
+  for (size_t i = first; i < last; ++i) {  // The CPU fetches the lists of all children at once.
+    const int edge = choices_[i].edge;
+    if (edge >= parent.child_slots || children_of(parent)[edge] == kNone) continue;
+    const Node& child = *node(children_of(parent)[edge]);
+    if (child.state != NodeState::kExpanded) continue;
+    arena_.prefetch(child.edges);
+    if (child.child_slots > 0) arena_.prefetch(child.children);
+  }
   for (size_t i = first; i < last; ++i) {
     const Choice choice = choices_[i];
     ArenaIndex child = kNone;
