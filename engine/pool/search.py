@@ -288,7 +288,7 @@ class PooledSearch:
         device = Device.together(devices) if searches > 1 else max(devices, key=lambda each: each.rate)
         sizes = BatchSizes.pooled(device, task.options, task.limits, searches, processes)
         if isinstance(evaluator, InstantEvaluator):
-            self._pipeline = InstantPipeline(tree, sizes.capacity)
+            self._pipeline = InstantPipeline(tree, sizes.rule.capacity)
         else:
             self._pipeline = PooledPipeline(
                 self,

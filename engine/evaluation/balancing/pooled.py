@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Generic
 
 from engine._core import Batch, Tree
 from engine.evaluation.balancing.joint_request import JointRequest, Part, S, Sender, fail, joined
-from engine.evaluation.balancing.routing import Offer, best_offer, had_better_wait
-from engine.evaluation.balancing.upstream import Agreement, Upstream
+from engine.evaluation.balancing.routing import best_offer, had_better_wait
+from engine.evaluation.balancing.upstream import Offer, Upstream
 from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.errors import (
@@ -73,7 +73,7 @@ class PooledEvaluator(Generic[S]):
         self._unsent: dict[NetworkKey, list[Part[S]]] = {}
         self.added = 0
         """Positions queued since the last `flush`."""
-        self._agreement = agreement = Agreement()
+        self._agreed: dict[NetworkKey, NetworkInfo] = {}
         each = [settings]
         with suppress(SettingsError):  # The link reports the error.
             if spread:
@@ -81,7 +81,7 @@ class PooledEvaluator(Generic[S]):
         alone = len(each) == 1
         self.upstreams: tuple[Upstream, ...] = tuple(
             Upstream(
-                one, log, priority, interrupt, self._send_again, agreement, alone=alone, fallback=fallback
+                one, log, priority, interrupt, self._send_again, self._agreed, alone=alone, fallback=fallback
             )
             for one in each
         )
@@ -146,7 +146,7 @@ class PooledEvaluator(Generic[S]):
         if offers:
             return offers
         if any(upstream.has_moved(key) for upstream in self.upstreams):
-            self._agreement.networks.pop(key, None)
+            self._agreed.pop(key, None)
             for upstream in self.upstreams:
                 upstream.retry_network(key)
             offers = self._offered(key, look=look)

@@ -4,15 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
 
-from engine.evaluation.balancing.upstream import Upstream
+from engine.evaluation.balancing.upstream import Offer
 from engine.evaluation.connection.process import NetworkKey
-
-if TYPE_CHECKING:
-    from protocol.messages import NetworkInfo
 
 ENOUGH_REQUESTS = 3
 """Full requests in flight, two computing and one queued, beyond which positions wait until they fill another
@@ -30,17 +25,6 @@ A process needs some 8 ms for the answer of 512 positions, while others must kee
 
 LEAST_SHARED = 16
 """Minimum positions of a request after they are divided among several evaluators."""
-
-
-@dataclass(slots=True, eq=False)
-class Offer:
-    """An evaluator that serves a network. network: its description. identity: NetworkInfo.identity.
-    max_batch: positions of its largest request."""
-
-    upstream: Upstream
-    network: NetworkInfo
-    identity: str
-    max_batch: int
 
 
 def best_offer(offers: Sequence[Offer], key: NetworkKey, waiting: int, first: int) -> tuple[Offer, int]:

@@ -42,12 +42,15 @@ class Served:
         self.identity = self.info.identity
 
 
-@dataclass(slots=True)
-class Agreement:
-    """The networks that all evaluators of a pool must serve: the first one found for each name in the
-    options, until no evaluator has it any more."""
+@dataclass(slots=True, eq=False)
+class Offer:
+    """An evaluator that serves a network. network: its description. identity: NetworkInfo.identity.
+    max_batch: positions of its largest request."""
 
-    networks: dict[NetworkKey, NetworkInfo] = field(default_factory=dict)
+    upstream: Upstream
+    network: NetworkInfo
+    identity: str
+    max_batch: int
 
 
 class Upstream:
@@ -60,21 +63,22 @@ class Upstream:
         priority: Priority,
         interrupt: int | None,
         send_again: Callable[[JointRequest[Any]], object],
-        agreement: Agreement,
+        agreed: dict[NetworkKey, NetworkInfo],
         *,
         alone: bool,
         fallback: bool = False,
     ) -> None:
         """interrupt: file descriptor; `receive` returns when it becomes readable. send_again: see Requests.
-        alone: there is no other upstream, so a failure here fails the searches. fallback: see
-        EvaluatorLink."""
+        agreed: the networks that all evaluators of a pool must serve: the first one found for each name in
+        the options, until no evaluator has it any more. alone: there is no other upstream, so a failure here
+        fails the searches. fallback: see EvaluatorLink."""
         self.failure: NoEvaluatorError | None = None
         """Why the link gave up; None once it is connected again."""
         self._log = log if alone else self._log_once
         self._log_always = log
         self._said = ""
         self._interrupt = interrupt
-        self._agreement = agreement
+        self._agreed = agreed
         self._alone = alone
         self._retry_at = 0.0
         self._client: EvaluatorClient | None = None
@@ -234,7 +238,7 @@ class Upstream:
                 served.info = info
             else:
                 self._served[key] = self._newly_served(key, info)
-            agreed = self._agreement.networks.get(key)
+            agreed = self._agreed.get(key)
             if agreed is not None and key in self._served and agreed.identity != info.identity:
                 self._served[key].moved = True
                 self._served[key].unfit = f"the evaluator at {client.address} has another network now"
@@ -263,13 +267,13 @@ class Upstream:
 
     def _look_up(self, client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
         """Return the evaluator's description of a network. Raises EvaluatorError."""
-        agreed = self._agreement.networks.get(key)
+        agreed = self._agreed.get(key)
         if agreed is not None:
             return equal_network(client, key, agreed)
         own = key == self.link.settings.network
         network = client.network if own else served_network(client, key)
         if not self._alone:  # A single evaluator may serve another network after a restart.
-            self._agreement.networks[key] = network
+            self._agreed[key] = network
         return network
 
     def _left_out(self, client: EvaluatorClient, key: NetworkKey, error: EvaluatorError) -> Served:
@@ -283,7 +287,7 @@ class Upstream:
     def _prepare(self, client: EvaluatorClient) -> None:
         """Let a new connection's evaluator load the common networks. Runs in the link's thread, so that the
         pool does not wait."""
-        for key, agreed in list(self._agreement.networks.items()):
+        for key, agreed in list(self._agreed.items()):
             with suppress(EvaluatorError):  # Callers that request the network get the error.
                 equal_network(client, key, agreed)
 

@@ -149,9 +149,9 @@ def test_a_search_by_nodes_makes_few_calls_of_few_modules(evaluator: str) -> Non
             report = session.search(Limits(nodes=200))
         finally:
             sys.setprofile(None)
-    assert calls <= 60 * report.batches
+    assert calls <= 40 * report.batches
     ours = {name for name in modules if name.startswith(("engine.", "protocol."))}
-    assert len(ours) <= 38, sorted(ours)
+    assert len(ours) <= 28, sorted(ours)
 
 
 def test_stop_is_seen(evaluator: str, lent: list[Any]) -> None:

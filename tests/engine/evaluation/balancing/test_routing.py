@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from engine.evaluation.balancing.routing import LARGE_REQUEST, LEAST_SHARED, Offer, best_offer
+from engine.evaluation.balancing.routing import LARGE_REQUEST, LEAST_SHARED, best_offer
+from engine.evaluation.balancing.upstream import Offer
 from engine.evaluation.connection.process import NetworkKey
 from protocol.messages import NetworkInfo
 
