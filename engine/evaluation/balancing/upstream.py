@@ -279,7 +279,7 @@ class Upstream(Requests[JointRequest[Any]]):
 
     def _expected_ms(self, key: NetworkKey, positions: int) -> float:
         before = sum(request.share_ms for request in self.sent.values())
-        return self._served[key].speed.expected_ms(positions, before)
+        return before + self._served[key].speed.curve_ms(positions)
 
     def _log_once(self, text: str) -> None:
         """Log a text unless it is the last one: an unavailable evaluator is retried repeatedly."""
