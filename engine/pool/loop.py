@@ -96,7 +96,9 @@ class SearchLoop:
             asked = self._asked.get()
             if callable(asked):
                 asked()
-            elif not asked.future.done():
+            elif asked.future.done():
+                self.remove(asked)  # It may have been cancelled.
+            else:
                 self.add(asked)
         now = perf_counter()
         due, self._due = self._due, set()

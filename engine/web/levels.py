@@ -18,6 +18,7 @@ from engine.pool.pool import PoolPlayer, SearchPool
 from engine.search.levels import LEAST_ELO, NETWORK, TABLE, calibrated
 from engine.search.limits import Limits
 from engine.search.memory import LEAST_MB
+from engine.workers.executor import searched
 
 if TYPE_CHECKING:
     from engine.options import Options
@@ -43,8 +44,11 @@ class Levels:
         self._pool = pool
         self._options = options
         self._human = {int(found[0]): path for path in human if (found := _NUMBER.search(path.name))}
+        self._log = log
+        self._address = ""  # Of the evaluator that the players of the pool use.
         self._play = SearchPool(log=log, priority="play")
         self._idle: list[PoolPlayer] = []
+        self._ended = 0  # Searches of earlier pools.
 
     async def move(self, game: CasualGame, *, elo: int, nodes: int) -> Report:
         """Search the engine's move. elo: of its level; 0 plays at full strength with these nodes. Raises
@@ -53,16 +57,20 @@ class Levels:
         if elo:
             options = options.changed(limit_strength=True, elo=elo)
         options = options.changed(chess960=game.board.chess960)
-        player = self._idle.pop() if self._idle else self._play.player(options)
+        if self._address not in (
+            "",
+            options.evaluator,
+        ):  # That evaluator died: its players would wait for it.
+            self._ended += self._play.statistics().searches
+            asyncio.get_running_loop().run_in_executor(None, self._play.close)
+            self._play, self._idle = SearchPool(log=self._log, priority="play"), []
+        self._address, pool = options.evaluator, self._play
+        player = self._idle.pop() if self._idle else pool.player(options)
         player.options = options
         player.new_game()
-        search = player.search(game_of(game.board), Limits(nodes=MOST_NODES if elo else nodes), play=True)
-        try:
-            report = await asyncio.shield(asyncio.wrap_future(search))
-        except asyncio.CancelledError:
-            player.stop()
-            raise
-        if len(self._idle) < MOST_IDLE:
+        limits = Limits(nodes=MOST_NODES if elo else nodes)
+        report = await searched(player, game_of(game.board), limits, play=True)
+        if pool is self._play and len(self._idle) < MOST_IDLE:
             self._idle.append(player)
         return report
 
@@ -94,7 +102,7 @@ class Levels:
 
     def load(self) -> tuple[int, int]:
         """Return the number of moves that are searched, and of those since the start."""
-        return self._play.searching, self._play.statistics().searches
+        return self._play.searching, self._ended + self._play.statistics().searches
 
     def close(self) -> None:
         """Stop all searches."""

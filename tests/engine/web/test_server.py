@@ -83,7 +83,9 @@ def test_token_has_a_name_and_can_be_revoked(tmp_path: Path) -> None:
                 pass
             file.write_text(f"bob {TOKEN}-of-bob\n")
             server.process.send_signal(signal.SIGHUP)
-            assert not json.loads(ends.read().splitlines()[-1])["during_search"]
+            *_, last, reason = map(json.loads, ends.read().splitlines())
+            assert not last["during_search"]
+            assert reason == {"error": "the token was removed"}
         assert json.loads(stays.readline())["during_search"]
         assert server.get("/metrics", Authorization=f"Bearer {TOKEN}-of-ann").status == 403
 
