@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from protocol.host.outputs import add_overwrite_flag
+from protocol.host.printing import ReportedError
 from protocol.host.processes import INTERRUPTED, run_interruptible
 
 if TYPE_CHECKING:
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
     from engine.workers.executor import MakeExecutor
 
 
-def add_executor_arguments(group: argparse._ArgumentGroup) -> None:
+def add_executor_arguments(group: argparse._ArgumentGroup, *, timed: str = "") -> None:
+    """Add --concurrency, --workers and --ray. timed: the first one's default for games with a clock."""
+    group.add_argument(
+        "--concurrency",
+        metavar="N",
+        help=f"concurrent games (default: as many as keep the evaluator busy{timed})",
+    )
     group.add_argument(
         "--workers", metavar="N", help="processes that play games (default: auto: one, more for fast devices)"
     )
@@ -50,12 +57,7 @@ def run_campaign(
     games: what the same command continues after an interruption. report: called at the end; returns why it
     failed, if it did.
     """
-    from engine.games.journal import JournalError
-    from engine.games.openings import OpeningError
-    from engine.match.adjudication import TablebaseError
-    from engine.match.faults import MatchError
     from engine.match.players.player import PlayerError
-    from engine.workers.executor import ExecutorError
 
     failure = ""
     ending: RunEnding = "interrupted"
@@ -66,7 +68,7 @@ def run_campaign(
     try:
         with view, contextlib.suppress(KeyboardInterrupt):
             ending = run_interruptible(run)
-    except (JournalError, MatchError, OpeningError, ExecutorError, PlayerError, TablebaseError) as error:
+    except (ReportedError, PlayerError) as error:
         failure = str(error)
     failed = report(ending)
     failure = failure or failed or ""

@@ -18,8 +18,8 @@ EVALUATOR = (sys.executable, "-m", "evaluator")
 def run(*command: object, status: int | None = 0, **more: Any) -> subprocess.CompletedProcess[str]:
     """Run a command, with its output as text. status: the one that it must have; None: any. more: arguments
     of subprocess.run."""
-    words = [str(word) for word in command]
-    done = subprocess.run(words, **{"capture_output": True, "encoding": "utf-8", "timeout": 120} | more)
+    usual: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "timeout": 120}
+    done: subprocess.CompletedProcess[str] = subprocess.run(list(map(str, command)), **usual | more)
     assert status in (None, done.returncode), f"{done.stdout}{done.stderr}"
     return done
 
@@ -33,9 +33,8 @@ def python(code: str, *arguments: object, **more: Any) -> subprocess.CompletedPr
 def started(*command: object, **more: Any) -> Iterator[subprocess.Popen[str]]:
     """Start a command, with pipes as its standard streams, and kill it at the end if it still runs. more:
     arguments of subprocess.Popen."""
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    words = [str(word) for word in command]
-    with subprocess.Popen(words, **{**pipes, "encoding": "utf-8"} | more) as process:
+    usual: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(list(map(str, command)), **usual | {"encoding": "utf-8"} | more) as process:
         try:
             yield process
         finally:

@@ -73,12 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     games.add_argument("--chess960", action="store_true", help="play Chess960")
     games.add_argument("--seed", metavar="N", help="random seed (default: 1)")
-    games.add_argument(
-        "--concurrency",
-        metavar="N",
-        help="concurrent games (default: as many as keep the evaluator busy; 1 with a time limit)",
-    )
-    add_executor_arguments(games)
+    add_executor_arguments(games, timed="; 1 with a time limit")
     games.add_argument(
         "--openings",
         metavar="FILE",

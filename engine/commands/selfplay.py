@@ -64,9 +64,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     games.add_argument(
         "--nodes-spread", metavar="S", help="draw each move's nodes from N (1 ± S) (default: 0)"
     )
-    games.add_argument(
-        "--concurrency", metavar="N", help="concurrent games (default: as many as keep the evaluator busy)"
-    )
     add_executor_arguments(games)
     games.add_argument("--time-limit", dest="time_limit_s", metavar="SECONDS", help="end after this time")
     games.add_argument("--seed", metavar="N", help="random seed (default: 1)")

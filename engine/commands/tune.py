@@ -41,9 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_engine_flags(parser.add_argument_group("players of this engine"))
     games = parser.add_argument_group("games")
-    games.add_argument(
-        "--concurrency", metavar="N", help="concurrent games (default: as many as keep the evaluator busy)"
-    )
     add_executor_arguments(games)
     output = parser.add_argument_group("output")
     output.add_argument(

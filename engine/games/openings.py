@@ -142,9 +142,9 @@ def read_openings(
 
 def _source(name: str, path: Path, plies: int, report: Callable[[str], None], *, chess960: bool) -> _Source:
     if name == INITIAL:
-        return _InitialPosition()
+        return _Listed(1, lambda index: Opening("initial position"))
     if not name and chess960:
-        return _Chess960Starts()
+        return _Listed(960, _chess960_start)
     path = path if name else SHIPPED_BOOK
     if path == STANDARD_INPUT:
         raise OpeningError("openings are not read from standard input: name a file")
@@ -229,17 +229,21 @@ def _check(opening: Opening, *, chess960: bool) -> None:
         game.push_uci(move)
 
 
-class _InitialPosition(_Source):
-    """The initial position only."""
+@dataclass(frozen=True, slots=True)
+class _Listed(_Source):
+    """Openings of no file, whose names are their places. make: returns one by its number."""
+
+    size: int
+    make: Callable[[int], Opening]
 
     def __len__(self) -> int:
-        return 1
+        return self.size
 
     def place(self, index: int) -> str:
-        return INITIAL
+        return self.make(index).name
 
     def opening(self, index: int) -> Opening:
-        return Opening("initial position")
+        return self.make(index)
 
 
 class _EpdPositions(_Source):
@@ -314,17 +318,9 @@ class _PgnLines(_Source):
         return Opening(name if name != "?" else self.place(index), start, tuple(moves))
 
 
-class _Chess960Starts(_Source):
-    """The 960 start positions, by Scharnagl's numbers."""
-
-    def __len__(self) -> int:
-        return 960
-
-    def place(self, index: int) -> str:
-        return f"Chess960 position {index}"
-
-    def opening(self, index: int) -> Opening:
-        return Opening(f"Chess960 position {index}", chess.Board.from_chess960_pos(index).fen())
+def _chess960_start(index: int) -> Opening:
+    """Return a start position of Chess960 by Scharnagl's number."""
+    return Opening(f"Chess960 position {index}", chess.Board.from_chess960_pos(index).fen())
 
 
 def _polyglot_lines(path: Path, rounds: int, plies: int, *, seed: int, chess960: bool) -> list[Opening]:

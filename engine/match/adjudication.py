@@ -15,6 +15,7 @@ import chess.syzygy
 from engine.games.record import MoveRecord, Reason
 from engine.games.referee import Verdict, win_for
 from protocol.host.folders import expanded
+from protocol.host.printing import ReportedError
 from protocol.settings.spec import UNREACHED, setting
 
 TablebaseResults = Literal["all", "wins", "draws"]
@@ -62,7 +63,7 @@ class Adjudication:
     tablebase: TablebaseRule | None = None
 
 
-class TablebaseError(ValueError):
+class TablebaseError(ReportedError, ValueError):
     """Syzygy tables are unusable. The message names the folder."""
 
 

@@ -17,7 +17,7 @@ from engine.games.openings import Opening
 from engine.games.record import GameRecord, MoveRecord, Reason
 from engine.games.referee import Verdict, end_by_rules, out_of_time, win_for
 from engine.match.adjudication import Adjudication, Adjudicator, Tablebases
-from engine.match.players.player import Clocks, ForfeitError, Player, Position, Thought
+from engine.match.players.player import Clocks, ForfeitError, Player, Position
 from engine.match.schedule import ScheduledGame
 from engine.match.timecontrol import GameClock
 
@@ -107,8 +107,9 @@ async def _play(
             asked, found = thought.network
             if networks.setdefault(asked, found) != found:
                 raise NetworkChangedError("another network evaluates than for the moves so far")
+        answer = thought.answer
         try:
-            move = _legal(board, thought)
+            move = _legal(board, answer.move)
         except ValueError as error:
             return Verdict(win_for(not mover), Reason.ILLEGAL_MOVE, str(error))
         if not clock.spend(thought.seconds * 1000):
@@ -116,18 +117,18 @@ async def _play(
         record = MoveRecord(
             uci=position.push(move),
             seconds=round(thought.seconds, 4),
-            score_cp=thought.score_cp,
-            mate=thought.mate,
-            depth=thought.depth,
-            selective_depth=thought.selective_depth,
-            nodes=thought.nodes,
+            score_cp=answer.score_cp,
+            mate=answer.mate,
+            depth=answer.depth,
+            selective_depth=answer.selective_depth,
+            nodes=answer.nodes,
             clock_ms=clock.remaining_ms,
         )
         moves.append(record)
         rules.moved()
         verdict = end_by_rules(position.core) or adjudicator.judge(board, record)
-        if verdict is None and thought.ponder and players[mover].config.ponder:
-            players[mover].ponder(position, clocks, thought.ponder)
+        if verdict is None and answer.ponder and players[mover].config.ponder:
+            players[mover].ponder(position, clocks, answer.ponder)
         if len(moves) % 16 == 0:
             await asyncio.sleep(0)  # Players that answer at once must not block the event loop.
     return verdict
@@ -138,14 +139,14 @@ def _patience(clock: GameClock, stall_seconds: float) -> float:
     return stall_seconds if allowed is None else allowed / 1000 + PATIENCE_SECONDS
 
 
-def _legal(board: chess.Board, thought: Thought) -> chess.Move:
-    """Return the move of a thought. Raises ValueError with the reason if it is not legal."""
-    if thought.move is None:
+def _legal(board: chess.Board, text: str | None) -> chess.Move:
+    """Return the move of an answer. Raises ValueError with the reason if it is not legal."""
+    if text is None:
         raise ValueError(f"no move in {board.fen()}")
     try:
-        move = board.parse_uci(thought.move)
+        move = board.parse_uci(text)
     except ValueError:
-        raise ValueError(f"{thought.move[:20]} in {board.fen()}") from None
+        raise ValueError(f"{text[:20]} in {board.fen()}") from None
     if not move:
         raise ValueError(f"null move in {board.fen()}")
     return move

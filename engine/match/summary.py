@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
@@ -35,11 +36,7 @@ def summary(config: MatchConfig, standings: Standings, throughput: Throughput) -
     sprt = standings.sprt
     if sprt is not None:
         data["sprt"] = {
-            "elo0": sprt.elo0,
-            "elo1": sprt.elo1,
-            "alpha": sprt.alpha,
-            "beta": sprt.beta,
-            "model": sprt.model,
+            **asdict(sprt),
             "lower": sprt.lower,
             "upper": sprt.upper,
             "llr": standings.llr(),
@@ -94,11 +91,7 @@ def _player(config: MatchConfig, standings: Standings, number: int) -> dict[str,
 
 def estimate_data(estimate: Estimate) -> dict[str, float | None]:
     """Return a value with its interval."""
-    return {
-        "value": finite(estimate.value),
-        "low": finite(estimate.low),
-        "high": finite(estimate.high),
-    }
+    return {name: finite(value) for name, value in asdict(estimate).items()}
 
 
 def finite(number: float) -> float | None:

@@ -116,22 +116,7 @@ def parse_records(data: bytes) -> NDArray[np.void]:
     if version == 6:
         return records
     read = np.zeros(len(records), RECORD_DTYPE)
-    unknown = (
-        "root_q",
-        "best_q",
-        "root_d",
-        "best_d",
-        "root_m",
-        "best_m",
-        "plies_left",
-        "played_q",
-        "played_d",
-        "played_m",
-        "orig_q",
-        "orig_d",
-        "orig_m",
-    )
-    for name in unknown:
+    for name in _LIMITS.keys() - {"probabilities", "result_q", "result_d"}:
         read[name] = np.nan
     read["input_format"] = 1
     read["played_idx"] = read["best_idx"] = NO_MOVE

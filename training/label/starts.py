@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+import chess
+
 from engine._core import Game
 from engine.games.openings import Opening
 from training.label.settings import LabelSettings
@@ -59,27 +61,14 @@ def random_endgame(most_men: int, random: Random) -> Game:
             *(random.choice(PIECES + PIECES.lower()) for _ in range(random.randint(1, most_men - 2))),
         ]
         squares = random.sample(range(64), len(men))
-        board: dict[int, str] = dict(zip(squares, men, strict=True))
-        if any(man in "Pp" and not 8 <= square < 56 for square, man in board.items()):
+        board = chess.BaseBoard.empty()
+        for square, man in zip(squares, men, strict=True):
+            board.set_piece_at(square, chess.Piece.from_symbol(man))
+        if board.pawns & chess.BB_BACKRANKS:
             continue
         try:
-            game = Game(f"{_placement(board)} {random.choice('wb')} - - 0 1")
+            game = Game(f"{board.board_fen()} {random.choice('wb')} - - 0 1")
         except ValueError:  # for example, the side to move could capture the king
             continue
         if game.result()[0] == "undecided":
             return game
-
-
-def _placement(board: dict[int, str]) -> str:
-    """Return the first field of a FEN. board: piece by square, a1 = 0."""
-    ranks = []
-    for rank in range(7, -1, -1):
-        text, empty = "", 0
-        for square in range(8 * rank, 8 * rank + 8):
-            if square not in board:
-                empty += 1
-                continue
-            text += (str(empty) if empty else "") + board[square]
-            empty = 0
-        ranks.append(text + (str(empty) if empty else ""))
-    return "/".join(ranks)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from time import perf_counter
 from types import FrameType
 from typing import Any, TextIO
 
+from protocol.host.files import lock
 from protocol.host.folders import expanded
 from training.config import RunSettings, TrainConfig, with_defaults
 from training.data.following import Follower, NewShards
@@ -91,14 +91,10 @@ class _Run:
     def _locked(self) -> TextIO:
         """Lock the run for this process; wait until another process has ended."""
         file = (self.folder / "lock").open("a", encoding="utf-8")
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self.note(f"another process is at work in {self.folder}: waiting for its end")
-                fcntl.flock(file, fcntl.LOCK_EX)
+        if not lock(file.fileno()):
+            self.note(f"another process is at work in {self.folder}: waiting for its end")
+            while not lock(file.fileno()):
+                pass  # `lock` waits, too
         return file
 
     def note(self, text: str) -> None:

@@ -21,6 +21,7 @@ from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.games.record import Reason
 from engine.games.referee import game_of
 from engine.match.config import PlayerConfig
+from engine.match.players.uci_client import UciAnswer
 from engine.match.timecontrol import GameClock
 from engine.options import Options
 from engine.search.limits import Clock, Limits
@@ -50,17 +51,11 @@ class ForfeitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """A player's answer. move: UCI notation, or None. network: the requested network and the identity of the
-    one that evaluated, for this engine. Other fields: see MoveRecord."""
+    """A player's answer, and its thinking time. network: the requested network and the identity of the one
+    that evaluated, for this engine."""
 
-    move: str | None
+    answer: UciAnswer
     seconds: float
-    score_cp: int | None = None
-    mate: int | None = None
-    depth: int | None = None
-    selective_depth: int | None = None
-    nodes: int | None = None
-    ponder: str | None = None
     network: tuple[Hashable, str] | None = None
 
 
@@ -189,16 +184,16 @@ class EnginePlayer:
         future = self._player.search(position.core, limits, clock_started=started, play=True)
         # Measured in the pool's thread, because delays of the event loop are not the player's.
         future.add_done_callback(note_time)
-        answer = asyncio.wrap_future(future)
-        answer.add_done_callback(retrieve)
+        searched = asyncio.wrap_future(future)
+        searched.add_done_callback(retrieve)
         try:
             async with asyncio.timeout(patience_seconds):
-                report = await asyncio.shield(answer)
+                report = await asyncio.shield(searched)
         except TimeoutError:
             self._player.stop()
             try:
                 async with asyncio.timeout(INTERRUPT_SECONDS):
-                    await asyncio.shield(answer)
+                    await asyncio.shield(searched)
             except (TimeoutError, NoEvaluatorError, PipelineError):
                 self.alive = False
                 raise ForfeitError(Reason.STALL, "the search does not end") from None
@@ -209,16 +204,16 @@ class EnginePlayer:
         except (NoEvaluatorError, PipelineError) as error:
             raise PlayerError(f"{self.config.name}: {error}") from None
         line = report.lines[0] if report.lines else None
-        return Thought(
-            move=report.best_move,
-            seconds=finished - started,
+        answer = UciAnswer(
+            report.best_move,
             score_cp=line.centipawns() if line is not None and line.mate is None else None,
             mate=line.mate if line is not None else None,
             depth=report.depth,
             selective_depth=report.selective_depth,
             nodes=report.nodes,
-            network=(EvaluatorSettings.of(self.config.options), report.network) if report.network else None,
         )
+        network = (EvaluatorSettings.of(self.config.options), report.network) if report.network else None
+        return Thought(answer, finished - started, network)
 
     def ponder(self, position: Position, clocks: Clocks, reply: str) -> None:
         """Do nothing: players of this engine share an evaluator. One would think on the time of all."""

@@ -135,16 +135,7 @@ class ProgramPlayer:
             raise ForfeitError(Reason.STALL, "no answer to stop") from None
         except ProgramGoneError as error:
             raise ForfeitError(Reason.DISCONNECT, self._last_words(str(error))) from None
-        return Thought(
-            move=answer.move,
-            seconds=client.answered_at - (started if pondered else client.went_at),
-            score_cp=answer.score_cp,
-            mate=answer.mate,
-            depth=answer.depth,
-            selective_depth=answer.selective_depth,
-            nodes=answer.nodes,
-            ponder=answer.ponder,
-        )
+        return Thought(answer, client.answered_at - (started if pondered else client.went_at))
 
     def ponder(self, position: Position, clocks: Clocks, reply: str) -> None:
         board = position.board

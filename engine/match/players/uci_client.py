@@ -71,8 +71,8 @@ class UciOption:
 
 @dataclass(frozen=True, slots=True)
 class UciAnswer:
-    """The result of a search. move: as the program wrote it, or None. The other fields are from its last line
-    with a score, for the mover; None if missing."""
+    """The result of a search. move: as the program wrote it, or None. The other fields, see MoveRecord, are
+    from its last line with a score, for the mover; None if missing."""
 
     move: str | None
     score_cp: int | None = None

@@ -43,11 +43,6 @@ class Sprt:
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
             if not 0 < value < 0.5:
                 raise ValueError(f"{name} is between 0 and 0.5, not {value:g}")
-        if self.model not in ("logistic", "normalised"):
-            raise ValueError(f"model is logistic or normalised, not {self.model!r}")
-        limit = 1000.0
-        if max(abs(self.elo0), abs(self.elo1)) > limit:
-            raise ValueError(f"elo0 and elo1 are from {-limit:g} to {limit:g}")
 
     @property
     def lower(self) -> float:

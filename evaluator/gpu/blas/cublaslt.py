@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ class CublasLt(Library):
         self._set("cublasLtMatmulPreferenceSetAttribute", preference, _PREFERENCE_WORKSPACE, workspace)
         results = (_Heuristic * _ALGORITHMS)()
         found = ctypes.c_int()
-        with _Described(self, product, bias=256) as (operation, a, b, c):
+        with self._described(product, bias=256) as (operation, a, b, c):
             status = self._library.cublasLtMatmulAlgoGetHeuristic(
                 self._handle, operation, a, b, c, c, preference, _ALGORITHMS, results, ctypes.byref(found)
             )
@@ -87,7 +88,7 @@ class CublasLt(Library):
     ) -> None:
         chosen = (ctypes.c_uint8 * _ALGORITHM_BYTES).from_buffer_copy(algorithm)
         added = operands.residual if product.residual else operands.out
-        with _Described(self, product, bias=operands.bias) as (operation, layout_a, layout_b, layout_c):
+        with self._described(product, bias=operands.bias) as (operation, layout_a, layout_b, layout_c):
             self._call(
                 "cublasLtMatmul",
                 self._handle,
@@ -116,49 +117,33 @@ class CublasLt(Library):
     def _set(self, name: str, descriptor: ctypes.c_void_p, attribute: int, value: Any) -> None:
         self._call(name, descriptor, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
 
-    def _layout(self, rows: int, columns: int, stride: int) -> ctypes.c_void_p:
-        layout = ctypes.c_void_p()
-        self._call(
-            "cublasLtMatrixLayoutCreate",
-            ctypes.byref(layout),
-            self._type,
-            ctypes.c_uint64(rows),
-            ctypes.c_uint64(columns),
-            ctypes.c_int64(stride),
-        )
-        return layout
-
-
-class _Described:
-    """Context manager for the descriptors of a product."""
-
-    def __init__(self, library: CublasLt, product: LibraryProduct, *, bias: int) -> None:
-        self._library, self._product, self._bias = library, product, bias
-        self._layouts: list[ctypes.c_void_p] = []
-        self._operation = ctypes.c_void_p()
-
-    def __enter__(self) -> tuple[ctypes.c_void_p, ...]:
-        library, product = self._library, self._product
-        library._call("cublasLtMatmulDescCreate", ctypes.byref(self._operation), _COMPUTE_32F, _REAL_32F)
-        name = "cublasLtMatmulDescSetAttribute"
-        library._set(name, self._operation, _TRANSPOSE_A, ctypes.c_int32(_OP_T))
-        epilogue = (_EPILOGUE_RELU if product.activation is Activation.RELU else 0) | (
-            _EPILOGUE_BIAS if product.bias else 0
-        )
-        library._set(name, self._operation, _EPILOGUE, ctypes.c_uint32(epilogue or _EPILOGUE_DEFAULT))
-        if product.bias:
-            library._set(name, self._operation, _BIAS_POINTER, ctypes.c_void_p(self._bias))
-        self._layouts = [
-            library._layout(product.k, product.n, product.k),
-            library._layout(product.k, product.m, product.lda),
-            library._layout(product.n, product.m, product.ldo),
-        ]
-        return (self._operation, *self._layouts)
-
-    def __exit__(self, *_: object) -> None:
-        for layout in self._layouts:
-            self._library._call("cublasLtMatrixLayoutDestroy", layout)
-        self._library._call("cublasLtMatmulDescDestroy", self._operation)
+    @contextmanager
+    def _described(self, product: LibraryProduct, *, bias: int) -> Iterator[tuple[ctypes.c_void_p, ...]]:
+        """Context manager for a product's descriptors: operation, matrices "A", "B" and "C"."""
+        with ExitStack() as stack:
+            operation = ctypes.c_void_p()
+            self._call("cublasLtMatmulDescCreate", ctypes.byref(operation), _COMPUTE_32F, _REAL_32F)
+            stack.callback(self._call, "cublasLtMatmulDescDestroy", operation)
+            name = "cublasLtMatmulDescSetAttribute"
+            self._set(name, operation, _TRANSPOSE_A, ctypes.c_int32(_OP_T))
+            epilogue = (_EPILOGUE_RELU if product.activation is Activation.RELU else 0) | (
+                _EPILOGUE_BIAS if product.bias else 0
+            )
+            self._set(name, operation, _EPILOGUE, ctypes.c_uint32(epilogue or _EPILOGUE_DEFAULT))
+            if product.bias:
+                self._set(name, operation, _BIAS_POINTER, ctypes.c_void_p(bias))
+            layouts = []
+            for rows, columns, stride in (
+                (product.k, product.n, product.k),
+                (product.k, product.m, product.lda),
+                (product.n, product.m, product.ldo),
+            ):
+                layout = ctypes.c_void_p()
+                sizes = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(stride)
+                self._call("cublasLtMatrixLayoutCreate", ctypes.byref(layout), self._type, *sizes)
+                stack.callback(self._call, "cublasLtMatrixLayoutDestroy", layout)
+                layouts.append(layout)
+            yield (operation, *layouts)
 
 
 def _load() -> ctypes.CDLL:

@@ -33,11 +33,10 @@ START = chess.STARTING_FEN
 def run(
     *arguments: str, input: str | bytes = "", status: int = 0, cwd: Path | None = None
 ) -> tuple[str, str]:
-    data = input.encode() if isinstance(input, str) else input
-    done = programs.run(*ENGINE, *arguments, status=status, input=data, encoding=None, cwd=cwd)
-    output, errors = done.stdout.decode(), done.stderr.decode()
-    assert "Traceback" not in errors, errors
-    return output, errors
+    text = input if isinstance(input, str) else input.decode(errors="surrogateescape")
+    done = programs.run(*ENGINE, *arguments, status=status, input=text, errors="surrogateescape", cwd=cwd)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout, done.stderr
 
 
 def evaluate(lines: list[Any], *arguments: str, status: int = 0) -> list[dict[str, Any]]:

@@ -289,6 +289,8 @@ def test_the_file_in_configs_shows_the_defaults() -> None:
         ("[openings]\nfiles = 1\n" + TWO, r"\[openings\]: no such key: 'files'; did you mean 'file'"),
         ("openings = 3\n" + TWO, r"\[openings\] is a table"),
         ("[sprt]\nelo0 = 5\nelo1 = 0\n" + TWO, r"\[sprt\]: elo0 must be below"),
+        ("[sprt]\nelo0 = -2000\n" + TWO, r"\[sprt\]: elo0 is a number from -1,000 to 1,000"),
+        ('[sprt]\nmodel = "bayesian"\n' + TWO, r"\[sprt\]: model is one of logistic, normalised"),
         ("[adjudication.tablebase]\n" + TWO, r"\[adjudication.tablebase\]: paths names no folder"),
         ("[adjudication.draw]\nenabled = false\nmovse = 3\n" + TWO, "did you mean 'moves'"),
         ("[sprt]\nenabled = false\nelo2 = 3\n" + TWO, "did you mean 'elo[01]'"),
