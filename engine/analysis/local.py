@@ -22,15 +22,14 @@ from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool
 from engine.pool.search import Observer
+from engine.search.limits import Limits
 
 if TYPE_CHECKING:
     from engine._core import Game, Tree
     from engine.analysis.query import Query
     from engine.analysis.searching import Position, Post, SearchListener
     from engine.search.driver import Search
-    from engine.search.limits import Limits
-from engine.search.limits import Limits
-from engine.search.report import Report
+    from engine.search.report import Report
 
 
 @dataclass(eq=False, slots=True)
