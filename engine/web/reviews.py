@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -232,11 +232,11 @@ class Reviews:
         await self.stop(job)
         self._store.delete(job.identity, job.owner)
 
-    def close(self) -> None:
-        """Stop all jobs."""
+    def end(self, reason: str, owners: Collection[str] | None = None) -> None:
+        """Stop the jobs of some clients, or all (None)."""
         for job in self._jobs.values():
-            if job.task is not None and job.state in ACTIVE:
-                job.reason = ENDED
+            if job.task is not None and job.state in ACTIVE and (owners is None or job.owner in owners):
+                job.reason = reason
                 job.task.cancel()
 
     async def _run(self, job: Job, payer: str, sources: Sequence[SourceGame]) -> None:

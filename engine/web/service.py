@@ -51,7 +51,7 @@ from engine.web.openapi import (
     document,
     operations,
 )
-from engine.web.reviews import Job, Reviews
+from engine.web.reviews import ENDED, Job, Reviews
 from engine.web.store import Store
 from engine.web.turns import Lane, Result
 from engine.workers.executor import play_together
@@ -201,12 +201,13 @@ class WebService:
 
     def end_of(self, names: Collection[str]) -> int:
         """End what runs for clients whose tokens have these names. Return the number of their requests."""
-        error = HttpError(403, "the token was removed")
-        return self._limits.end([payer_of(name, "") for name in names], error)
+        clients, error = [payer_of(name, "") for name in names], HttpError(403, "the token was removed")
+        self._reviews.end(str(error), clients)
+        return self._limits.end(clients, error)
 
     def close(self) -> None:
         """Stop all searches."""
-        self._reviews.close()
+        self._reviews.end(ENDED)
         self._levels.close()
         for lane in (self._short, self._long):
             lane.close()
