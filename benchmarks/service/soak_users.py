@@ -91,10 +91,11 @@ class Web(Trouble):
         super().stop()
         self._clients.shutdown()
         end = time.perf_counter() + WAIT_S
-        while (left := self._metric("requests_in_flight") - 1) and time.perf_counter() < end:
+        names = ("requests_in_flight", "searching_positions", "waiting_positions")
+        while (left := [self._metric(name) for name in names]) != [1, 0, 0] and time.perf_counter() < end:
             time.sleep(0.2)
-        if left or self._metric("searching_positions"):
-            self.faults[f"{left:g} requests and their searches are left"] += 1
+        if left != [1, 0, 0]:
+            self.faults[f"left of clients that are gone: {dict(zip(names, left, strict=True))}"] += 1
         if self._ask("GET", "/ready", None)[0] != 200:
             self.faults["/ready is not 200"] += 1
         self.memory = f", {psutil.Process(self._process.pid).memory_info().rss / 1e6:.0f} MB"
