@@ -416,8 +416,9 @@ class WebService:
         notes: list[str] = []
         pgn, thread = fields.pgn, partial(self._thread, request)
         if fields.data:
-            read = partial(text_of, _bytes_of(fields.data), "the file", notes.append, most=MOST_UNPACKED)
-            pgn = await thread(read)
+            pgn = await thread(
+                lambda: text_of(_bytes_of(fields.data), "the file", notes.append, most=MOST_UNPACKED)
+            )
         listed = await thread(partial(positions.games_of, pgn)) if not fields.game else []
         tree = await thread(partial(positions.tree_of, pgn, fields.game or 1))
         if len(listed) == positions.MOST_LISTED:
