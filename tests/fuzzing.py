@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import REPOSITORY
+from tests.programs import run
 
 FLAGS = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra", "-Wshadow", f"-I{REPOSITORY / 'tests'}"]
 
@@ -47,8 +48,8 @@ def built(program: Path, sources: Sequence[Path], includes: Sequence[Path], sani
 def numbers_of(program: Path, rounds: int, seed: int) -> list[int]:
     """Run a program, which has to end well and to have seen something of each kind of thing; how many it has
     seen of each."""
-    done = subprocess.run([program, str(rounds), str(seed)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run(program, rounds, seed, timeout=None)
+    assert done.stderr == ""
     numbers = [int(word) for word in done.stdout.split() if word.isdigit()]
     assert min(numbers) > 0, done.stdout
     return numbers

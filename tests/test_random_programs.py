@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from engine.options import Options
 from engine.search.tree import search_params
 from tests.fuzzing import built, numbers_of
 from tests.paths import REPOSITORY
+from tests.programs import run
 
 ENGINE, EVALUATOR, WIRE = (REPOSITORY / name / "core" for name in ("engine", "evaluator", "protocol"))
 TREE = [f"engine/core/{group}/*.cc" for group in ("chess", "encoding", "mate", "syzygy", "tree")]
@@ -71,8 +71,8 @@ def test_core_is_correct_under_random_use(
 
 def test_no_file_breaks_a_tree(tmp_path: Path) -> None:
     fuzz = program(tmp_path, "engine/core/tree/fuzz_file.cc", TREE, [ENGINE], MEMORY)
-    done = subprocess.run([fuzz, "60", "1", tmp_path], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run(fuzz, 60, 1, tmp_path, timeout=None)
+    assert done.stderr == ""
     refused, loaded = (int(word) for word in done.stdout.split()[1::2])
     assert min(refused, loaded) > 20
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from html.parser import HTMLParser
 from importlib import import_module
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import REPOSITORY
+from tests.programs import run
 
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 """Elements with which a browser loads what an attribute names."""
@@ -35,15 +35,8 @@ class Assets(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material", reason="needs pip install '.[docs]'")
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder)
+    run(*command, cwd=REPOSITORY, timeout=300, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     return folder
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.checkout import copy_checkout
 
 pytestmark = [
@@ -27,15 +27,7 @@ LEVELS = ("v2", "v3", "v4")
 def run(*command: object, **environment: str) -> str:
     """Standard output of a program that has to succeed, in an environment without PYTHONPATH."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    finished = subprocess.run(
-        [str(word) for word in command],
-        env=inherited | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stdout[-3000:] + finished.stderr[-3000:]
-    return finished.stdout
+    return programs.run(*command, env=inherited | environment, timeout=None).stdout
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +72,7 @@ def test_it_holds_the_program_and_no_sources_of_the_cores(wheel: Path) -> None:
 
 def test_it_plays_a_move_in_an_empty_environment(python: Path, tmp_path: Path) -> None:
     game = "uci\nisready\nposition startpos\ngo nodes 30\n"
-    finished = subprocess.run(
-        [python.with_name("wavefront")], input=game, capture_output=True, text=True, timeout=120, cwd=tmp_path
-    )
+    finished = programs.run(python.with_name("wavefront"), input=game, cwd=tmp_path)
     assert finished.stdout.splitlines()[-1].startswith("bestmove "), finished.stdout + finished.stderr
 
 

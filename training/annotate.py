@@ -19,7 +19,7 @@ from engine.games.campaign import Campaign
 from engine.games.display import QuietView
 from engine.options import Options
 from engine.selfplay.shard import Shard, ShardError, read_header, read_shard, write_shard
-from protocol.host.printing import reason
+from protocol.host.printing import failing_as, reason
 from training.data.annotations import annotated, identity, prior_identity
 from training.data.reading import encoded_positions
 from training.errors import TrainingError
@@ -218,12 +218,8 @@ def _unannotated(paths: Sequence[Path], annotations: str, done: Annotated) -> li
 
 def _write(path: Path, shard: Shard, done: Annotated) -> None:
     """Write an annotated shard, and count it. Raises TrainingError."""
-    try:
+    with failing_as(TrainingError, f"cannot write {path}, which is left as it is", ShardError):
         write_shard(path, shard)
-    except ShardError as error:
-        raise TrainingError(f"{path}: {error}; the shard is left as it is") from None
-    except OSError as error:
-        raise TrainingError(f"cannot write {path}: {error.strerror}") from None
     with _counting:
         done.shards += 1
         done.positions += shard.positions + shard.branches

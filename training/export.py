@@ -16,6 +16,7 @@ from evaluator.backends.reference import forward
 from evaluator.network import load_network
 from evaluator.network.spec import NetworkSpec
 from evaluator.network.writer import write_network
+from protocol.host.printing import failing_as
 from training.errors import TrainingError
 from training.model.network import AttentionNetwork, policy_source
 
@@ -54,11 +55,9 @@ def export_network(
     """
     spec = network.spec(policy_scale=policy_temperature)
     off = compared(network, spec, policy_temperature)
-    try:
+    with failing_as(TrainingError, f"cannot write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_network(spec, path, license=license)
-    except OSError as error:
-        raise TrainingError(f"cannot write {path}: {error.strerror}") from None
     planes = probe_planes()
     written, expected = forward(load_network(path), planes).policy, forward(spec, planes).policy
     return Exported(path, path.stat().st_size, off, float(np.abs(written - expected).max()))

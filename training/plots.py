@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol.host.outputs import figure_of, save_figure
+from protocol.host.printing import failing_as
 from training.errors import TrainingError
 
 METRICS = "metrics.jsonl"
@@ -32,10 +33,8 @@ def read_entries(path: Path) -> list[dict[str, Any]]:
 
     Raises TrainingError.
     """
-    try:
+    with failing_as(TrainingError, f"cannot read {path}"):
         lines = path.read_text("utf-8").splitlines()
-    except OSError as error:
-        raise TrainingError(f"cannot read {path}: {error.strerror}") from None
     entries = []
     for number, line in enumerate(lines, 1):
         try:

@@ -101,7 +101,7 @@ class TimedSearch:
         """Calls, and the times of their answers."""
         visits = self.tree.root_info().visits
         while now < move_ms:
-            wanted = sizes.wanted(visits, sum(call.batch.wanted for _, call in in_flight))
+            wanted = sizes.rule.wanted(visits, sum(call.batch.wanted for _, call in in_flight))
             if len(in_flight) == sizes.in_flight or wanted <= 0:
                 now = self._awaited(*in_flight.popleft(), now)
                 if is_over(now):

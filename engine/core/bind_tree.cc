@@ -240,6 +240,7 @@ void bind_reports(nb::module_& m) {
       .def_ro("mean_depth", &RootInfo::mean_depth, "Mean leaf depth of the playouts; the root has depth 1.")
       .def_ro("max_depth", &RootInfo::max_depth)
       .def_ro("evaluations", &RootInfo::evaluations, "Positions sent to the evaluator since then.")
+      .def_ro("batches", &RootInfo::batches, "Batches of them.")
       .def_ro("cache_hits", &RootInfo::cache_hits)
       .def_ro("tablebase_hits", &RootInfo::tablebase_hits,
               "Positions found in tablebases since then, including those after the root's moves.")

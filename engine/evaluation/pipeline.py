@@ -12,14 +12,15 @@ from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, Pipe
 class Pipeline(Protocol):
     """Evaluation of a search's batches. The pipeline owns a batch from `submit` until it is applied.
 
-    evaluations, batches: positions and batches submitted. in_flight: batches submitted and not yet applied.
     failure: why the evaluator rejected them. The search then ends, or restarts after a NetworkChangedError.
     """
 
-    evaluations: int
-    batches: int
-    in_flight: int
     failure: PipelineError | NoEvaluatorError | NetworkChangedError | None
+
+    @property
+    def in_flight(self) -> int:
+        """Batches submitted and not yet applied."""
+        ...
 
     @property
     def in_flight_visits(self) -> int:
@@ -50,8 +51,6 @@ class InstantPipeline:
         self.in_flight = 0
         self.in_flight_visits = 0
         self.failure: PipelineError | NoEvaluatorError | NetworkChangedError | None = None
-        self.evaluations = 0
-        self.batches = 0
         self._tree = tree
         self._batch = Batch(capacity)
 
@@ -62,8 +61,6 @@ class InstantPipeline:
         pass
 
     def submit(self, batch: Batch) -> None:
-        self.evaluations += batch.size
-        self.batches += 1
         self._tree.apply_random(batch)
 
     def abandon(self) -> None:

@@ -10,7 +10,7 @@ refused for any other reason: an error, because a retry would be refused, too
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import sleep
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -125,6 +125,14 @@ class Requests(Generic[R]):
         self._take_back()
         if client is not None:
             self._link.lost(client, reason, refused=refused)
+
+    def restore(self, client: EvaluatorClient, sent: Mapping[int, R]) -> None:
+        """Record requests that the core has sent by a connection. If it was replaced, they are sent again."""
+        if client is self.client:
+            self.sent.update(sent)
+        else:
+            for request in sent.values():
+                self._send_again(request)
 
     def cancel(self, unwanted: Callable[[R], bool]) -> None:
         """Cancel the requests for which `unwanted` returns True, if the evaluator has not begun them."""

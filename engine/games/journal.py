@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from engine.games.identity import differences
 from protocol.host.closing import Closing
 from protocol.host.files import append_whole, lock, open_to_append
-from protocol.host.printing import ReportedError
+from protocol.host.printing import ReportedError, failing_as
 from protocol.host.version import __version__
 
 T = TypeVar("T")
@@ -39,15 +39,11 @@ class Journal(Closing):
         """Open a journal, or create one with `header`. restart: discard its contents. Raises JournalError."""
         self.path = Path(path)
         self.entries: list[dict[str, Any]] = []
-        try:
+        with failing_as(JournalError, f"cannot open {self.path}"):
             self._file = open_to_append(self.path)
-        except OSError as error:
-            raise JournalError(f"cannot open {self.path}: {error.strerror}") from None
         try:
-            try:
+            with failing_as(JournalError, f"cannot lock {self.path}"):  # Some network file systems.
                 locked = lock(self._file.fileno())
-            except OSError as error:  # Some network file systems.
-                raise JournalError(f"cannot lock {self.path}: {error.strerror}") from None
             if not locked:
                 raise JournalError(f"{self.path} is in use by another process")
             self._end = 0
@@ -66,10 +62,8 @@ class Journal(Closing):
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write an entry to disk, and sync it. Raises JournalError."""
-        try:
+        with failing_as(JournalError, f"cannot write {self.path}"):
             self._end = append_whole(self._file, _line(entry), end=self._end)
-        except OSError as error:
-            raise JournalError(f"cannot write {self.path}: {error.strerror}") from None
 
     def last(self, key: str) -> int:
         """Return a number of the last entry; 0 if it is missing. Raises JournalError."""

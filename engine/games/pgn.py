@@ -19,6 +19,7 @@ import chess.pgn
 from engine.games.journal import JournalError
 from engine.games.record import GameRecord, MoveRecord
 from protocol.host.files import append_whole, open_to_append
+from protocol.host.printing import failing_as
 
 
 def pgn_text(
@@ -98,7 +99,7 @@ class PgnFile:
         """Open or create the file, and truncate it to `end` bytes: later games are not in the journal. log:
         called if the file is shorter. Raises JournalError."""
         self._path = path
-        try:
+        with failing_as(JournalError, f"cannot open {path}"):
             self._file = open_to_append(path)
             size = self._file.seek(0, os.SEEK_END)
             if size < end:
@@ -106,15 +107,11 @@ class PgnFile:
                 end = size
             self._file.truncate(end)
             self._end = end
-        except OSError as error:
-            raise JournalError(f"cannot open {path}: {error.strerror}") from None
 
     def append(self, text: str) -> int:
         """Write a game to disk, sync it, and return the file's new size. Raises JournalError."""
-        try:
+        with failing_as(JournalError, f"cannot write {self._path}"):
             self._end = append_whole(self._file, text.encode("utf-8", "replace"), end=self._end)
-        except OSError as error:
-            raise JournalError(f"cannot write {self._path}: {error.strerror}") from None
         return self._end
 
     def close(self) -> None:

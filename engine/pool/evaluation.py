@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from engine._core import Batch, Game, Tree
 from engine.evaluation.balancing.pooled import PooledEvaluator
@@ -16,9 +16,6 @@ from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, Pipe
 from engine.options import Options
 from engine.search.control import SearchControl
 from protocol.batch import EvaluationBatch, PositionBatch
-
-if TYPE_CHECKING:
-    from engine.evaluation.bursts import BurstEnd
 
 Evaluated = Future[tuple[PositionBatch, EvaluationBatch]]
 """Result: the encoded positions and their evaluations; or NoEvaluatorError, or PipelineError."""
@@ -49,9 +46,12 @@ class PooledEvaluation:
         if future.cancelled():  # By any thread: the loop forgets it.
             self.control.on_change()
 
-    def burst(self, _until: float, _interrupt: int) -> BurstEnd | None:
+    def burst(self, _patience: float, _interrupt: int) -> str | None:
         """Return None: it has one batch."""
         return None
+
+    def take_back(self) -> None:
+        """Do nothing: the core has no batch of it."""
 
     def of_tree(self, _tree: Tree) -> bool:
         """Return False: its batch is of no tree."""

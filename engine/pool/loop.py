@@ -94,6 +94,8 @@ class SearchLoop:
         """Wait for an event, and advance the searches that it concerns."""
         while not self._asked.empty():
             asked = self._asked.get()
+            for task in self.active:
+                task.take_back()
             if callable(asked):
                 asked()
             elif asked.future.done():

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from engine._core import Tree
 from engine.evaluation.balancing.pipeline import PooledPipeline
@@ -28,9 +28,6 @@ from engine.search.player import NetworkSearch, Pause, Player
 from engine.search.report import Report
 from engine.search.task import SearchTask
 from protocol.messages import NetworkInfo
-
-if TYPE_CHECKING:
-    from engine.evaluation.bursts import BurstEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,18 +170,28 @@ class PooledSearch:
             self.future.set_exception(error)
         return False
 
-    def burst(self, until: float, interrupt: int) -> BurstEnd | None:
-        """Run a burst of this search, the only one; see PooledPipeline. until: end of the longest wait, in
-        perf_counter seconds."""
+    def burst(self, patience: float, interrupt: int) -> str | None:
+        """Let the core run this search, the only one, and return why it ended, or None if it cannot.
+        patience: end of the longest wait, in perf_counter seconds."""
         search, pipeline = self._search, self._pipeline
         if search is None or not isinstance(pipeline, PooledPipeline) or pipeline.failure is not None:
             return None
         if search.idle:
             return None
-        end = pipeline.burst(search.burst_limits(perf_counter(), self.due_at, until, interrupt))
-        unfilled = end is None and not self._fills
-        self._fills = end is None or end == "idle"
-        return "idle" if unfilled else end
+        exchange = pipeline.lend()
+        if exchange is None:
+            unfilled, self._fills = not self._fills, True
+            return "idle" if unfilled else None
+        end = search.burst(exchange, self.due_at, patience, interrupt)
+        if end not in ("time", "look"):
+            pipeline.take_back()
+        self._fills = end == "idle"
+        return end
+
+    def take_back(self) -> None:
+        """Let Python use the connection."""
+        if isinstance(self._pipeline, PooledPipeline):
+            self._pipeline.take_back()
 
     def record_lateness(self, late_ms: float) -> None:
         """Record how late a wait returned."""
@@ -211,6 +218,7 @@ class PooledSearch:
         """
         failure: Exception | None = None
         if searches > 1:  # If another one has joined, the core may not collect its batches any more.
+            self.take_back()
             self._fills = True
         if isinstance(self._pipeline, PooledPipeline):
             self._pipeline.alone = searches == 1
@@ -280,7 +288,7 @@ class PooledSearch:
         device = Device.together(devices) if searches > 1 else max(devices, key=lambda each: each.rate)
         sizes = BatchSizes.pooled(device, task.options, task.limits, searches, processes)
         if isinstance(evaluator, InstantEvaluator):
-            self._pipeline = InstantPipeline(tree, sizes.capacity)
+            self._pipeline = InstantPipeline(tree, sizes.rule.capacity)
         else:
             self._pipeline = PooledPipeline(
                 self,
@@ -288,10 +296,10 @@ class PooledSearch:
                 evaluator,
                 key,
                 network.identity,
-                sizes.capacity,
+                sizes.rule,
                 alone=searches == 1,
             )
-        self._fills = True
+        self._fills = searches > 1 or not isinstance(evaluator, PooledEvaluator)
         self._ponders = self.control.pondering
         if not self._ponders:
             self._set_target(task)

@@ -197,44 +197,9 @@ class BatchSizes:
     second: int = 0
 
     @property
-    def capacity(self) -> int:
-        """Size of the largest batch."""
-        return max(self.best, self.largest, self.filled)
-
-    @property
     def rule(self) -> BatchRule:
-        """The rule of these sizes for the core, which applies it without the interpreter, too."""
-        return BatchRule(
-            best=self.best,
-            curve=self.curve,
-            largest=self.largest,
-            filled=self.filled,
-            large_tree=self.large_tree,
-            share=self.share,
-            least=self.least,
-            together=self.together,
-            factor=self.factor,
-            in_flight=self.in_flight,
-            second=self.second,
-        )
-
-    def in_tree(self, visits: int) -> int:
-        """Return the batch size for a tree with N visits.
-
-        In large trees few positions are in flight. Larger batches do no harm there and save overhead.
-        """
-        return self.rule.in_tree(visits)
-
-    def wanted(self, visits: int, in_flight: int) -> int:
-        """Return how many positions to request next in a tree with N visits, look-ahead excluded.
-
-        in_flight: visits waiting for their evaluations.
-        """
-        return self.rule.wanted(visits, in_flight)
-
-    def fitting(self, milliseconds: float) -> int:
-        """Return the largest batch that is computed in this time; at least 1."""
-        return self.rule.fitting(milliseconds)
+        """The rule of these sizes for the core, which applies it."""
+        return BatchRule(**{name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def alone(cls, device: Device, options: Options, limits: Limits) -> BatchSizes:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from engine._core import Line as TreeLine
 from engine._core import RootInfo, Tree, policy_index
-from engine.evaluation.bursts import BurstLimits
 from engine.evaluation.pipeline import Pipeline
 from engine.search.batching import BatchSizes
 from engine.search.control import SearchControl
@@ -24,8 +24,11 @@ from engine.search.static_choice import static_lines
 from engine.search.stopping import UNLIMITED_VISITS, LimitWatch
 from engine.search.task import SearchTask
 
-BURST_SECONDS = 0.004
-"""Longest run of the search without the interpreter while answers arrive."""
+if TYPE_CHECKING:
+    from engine._core import Exchange
+
+BURST_SECONDS = 0.1
+"""Longest run of the search without the interpreter while answers arrive: Ctrl-C waits for its end."""
 
 REPORT_SECONDS = 0.2
 """Minimum time between two reports if something has changed."""
@@ -195,8 +198,8 @@ class Search:
             seconds=perf_counter() - self._task.started,
             hashfull=info.hashfull,
             cache_hits=info.cache_hits,
-            evaluations=self._pipeline.evaluations,
-            batches=self._pipeline.batches,
+            evaluations=info.evaluations,
+            batches=info.batches,
             first_batch_ms=self._first_batch_ms,
             tablebase_hits=info.tablebase_hits,
             full=info.full,
@@ -245,19 +248,21 @@ class Search:
             return UNLIMITED_VISITS
         return self._rule.fitting((hard - now) * 1000 / (self._pipeline.in_flight + 1))
 
-    def burst_limits(self, now: float, due_at: float, patience: float, interrupt: int) -> BurstLimits:
-        """Return the limits up to which the search may run without `advance`. now, due_at, patience:
-        perf_counter seconds."""
-        nodes, look_at, depth = self._watch.bounds(self._info)
-        hard = self._watch.hard
-        return BurstLimits(
-            rule=self._rule,
-            until=min(BURST_SECONDS, due_at - now if due_at > now else inf),
-            patience=patience - now,
-            hard=None if hard is None else hard - now,
+    def burst(self, exchange: Exchange, due_at: float, patience: float, interrupt: int) -> str:
+        """Run without `advance`, and return why it ended; see Exchange.run. due_at: when time requires
+        `advance`. patience: end of the longest wait. Both in perf_counter seconds."""
+        now = perf_counter()
+        nodes, look_at, depth, check_at = self._watch.bounds(self._info)
+        end = exchange.run(
+            until=min(now + BURST_SECONDS, check_at, due_at if due_at > now else inf),
+            patience=patience,
+            hard=self._watch.hard,
             nodes=nodes,
             nodes_as_playouts=self._options.nodes_as_playouts,
             look_at=look_at,
             depth=depth,
             interrupt=interrupt,
         )
+        if not self._first_batch_ms and exchange.first_sent is not None:
+            self._first_batch_ms = 1000 * (exchange.first_sent - self._task.started)
+        return end

@@ -7,6 +7,7 @@ The defaults of the options are lc0's constants. They serve all networks that ar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ CONSTANTS: Mapping[str, Mapping[str, Value]] = {
 """Options by NetworkInfo.content_hash."""
 
 
+@lru_cache(maxsize=16)
 def with_network_constants(options: Options, content_hash: str) -> Options:
     """Return the options with the network's constants instead of defaults, unless they are switched off.
 

@@ -10,7 +10,6 @@ from engine._core import ChildInfo, RootInfo, Tree
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Limits
-from engine.search.pace import Pace
 from engine.search.task import SearchTask
 from engine.search.time.budget import Spent
 
@@ -26,6 +25,18 @@ STOP_GRACE_SECONDS = 0.1
 TOLERANCE_SECONDS, TOLERANCE_SHARE = 0.2, 0.1
 """Time, or share of the budget if that is less, before smart pruning may end a search. The time saved would
 be worth less than what the search may find. lc0 always waits 0.2 s."""
+
+SILENCE_SECONDS = 0.25
+"""Minimum silence after which an evaluator counts as unavailable, if it is also UNUSUAL."""
+
+UNUSUAL = 4.0
+"""Minimum silence in units of the usual gap between answers."""
+
+KNOWN_SECONDS = 0.05
+"""Weight of the previous search's speed, in seconds of this one."""
+
+TELLING_PLAYOUTS, TELLING_SECONDS = 32, 0.02
+"""Without a previous search, minimum playouts and seconds for a speed."""
 
 UNLIMITED_VISITS = 1 << 40
 
@@ -116,16 +127,17 @@ class LimitWatch:
         nodes = self.nodes
         return UNLIMITED_VISITS if nodes is None else nodes - self._nodes(info) - in_flight
 
-    def bounds(self, info: RootInfo) -> tuple[int | None, int, float]:
-        """Return what requires the next check, whatever the time: the maximum visits (see `nodes`), a number
-        of root visits, and a mean depth."""
+    def bounds(self, info: RootInfo) -> tuple[int | None, int, float, float]:
+        """Return what requires the next check besides deadlines: the maximum visits (see `nodes`), a number
+        of root visits, a mean depth, and a time in perf_counter seconds."""
         if self._unbounded or self._control.pondering:
-            return None, UNLIMITED_VISITS if info.visits else 1, inf
+            return None, UNLIMITED_VISITS if info.visits else 1, inf, inf
         limits = self._task.limits
         # If only time limits the search, a check after some milliseconds suffices.
         by_time = limits.nodes is None and limits.depth is None
         look_at = 1 if not info.visits else UNLIMITED_VISITS if by_time else self._next_check_visits
-        return self.nodes, look_at, inf if limits.depth is None else float(limits.depth)
+        depth = inf if limits.depth is None else float(limits.depth)
+        return self.nodes, look_at, depth, self._next_check
 
     def set_deadlines(self, info: RootInfo) -> None:
         """Set the deadlines once the clock runs: at the start, or with `ponderhit`. Otherwise do nothing."""
@@ -303,3 +315,57 @@ def kld_gain(before: dict[str, int], after: dict[str, int]) -> float:
     old, new = sum(before.values()), sum(after.values())
     shares = [(visits / old, after.get(move, 0) / new) for move, visits in before.items()]
     return sum(was * log(was / now) for was, now in shares if was and now)
+
+
+class Pace:
+    """Playouts and the time that they took. All times are perf_counter seconds.
+
+    seconds: time from the first evaluation on in which the evaluator was available.
+    """
+
+    def __init__(self, known_per_second: float = 0.0) -> None:
+        """known_per_second: playouts per second of the previous search; 0 if there was none."""
+        self.seconds = 0.0
+        self._known = known_per_second
+        self._first_playouts = 0
+        self._playouts = 0
+        self._last_progress: float | None = None
+        self._usual_gap = 0.0
+        self._gaps = 0
+
+    def look(self, now: float, playouts: int) -> None:
+        """Record the number of playouts so far."""
+        if playouts == self._playouts:
+            return
+        self._playouts = playouts
+        if self._last_progress is None:
+            # Exclude the first evaluation and its time: it may have waited for the evaluator to start.
+            self._first_playouts = playouts
+        else:
+            gap = now - self._last_progress
+            if gap > self._longest_gap:
+                gap = self._usual_gap
+            else:
+                self._gaps += 1
+                self._usual_gap += (gap - self._usual_gap) / min(self._gaps, 16)
+            self.seconds += gap
+        self._last_progress = now
+
+    @property
+    def playouts(self) -> int:
+        """Playouts made in `seconds`."""
+        return self._playouts - self._first_playouts
+
+    def per_second(self, now: float) -> float | None:
+        """Return playouts per second; None while they are unknown or the evaluator is silent."""
+        if self._last_progress is None or now - self._last_progress > self._longest_gap:
+            return None
+        if self._known > 0:
+            return (self.playouts + self._known * KNOWN_SECONDS) / (self.seconds + KNOWN_SECONDS)
+        if self.playouts < TELLING_PLAYOUTS or self.seconds < TELLING_SECONDS:
+            return None
+        return self.playouts / self.seconds
+
+    @property
+    def _longest_gap(self) -> float:
+        return max(SILENCE_SECONDS, UNUSUAL * self._usual_gap)

@@ -23,6 +23,7 @@ from engine.selfplay.statistics import Totals
 from engine.workers.executor import Log
 from protocol.host.files import UNFINISHED, write_atomically
 from protocol.host.folders import expanded
+from protocol.host.printing import failing_as
 
 MAX_OPENINGS = 2000
 """Number of openings drawn before they repeat."""
@@ -102,10 +103,8 @@ class SelfPlayCampaign(GameCampaign[FinishedGame, GameEntry, GameEntry]):
 
     def write(self, game: FinishedGame) -> GameEntry:
         entry = game.entry
-        try:
+        with failing_as(JournalError, f"cannot write in {self.folder.training}"):
             write_atomically(self.folder.chunk(entry.number), game.training, durable=True)
-        except OSError as error:
-            raise JournalError(f"cannot write in {self.folder.training}: {error.strerror}") from None
         self.keep(game.pgn, {name: getattr(entry, name) for name in GameEntry.__slots__})
         if self._packer is not None:
             self._packer.add(entry.number)
@@ -143,12 +142,10 @@ class SelfPlayCampaign(GameCampaign[FinishedGame, GameEntry, GameEntry]):
     def _clear(self, *, everything: bool) -> None:
         """Create the folder of training data. Delete unfinished files of a killed run, or all files."""
         folder = self.folder.training
-        try:
+        with failing_as(JournalError, f"cannot write in {folder}"):
             folder.mkdir(exist_ok=True)
             for left_over in (
                 *folder.glob(f"*{UNFINISHED}"),
                 *(self.folder.training_files() if everything else ()),
             ):
                 left_over.unlink()
-        except OSError as error:
-            raise JournalError(f"cannot write in {folder}: {error.strerror}") from None

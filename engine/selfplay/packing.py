@@ -13,7 +13,7 @@ from engine.games.journal import JournalError
 from engine.selfplay.archive import Folder
 from engine.selfplay.shard import SUFFIX, ShardError, read_shard, write_shard
 from engine.selfplay.shard_games import shard_of
-from protocol.host.printing import reason
+from protocol.host.printing import failing_as, reason
 
 GAMES_PER_SHARD = 500
 
@@ -58,12 +58,10 @@ class Packer:
     def _pack(self, games: Collection[int]) -> None:
         files = [self._folder.chunk(number) for number in games]
         path = self._folder.training / f"games_{min(games):06d}{SUFFIX}"
-        try:
+        with failing_as(JournalError, f"cannot write {path}", ShardError):
             write_shard(path, shard_of([read_shard(file).columns for file in files], "games of self-play"))
             for file in files:
                 file.unlink()
-        except (ShardError, OSError) as error:
-            raise JournalError(f"cannot write {path}: {reason(error)}") from None
 
     def _delete_packed(self) -> None:
         """Delete the files of games that are in a shard, after a crash."""

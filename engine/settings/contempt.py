@@ -8,12 +8,14 @@ It is imported before `uciok`, so it must import quickly.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import isfinite
 
 from protocol.settings.spec import SettingsError, shown
 
 
-def parse_contempt(text: str) -> list[tuple[str, float]]:
+@lru_cache(maxsize=16)
+def parse_contempt(text: str) -> tuple[tuple[str, float], ...]:
     """Return pairs of a part of an opponent's name (empty: any) and Elo. Raises SettingsError."""
     entries = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -25,4 +27,4 @@ def parse_contempt(text: str) -> list[tuple[str, float]]:
         if not isfinite(elo):
             raise SettingsError(f"entries are Elo or NAME=Elo, not {shown(entry)}")
         entries.append((name.strip(), elo))
-    return entries
+    return tuple(entries)

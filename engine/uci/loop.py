@@ -33,6 +33,7 @@ from engine.uci.parse import (
 )
 from engine.uci.search_thread import SearchThread
 from engine.uci.text import option_line
+from protocol.host.printing import failing_as
 from protocol.host.processes import own_input
 
 if TYPE_CHECKING:
@@ -381,10 +382,8 @@ class UciEngine:
         return self._session
 
     def _log_to(self, path: str) -> None:
-        try:
+        with failing_as(CommandError, f"LogFile: cannot write {shown(path)}"):
             self._output.log_to(path)
-        except OSError as error:
-            raise CommandError(f"LogFile: cannot write {shown(path)}: {error.strerror}") from None
 
 
 def run(options: Options | None = None) -> int:

@@ -34,6 +34,7 @@ from engine.workers.game_worker import GameWorker
 from engine.workers.playing import GameSupervisor
 from engine.workers.supervisor import Slot
 from protocol.host.folders import expanded
+from protocol.host.printing import failing_as
 
 PROBE_SECONDS = 5.0
 """Timeout for a connection to the cluster's address."""
@@ -125,10 +126,8 @@ class RayExecutor(GameSupervisor[Game]):
         for path in dict.fromkeys(options.weights for options in self._job.engines if options.weights):
             if is_shipped(path):
                 continue  # The nodes have included networks, too.
-            try:
+            with failing_as(ExecutorError, f"cannot read the network {path}"):
                 content = expanded(path).read_bytes()
-            except OSError as error:
-                raise ExecutorError(f"cannot read the network {path}: {error.strerror}") from None
             self._names.append(path)
             self._networks.append(ray.put(content))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evaluator.network import load_network, network_file
 from protocol.host.outputs import add_overwrite_flag, guard_output
-from protocol.host.printing import ReportedError, reason
+from protocol.host.printing import ReportedError, failing_as
 
 HELP = "write a network as an ONNX model"
 
@@ -31,10 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     guard_output(arguments.output, [network_file(arguments.file)], overwrite=arguments.overwrite)
     network = load_network(arguments.file, policy_head=arguments.policy_head, value_head=arguments.value_head)
-    try:
+    with failing_as(ReportedError, f"cannot write {arguments.output}"):
         export_onnx(network, arguments.output)
-    except OSError as error:
-        raise ReportedError(f"cannot write {arguments.output}: {reason(error)}") from None
     print(
         f"wrote {arguments.output}: input planes [n, 112, 8, 8]; outputs policy [n, 1858] (raw logits), "
         + ("wdl [n, 3]" if network.value.wdl else "value [n, 1]")

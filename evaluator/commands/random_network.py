@@ -12,7 +12,7 @@ from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.schema import WeightsEncoding
 from evaluator.network.writer import write_network
 from protocol.host.outputs import add_overwrite_flag, guard_output
-from protocol.host.printing import ReportedError, reason
+from protocol.host.printing import ReportedError, failing_as
 
 HELP = "write an lc0 network with random weights"
 
@@ -33,15 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     guard_output(arguments.output, overwrite=arguments.overwrite)
     network = random_network(arguments.shape, arguments.seed)
-    try:
+    with failing_as(ReportedError, f"cannot write {arguments.output}"):
         write_network(
             network,
             arguments.output,
             encodings=(WeightsEncoding[arguments.encoding.upper()],),
             license="random weights, no license",
         )
-    except OSError as error:
-        raise ReportedError(f"cannot write {arguments.output}: {reason(error)}") from None
     cost = cost_of(network)
     print(
         f"wrote {arguments.output}: {cost.parameters:,} parameters, {cost.flop / 1e9:.3f} GFLOP per position"

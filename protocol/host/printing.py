@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class ReportedError(Exception):
@@ -28,3 +30,13 @@ def reason(error: Exception) -> str:
         return error.strerror
     expected = isinstance(error, ReportedError | OSError | ValueError) and str(error)
     return str(error) if expected else f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def failing_as(kind: type[Exception], what: str, *also: type[Exception]) -> Iterator[None]:
+    """Context manager that raises `kind`, with what failed and why, for an OSError or one of `also`."""
+    kinds: tuple[type[Exception], ...] = (OSError, *also)
+    try:
+        yield
+    except kinds as error:
+        raise kind(f"{what}: {reason(error)}") from None

@@ -123,7 +123,7 @@ def test_a_running_search_starts_over(
     operator: Operator, monkeypatch: pytest.MonkeyPatch, change: str, bursts: bool, named: str
 ) -> None:
     if not bursts:
-        monkeypatch.setattr(PooledPipeline, "burst", lambda *_: None)
+        monkeypatch.setattr(PooledPipeline, "lend", lambda _: None)
     options = operator.options.changed(weights=named, transposition_visits=1, batches_in_flight=3)
     with searching(Session(options, log=operator.log)) as (began, end):
         assert began.wait(WAIT_S)

@@ -22,6 +22,7 @@ import yaml
 
 from tests.paths import REPOSITORY
 from tests.peers.lichess_server import GAME, LichessServer
+from tests.programs import run
 
 pytestmark = pytest.mark.integration
 
@@ -125,15 +126,8 @@ def test_its_engine_wrapper_takes_the_options_and_plays(
     path = written(tmp_path, configuration(source))
     script = tmp_path / "search.py"
     script.write_text(SEARCH)
-    done = subprocess.run(
-        [PYTHON, str(script), str(path)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(source)},
-        capture_output=True,
-        text=True,
-        timeout=GAME_SECONDS,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    done = run(PYTHON, script, path, cwd=tmp_path, env=environment, timeout=GAME_SECONDS)
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["name"].startswith("Wavefront")
     assert len(answer["stats"]) == 6

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from protocol.host.files import write_atomically
 from protocol.host.outputs import add_overwrite_flag, guard_output, named_files
+from protocol.host.printing import failing_as
 from training.errors import TrainingError, require_torch
 
 HELP = "write the settings file of a new run"
@@ -54,10 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     path = Path(arguments.config)
     guard_output(path, named_files([arguments.start]), overwrite=arguments.overwrite)
-    try:
+    with failing_as(TrainingError, f"cannot write {path}"):
         write_atomically(path, text.encode("utf-8"))
-    except OSError as error:
-        raise TrainingError(f"cannot write {path}: {error.strerror}") from None
     return 0
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from engine.selfplay.shard import Shard, ShardError
 from engine.selfplay.shard_coding import share_bytes, wdl_bytes
 from evaluator.network import network_file
+from protocol.host.printing import failing_as
 from training.errors import TrainingError
 
 EXACT_NATS, MOST_NATS = 4, 8
@@ -38,11 +39,11 @@ def prior_identity(prior: str, nodes: int = 0) -> str:
     0: the network alone. Raises TrainingError."""
     if not prior:
         return ""
-    try:
-        with network_file(prior).open("rb") as file:
-            return identity(hashlib.file_digest(file, "sha256").hexdigest(), nodes)
-    except OSError as error:
-        raise TrainingError(f"cannot read the network {prior}: {error.strerror}") from None
+    with (
+        failing_as(TrainingError, f"cannot read the network {prior}"),
+        network_file(prior).open("rb") as file,
+    ):
+        return identity(hashlib.file_digest(file, "sha256").hexdigest(), nodes)
 
 
 def annotated(

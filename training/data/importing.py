@@ -12,6 +12,7 @@ from typing import Any
 
 from engine.games.journal import Journal
 from engine.selfplay.shard import SUFFIX, Shard, write_shard
+from protocol.host.printing import failing_as
 from training.config import DataSettings, TargetSettings
 from training.data import labelled_games
 from training.data.chunks import CHUNK_SUFFIXES, ChunkGames
@@ -71,10 +72,8 @@ def import_sources(
         number = len(journal.entries)
         for sources_of_shard, shard in _shards(new, known, done, note):
             path = folder / f"{number:06d}{SUFFIX}"
-            try:
+            with failing_as(TrainingError, f"cannot write {path}"):
                 write_shard(path, shard)
-            except OSError as error:
-                raise TrainingError(f"cannot write {path}: {error.strerror}") from None
             journal.append({"shard": path.name, "sources": [source.entry() for source in sources_of_shard]})
             number += 1
             done.shards += 1

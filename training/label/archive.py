@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from engine.games.journal import Journal, JournalError, campaign_journal
 from engine.selfplay.shard import SUFFIX, Shard, write_shard
 from protocol.host.files import replace_file
+from protocol.host.printing import failing_as
 from training.data.reading import UNDECIDED
 from training.label.game import Branch, LabelledGame
 from training.label.label import Label
@@ -116,10 +117,8 @@ class LabelArchive:
                 f"no shard could be made of the games in {aside}; the same command tries again"
             )
         self._waiting.close()
-        try:
+        with failing_as(JournalError, f"cannot rename {self._waiting.path}"):
             replace_file(self._waiting.path, aside)
-        except OSError as error:
-            raise JournalError(f"cannot rename {self._waiting.path}: {error.strerror}") from None
         self._waiting = self._open(WAITING)
         games, self._games, self._positions = self._games, [], 0
         self._making = self._maker.submit(self._make_shard, games)
@@ -135,10 +134,8 @@ class LabelArchive:
         entry: dict[str, Any] = {"shard": None, "games": [game.number for game in games]}
         if games:
             path = self.folder / f"{self.shards:06d}{SUFFIX}"
-            try:
+            with failing_as(JournalError, f"cannot write {path}"):
                 write_shard(path, shard_of(games))
-            except OSError as error:
-                raise JournalError(f"cannot write {path}: {error.strerror}") from None
             entry["shard"] = path.name
         entry["dropped"] = {str(game.number): game.dropped for game in played if game.dropped}
         totals = Totals()

@@ -18,7 +18,7 @@ import numpy as np
 
 from engine.games.identity import differences
 from engine.selfplay.shard import Shard, ShardError, read_shard
-from protocol.host.printing import reason
+from protocol.host.printing import failing_as
 from protocol.settings.sources import read_document, read_toml
 from protocol.settings.spec import SettingsError
 from training.data.reading import shards_of
@@ -79,10 +79,8 @@ def made_in(folder: Path, engine: str) -> MadeGames:
     """Return what a folder of shards holds. engine: that made it. Raises TrainingError."""
     shards = []
     for path in shards_of([folder]):
-        try:
+        with failing_as(TrainingError, str(path), ShardError):
             shards.append(read_shard(path))
-        except (ShardError, OSError) as error:
-            raise TrainingError(f"{path}: {reason(error)}") from None
     return MadeGames(
         engine,
         sum(shard.games for shard in shards),
@@ -109,11 +107,11 @@ def check_made(manifest: Manifest, folder: Path) -> MadeGames:
 def write_made(manifest: Manifest, made: MadeGames) -> None:
     """Append the table to the manifest. Raises TrainingError."""
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in asdict(made).items()]
-    try:
-        with manifest.path.open("a", encoding="utf-8") as file:
-            file.write("\n".join(["", f"[{TABLE}]", *lines, ""]))
-    except OSError as error:
-        raise TrainingError(f"cannot write {manifest.path}: {error.strerror}") from None
+    with (
+        failing_as(TrainingError, f"cannot write {manifest.path}"),
+        manifest.path.open("a", encoding="utf-8") as file,
+    ):
+        file.write("\n".join(["", f"[{TABLE}]", *lines, ""]))
 
 
 def digest_of(shards: Iterable[Shard]) -> str:

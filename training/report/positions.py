@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engine._core import Game
 from engine.selfplay.shard import Shard, ShardError, read_shard
-from protocol.host.printing import reason
+from protocol.host.printing import failing_as
 from training.config import TargetSettings
 from training.data.reading import asked_moves, encoded_positions, played_through
 from training.data.replay import games_at
@@ -79,19 +79,15 @@ def read_positions(paths: Sequence[Path], most: int, seed: int) -> DeepPositions
     """
     shards = []
     for path in paths:
-        try:
+        with failing_as(TrainingError, str(path), ShardError):
             shard = read_shard(path)
-        except (ShardError, OSError) as error:
-            raise TrainingError(f"{path}: {reason(error)}") from None
         if shard.kind != "labels":
             raise TrainingError(f"{path} holds searched games: positions labelled by an engine are needed")
         shards.append(shard)
     parts, first = [], 0
     for path, shard in zip(paths, shards, strict=True):
-        try:
+        with failing_as(TrainingError, str(path), ShardError):
             parts.append(_positions(shard, first))
-        except ShardError as error:
-            raise TrainingError(f"{path}: {error}") from None
         first += shard.positions + shard.branches
     lines = max((part[2].shape[1] for part in parts), default=1)
     joined = [

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from protocol.host.files import write_atomically
+from protocol.host.printing import failing_as
 from training.errors import TrainingError
 
 NAME = "checkpoint.pt"
@@ -20,10 +21,8 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
     """Write the checkpoint of a run durably. Raises TrainingError."""
     file = io.BytesIO()
     torch.save({"version": VERSION, **state}, file)
-    try:
+    with failing_as(TrainingError, f"cannot write {folder / NAME}"):
         write_atomically(folder / NAME, file.getvalue(), durable=True)
-    except OSError as error:
-        raise TrainingError(f"cannot write {folder / NAME}: {error.strerror}") from None
 
 
 def has_checkpoint(folder: Path) -> bool:

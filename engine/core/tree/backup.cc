@@ -12,6 +12,9 @@
 
 namespace wavefront::tree {
 
+// Leaves by which the CPU fetches the cache's memory ahead of its use.
+constexpr size_t kFetchedBefore = 4;
+
 void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const float> wdl,
                  std::span<const float> moves_left) {
   std::lock_guard lock(mutex_);
@@ -34,6 +37,7 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
   const Color root_side = history_.current().side_to_move();
   for (size_t i = 0; i < count; ++i) {
     const Batch::Leaf& leaf = batch.leaves_[i];
+    if (i + kFetchedBefore < count) cache_.prefetch(batch.leaves_[i + kFetchedBefore].cache_key);
     const auto path = batch.path(leaf.path_offset, leaf.path_length);
     const auto moves = batch.moves_of(static_cast<int>(i));
     const Value value{wdl[3 * i] - wdl[3 * i + 2], wdl[3 * i + 1], moves_left[i]};

@@ -92,6 +92,7 @@ CollectResult Tree::collect(Batch& batch, int target, uint64_t max_visits, int a
     look_ahead(batch, static_cast<int>(std::min<uint64_t>(ahead, max_visits - begun)));
   }
   evaluations_ += result_.evaluations;
+  batches_ += result_.evaluations > 0;
   cache_hits_ += result_.cache_hits;
   result_.full = full_;
   return result_;
@@ -215,6 +216,14 @@ void Tree::descend(Batch& batch, Node& parent, uint32_t visits) {
 
   // Choices without memory for their nodes are discarded like collisions.
   bool has_slots = grow_children(parent, choices_[last - 1].edge + 1);
+  for (size_t i = first; i < last; ++i) {  // The CPU fetches the lists of all children at once.
+    const int edge = choices_[i].edge;
+    if (edge >= parent.child_slots || children_of(parent)[edge] == kNone) continue;
+    const Node& child = *node(children_of(parent)[edge]);
+    if (child.state != NodeState::kExpanded) continue;
+    arena_.prefetch(child.edges);
+    if (child.child_slots > 0) arena_.prefetch(child.children);
+  }
   for (size_t i = first; i < last; ++i) {
     const Choice choice = choices_[i];
     ArenaIndex child = kNone;

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 
@@ -84,6 +85,10 @@ class EvaluationCache {
   Header header_at(size_t offset) const;
   void reserve(size_t bytes);
 
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
   size_t capacity_;  // bytes of the ring
   size_t next_ = 0;
   // Records of the last lap that are not overwritten: from the first intact one to the end of that lap.
@@ -91,9 +96,9 @@ class EvaluationCache {
   size_t lap_end_ = 0;
   bool wrapped_ = false;
   size_t index_mask_;  // even: a bucket starts at an even slot
-  std::unique_ptr<std::byte[]> ring_;
+  std::unique_ptr<std::byte[], Free> ring_;
   uint32_t offset_mask_;
-  std::unique_ptr<uint32_t[]> index_;  // tag, and offset / 8 + 1 of a record; 0 for none
+  std::unique_ptr<uint32_t[], Free> index_;  // tag, and offset / 8 + 1 of a record; 0 for none
 };
 
 }  // namespace wavefront::tree

@@ -143,6 +143,7 @@ RootInfo Tree::root_info() const {
   if (playouts_ > 0) info.mean_depth = static_cast<double>(depth_sum_) / static_cast<double>(playouts_);
   info.max_depth = max_depth_;
   info.evaluations = evaluations_;
+  info.batches = batches_;
   info.cache_hits = cache_hits_;
   info.tablebase_hits = tablebase_hits_;
   if (root.visits > 0) {

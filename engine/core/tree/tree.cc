@@ -104,7 +104,7 @@ void Tree::reset_counters() {
   depth_sum_ = 0;
   value_sum_ = value_square_sum_ = 0;
   max_depth_ = 0;
-  evaluations_ = 0;
+  evaluations_ = batches_ = 0;
   cache_hits_ = 0;
   tablebase_hits_ = 0;
   full_ = false;

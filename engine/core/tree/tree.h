@@ -94,6 +94,7 @@ struct RootInfo {
   double mean_depth = 0;  // of the leaves of these playouts, in nodes with the root; 0 without playouts
   uint32_t max_depth = 0;
   uint64_t evaluations = 0;  // positions sent to the evaluator since the position was set
+  uint64_t batches = 0;      // batches of them
   uint64_t cache_hits = 0;
   uint64_t tablebase_hits = 0;
   Evaluation evaluation;
@@ -365,7 +366,7 @@ class Tree {
   double value_sum_ = 0;
   double value_square_sum_ = 0;
   uint32_t max_depth_ = 0;
-  uint64_t evaluations_ = 0;
+  uint64_t evaluations_ = 0, batches_ = 0;
   uint64_t cache_hits_ = 0;
   uint64_t tablebase_hits_ = 0;
 

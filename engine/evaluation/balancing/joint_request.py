@@ -54,13 +54,17 @@ class Part(Generic[S]):
 @dataclass(slots=True, eq=False)
 class JointRequest(Generic[S]):
     """A request with the batches of several searches. shapes: positions and moves of each. target_ms: the
-    shortest latency that a part asks for."""
+    shortest latency that a part asks for. If several evaluators share the work, sent_at: monotonic seconds.
+    expected_ms: latency by the curve. share_ms: device time."""
 
     network: NetworkKey
     parts: Sequence[Part[S]]
     shapes: Sequence[tuple[int, int]]
     size: int
     target_ms: float | None
+    sent_at: float = 0.0
+    expected_ms: float = 0.0
+    share_ms: float = 0.0
 
     def distribute(self, evaluation: EvaluationBatch) -> set[S]:
         """Apply an answer's parts to the searches that still wait for them, and return these searches."""

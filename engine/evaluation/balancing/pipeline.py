@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from time import perf_counter
 from typing import TYPE_CHECKING, Generic
 
 from engine._core import Batch, Tree
@@ -14,10 +15,12 @@ from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, Pipe
 from protocol.batch import EvaluationBatch
 
 if sys.platform == "linux":
-    from engine._core import Bursts
+    from engine._core import Exchange
 
 if TYPE_CHECKING:
-    from engine.evaluation.bursts import BurstEnd, BurstLimits
+    from engine._core import BatchRule
+    from protocol.client import EvaluatorClient
+    from protocol.messages import NetworkInfo
 
 
 class PooledPipeline(Generic[S]):
@@ -36,115 +39,107 @@ class PooledPipeline(Generic[S]):
         evaluator: PooledEvaluator[S],
         network: NetworkKey,
         identity: str,
-        capacity: int,
+        rule: BatchRule,
         *,
         alone: bool = False,
     ) -> None:
         """identity: of the network that evaluated the tree."""
         self.target_ms: float | None = None
         """Latency that the next requests ask for; None for that of their class."""
-        self.evaluations = 0
-        self.batches = 0
-        self.in_flight = 0
         self.search = search
         self.network = network
         self.identity = identity
         self.failure: PipelineError | NoEvaluatorError | NetworkChangedError | None = None
         self._tree = tree
         self._evaluator = evaluator
-        self._capacity = capacity
+        self._rule = rule
         self.alone = alone
         self._free: list[Batch] = []
         self.waiting: list[Batch] = []
-        """The batches in flight."""
+        """The batches in flight that Python has sent or taken back."""
         self._abandoned: list[Batch] = []
-        self._bursts: Bursts | None = None
-        self._bursts_target_ms: float | None = None
+        self._exchange: Exchange | None = None
+        self._lent: tuple[EvaluatorClient, NetworkInfo] | None = None
+        """The connection and the network that the exchange has."""
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.waiting) + (self._exchange.in_flight if self._exchange is not None else 0)
 
     @property
     def in_flight_visits(self) -> int:
         return sum([batch.wanted for batch in self.waiting])
 
     def take(self) -> Batch:
-        return self._free.pop() if self._free else Batch(self._capacity)
+        return self._free.pop() if self._free else Batch(self._rule.capacity)
 
     def release(self, batch: Batch) -> None:
         self._free.append(batch)
 
     def submit(self, batch: Batch) -> None:
-        self.evaluations += batch.size
-        self.batches += 1
         self.waiting.append(batch)
-        self.in_flight += 1
-        if not self.alone:
-            self._evaluator.add(self, batch)
-        elif not self._evaluator.send(self, batch):
-            self._evaluator.add(self, batch)
+        self._evaluator.add(self, batch)
+        if self.alone:
             self._evaluator.flush(may_wait=False)
 
-    def burst(self, limits: BurstLimits) -> BurstEnd | None:
-        """Apply results and send batches without the interpreter for some milliseconds. Return why it ended,
-        or None if it cannot begin: other searches use the evaluator, or it has something for Python."""
+    def lend(self) -> Exchange | None:
+        """Let the core have the connection and the batches in flight until `take_back`. Return its exchange,
+        or None if other searches use the evaluator, or it has something for Python."""
+        if self._lent is not None:
+            return self._exchange
         evaluator = self._evaluator
         if len(evaluator.upstreams) > 1 or evaluator.added or sys.platform != "linux":
             return None
         requests = evaluator.upstreams[0].requests
         client, served = requests.client, evaluator.upstreams[0].current(self.network)
-        if client is None or served is None or served.identity != self.identity:
+        if client is None or served is None or served.identity != self.identity or client.stream is None:
             return None
         sent: dict[int, Batch] = {}
         for identity, request in requests.sent.items():
             part = request.parts[0]
             if part.pipeline is self and len(request.parts) == 1 and part.batch in self.waiting:
                 sent[identity] = part.batch
-        stream = client.stream
-        if stream is None or len(sent) != self.in_flight:
+        if len(sent) != len(self.waiting):
             return None
-        bursts = self._bursts
-        if bursts is None or self._bursts_target_ms != self.target_ms:
-            bursts = self._bursts = Bursts(evaluator.priority, self.target_ms)
-            self._bursts_target_ms = self.target_ms
-        while len(sent) + len(self._free) < limits["rule"].in_flight:
-            self._free.append(Batch(self._capacity))
-        before = set(sent)
-        try:
-            return bursts.run(
-                self._tree,
-                stream,
-                network=served.info.name,
-                content_hash=served.info.content_hash,
-                next_id=client.next_id,
-                sent=sent,
-                spare=self._free,
-                **limits,
-            )
-        finally:  # Ctrl-C raises in the main thread as soon as the core returns.
-            self.waiting[:] = sent.values()
-            self.in_flight = len(sent)
-            self.evaluations += bursts.evaluations
-            self.batches += bursts.batches
-            answered, positions = before.difference(sent), bursts.evaluations
-            for identity in answered:
-                positions += requests.sent.pop(identity).size
-            added = {identity: batch for identity, batch in sent.items() if identity not in before}
-            for identity, batch in added.items():
-                positions -= batch.size
-                requests.sent[identity] = request_of(self, batch)
-            client.exchanged(
-                answered,
-                {identity: (batch.size, batch.move_count, served.info) for identity, batch in added.items()},
-                bursts.next_id,
-                heard=bursts.answers > 0,
-            )
-            evaluator.count(positions, len(answered) + bursts.batches - len(added))
+        if self._exchange is None:
+            self._exchange = Exchange(self._tree, self._rule, evaluator.priority)
+        self._exchange.lend(
+            client.stream,
+            network=served.info.name,
+            content_hash=served.info.content_hash,
+            next_id=client.next_id,
+            target_ms=self.target_ms,
+            sent=sent,
+        )
+        client.exchanged(sent, {}, client.next_id, heard=False)
+        for identity in sent:
+            del requests.sent[identity]
+        self.waiting.clear()
+        self._lent = client, served.info
+        return self._exchange
+
+    def take_back(self) -> None:
+        """Take what the core has, so that Python may use the connection."""
+        if self._lent is None or self._exchange is None:
+            return
+        (client, network), self._lent = self._lent, None
+        exchange = self._exchange
+        sent = exchange.take_back()
+        self.waiting += sent.values()
+        in_flight = {identity: (each.size, each.move_count, network) for identity, each in sent.items()}
+        client.exchanged((), in_flight, exchange.next_id, heard=exchange.answers > 0)
+        requests = self._evaluator.upstreams[0].requests
+        requests.restore(client, {identity: request_of(self, each) for identity, each in sent.items()})
+        if exchange.first_sent is not None:
+            self._evaluator.count(exchange.positions, exchange.answers, perf_counter() - exchange.first_sent)
 
     def abandon(self) -> None:
+        self.take_back()
         # The arrays may still be in transmission, so these batches are not reused.
         for batch in self.waiting:
             self._tree.abandon(batch)
         self._abandoned += self.waiting
         self.waiting.clear()
-        self.in_flight = 0
 
     def waits_for(self, batch: Batch) -> bool:
         """Return True if the search still waits for a batch."""
@@ -155,7 +150,6 @@ class PooledPipeline(Generic[S]):
         to the cache, for the next search."""
         if self.waits_for(batch):
             self.waiting.remove(batch)
-            self.in_flight -= 1
             error = self._applied(batch, evaluation)
             if error is None:  # A failure of another batch stays: that one is never answered.
                 self.release(batch)

@@ -22,12 +22,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Generic
 
 from engine._core import Batch, Tree
-from engine.evaluation.balancing.joint_request import JointRequest, Part, S, Sender, fail, joined, request_of
-from engine.evaluation.balancing.routing import Offer, best_offer, had_better_wait
-from engine.evaluation.balancing.upstream import Agreement, Upstream
+from engine.evaluation.balancing.joint_request import JointRequest, Part, S, Sender, fail, joined
+from engine.evaluation.balancing.routing import best_offer, had_better_wait
+from engine.evaluation.balancing.upstream import Offer, Upstream
 from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
-from engine.evaluation.encoding import position_batch
 from engine.evaluation.errors import (
     EvaluatorRefusalError,
     NetworkChangedError,
@@ -74,15 +73,15 @@ class PooledEvaluator(Generic[S]):
         self._unsent: dict[NetworkKey, list[Part[S]]] = {}
         self.added = 0
         """Positions queued since the last `flush`."""
-        self._agreement = agreement = Agreement()
+        self._agreed: dict[NetworkKey, NetworkInfo] = {}
         each = [settings]
         with suppress(SettingsError):  # The link reports the error.
             if spread:
                 each = [replace(settings, address=address) for address in settings.addresses] or each
         alone = len(each) == 1
-        self.upstreams: tuple[Upstream[JointRequest[S]], ...] = tuple(
+        self.upstreams: tuple[Upstream, ...] = tuple(
             Upstream(
-                one, log, priority, interrupt, self._send_again, agreement, alone=alone, fallback=fallback
+                one, log, priority, interrupt, self._send_again, self._agreed, alone=alone, fallback=fallback
             )
             for one in each
         )
@@ -137,7 +136,7 @@ class PooledEvaluator(Generic[S]):
         for link in self.links:
             link.close()
 
-    def offers(self, key: NetworkKey, *, look: bool = True) -> list[Offer[JointRequest[S]]]:
+    def offers(self, key: NetworkKey, *, look: bool = True) -> list[Offer]:
         """Return the evaluators that serve a network, loaded if necessary; empty while there is none.
 
         look: first read the notices of changes. Raises NoEvaluatorError if all have failed, or none can serve
@@ -147,7 +146,7 @@ class PooledEvaluator(Generic[S]):
         if offers:
             return offers
         if any(upstream.has_moved(key) for upstream in self.upstreams):
-            self._agreement.networks.pop(key, None)
+            self._agreed.pop(key, None)
             for upstream in self.upstreams:
                 upstream.retry_network(key)
             offers = self._offered(key, look=look)
@@ -156,7 +155,7 @@ class PooledEvaluator(Generic[S]):
             raise _together(failures)
         return offers
 
-    def _offered(self, key: NetworkKey, *, look: bool) -> list[Offer[JointRequest[S]]]:
+    def _offered(self, key: NetworkKey, *, look: bool) -> list[Offer]:
         return [
             Offer(upstream, served.info, served.identity, upstream.client.max_batch)
             for upstream in self.upstreams
@@ -173,23 +172,6 @@ class PooledEvaluator(Generic[S]):
         """Queue a batch for the next `flush`. The caller must not change it until it is answered."""
         self._unsent.setdefault(pipeline.network, []).append(Part(pipeline, batch, len(batch)))
         self.added += len(batch)
-
-    def send(self, pipeline: Sender[S], batch: Batch) -> bool:
-        """Send the batch of a lone search by itself; return False if it must be queued instead.
-
-        The caller must not change it until it is answered. A refusal is the pipeline's `failure`.
-        """
-        if len(self.upstreams) > 1 or self.added:
-            return False
-        upstream = self.upstreams[0]
-        served = upstream.current(pipeline.network)
-        if served is None or served.identity != pipeline.identity:
-            return False
-        try:
-            return upstream.send(position_batch(batch), request_of(pipeline, batch))
-        except PipelineError as error:
-            pipeline.failure = error
-            return True
 
     def flush(self, *, may_wait: bool = True) -> set[S]:
         """Send the queued batches, unless (`may_wait`) the evaluators are busy and more may join them.
@@ -211,7 +193,7 @@ class PooledEvaluator(Generic[S]):
                 failed |= self._send(offers, key, may_wait=may_wait)
         return failed
 
-    def _send(self, offers: list[Offer[JointRequest[S]]], key: NetworkKey, *, may_wait: bool) -> set[S]:
+    def _send(self, offers: list[Offer], key: NetworkKey, *, may_wait: bool) -> set[S]:
         """Send the batches that wait for a network in requests of a good size. may_wait: the last one
         may wait for more."""
         parts = [part for part in self._unsent[key] if part.wanted]
@@ -252,7 +234,7 @@ class PooledEvaluator(Generic[S]):
                 self._receive(upstream, timeout_ms if len(self.upstreams) == 1 else 0.0, served)
         return served
 
-    def _receive(self, upstream: Upstream[JointRequest[S]], timeout_ms: float | None, served: set[S]) -> None:
+    def _receive(self, upstream: Upstream, timeout_ms: float | None, served: set[S]) -> None:
         while (answer := upstream.receive(0.0 if served else timeout_ms)) is not None:
             request, completed = answer
             if request is None:

@@ -4,15 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Generic, TypeVar
 
-from engine.evaluation.balancing.upstream import PooledRequest, Upstream
+from engine.evaluation.balancing.upstream import Offer
 from engine.evaluation.connection.process import NetworkKey
-
-if TYPE_CHECKING:
-    from protocol.messages import NetworkInfo
 
 ENOUGH_REQUESTS = 3
 """Full requests in flight, two computing and one queued, beyond which positions wait until they fill another
@@ -31,21 +26,8 @@ A process needs some 8 ms for the answer of 512 positions, while others must kee
 LEAST_SHARED = 16
 """Minimum positions of a request after they are divided among several evaluators."""
 
-R = TypeVar("R", bound=PooledRequest)
 
-
-@dataclass(slots=True, eq=False)
-class Offer(Generic[R]):
-    """An evaluator that serves a network. network: its description. identity: NetworkInfo.identity.
-    max_batch: positions of its largest request."""
-
-    upstream: Upstream[R]
-    network: NetworkInfo
-    identity: str
-    max_batch: int
-
-
-def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first: int) -> tuple[Offer[R], int]:
+def best_offer(offers: Sequence[Offer], key: NetworkKey, waiting: int, first: int) -> tuple[Offer, int]:
     """Return the evaluator that would answer the next request first, and its size of a full request.
 
     waiting: queued positions. first: size of the first batch. A full request has the recommended batch, or a
@@ -56,7 +38,7 @@ def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first:
     total = waiting + sum(offer.upstream.in_flight(key) for offer in offers)
     able = [offer for offer in offers if offer.max_batch >= first] or offers
     rates = [offer.upstream.rate(key) for offer in able]
-    best: tuple[float, Offer[R], int] | None = None
+    best: tuple[float, Offer, int] | None = None
     for offer, rate in zip(able, rates, strict=True):
         share = ceil(total * rate / sum(rates))
         full = min(_full(offer, share), max(LEAST_SHARED, share))
@@ -67,7 +49,7 @@ def best_offer(offers: Sequence[Offer[R]], key: NetworkKey, waiting: int, first:
     return best[1:]
 
 
-def _full(offer: Offer[R], total: int) -> int:
+def _full(offer: Offer, total: int) -> int:
     """Return the size of a full request if there are `total` positions."""
     return max(1, min(max(offer.network.recommended_batch, _part(total)), offer.max_batch))
 

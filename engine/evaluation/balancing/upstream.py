@@ -7,9 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from engine.evaluation.balancing.estimate import SpeedEstimate
+from engine.evaluation.balancing.joint_request import JointRequest
 from engine.evaluation.connection.connecting import changed_network, equal_network, served_network
 from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
@@ -24,23 +25,6 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS = 2.0
 """Time between two attempts to reach a failed evaluator while others do its work."""
-
-
-class PooledRequest(Protocol):
-    """A request, as far as an upstream needs it. network: the one it is for. size: positions. target_ms:
-    latency that it asks for; None for that of its class."""
-
-    @property
-    def network(self) -> NetworkKey: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def target_ms(self) -> float | None: ...
-
-
-R = TypeVar("R", bound=PooledRequest)
 
 
 @dataclass(slots=True)
@@ -58,24 +42,18 @@ class Served:
         self.identity = self.info.identity
 
 
-@dataclass(slots=True)
-class _Sent:
-    """A request in flight. sent_at: monotonic seconds. expected_ms: by the curve. share_ms: device time."""
+@dataclass(slots=True, eq=False)
+class Offer:
+    """An evaluator that serves a network. network: its description. identity: NetworkInfo.identity.
+    max_batch: positions of its largest request."""
 
-    sent_at: float
-    expected_ms: float
-    share_ms: float
-
-
-@dataclass(slots=True)
-class Agreement:
-    """The networks that all evaluators of a pool must serve: the first one found for each name in the
-    options, until no evaluator has it any more."""
-
-    networks: dict[NetworkKey, NetworkInfo] = field(default_factory=dict)
+    upstream: Upstream
+    network: NetworkInfo
+    identity: str
+    max_batch: int
 
 
-class Upstream(Generic[R]):
+class Upstream:
     """A link to one evaluator and its requests in flight. Other threads may only use `link`."""
 
     def __init__(
@@ -84,23 +62,23 @@ class Upstream(Generic[R]):
         log: Callable[[str], None],
         priority: Priority,
         interrupt: int | None,
-        send_again: Callable[[R], object],
-        agreement: Agreement,
+        send_again: Callable[[JointRequest[Any]], object],
+        agreed: dict[NetworkKey, NetworkInfo],
         *,
         alone: bool,
         fallback: bool = False,
     ) -> None:
         """interrupt: file descriptor; `receive` returns when it becomes readable. send_again: see Requests.
-        alone: there is no other upstream, so a failure here fails the searches. fallback: see
-        EvaluatorLink."""
+        agreed: the networks that all evaluators of a pool must serve: the first one found for each name in
+        the options, until no evaluator has it any more. alone: there is no other upstream, so a failure here
+        fails the searches. fallback: see EvaluatorLink."""
         self.failure: NoEvaluatorError | None = None
         """Why the link gave up; None once it is connected again."""
         self._log = log if alone else self._log_once
         self._log_always = log
         self._said = ""
         self._interrupt = interrupt
-        self._send_again = send_again
-        self._agreement = agreement
+        self._agreed = agreed
         self._alone = alone
         self._retry_at = 0.0
         self._client: EvaluatorClient | None = None
@@ -108,9 +86,8 @@ class Upstream(Generic[R]):
         self._notices = 0
         self._served: dict[NetworkKey, Served] = {}
         self._last_served: dict[NetworkKey, NetworkInfo] = {}
-        self._in_flight: dict[R, _Sent] = {}
         self.link = EvaluatorLink(settings, self._log, fallback=fallback, prepare=self._prepare)
-        self.requests: Requests[R] = Requests(self.link, priority, self._take_back)
+        self.requests: Requests[JointRequest[Any]] = Requests(self.link, priority, send_again)
 
     @property
     def client(self) -> EvaluatorClient | None:
@@ -180,23 +157,17 @@ class Upstream(Generic[R]):
         """Return the expected latency in milliseconds of a request sent now."""
         return self._expected_ms(key, positions) * self._served[key].speed.slowness(perf_counter())
 
-    def send(self, batch: PositionBatch, request: R) -> bool:
+    def send(self, batch: PositionBatch, request: JointRequest[Any]) -> bool:
         """Send a request; return False if the evaluator is lost. `receive` returns the answer, unless the
         request is sent again. Raises PipelineError if it is refused."""
         served = self._served[request.network]
-        if self._alone:  # There is no choice for which a speed would be needed.
-            return self.requests.send(batch, request, served.info.name, request.target_ms)
-        sent = _Sent(
-            perf_counter(),
-            self._expected_ms(request.network, request.size),
-            served.speed.share_ms(request.size),
-        )
-        if not self.requests.send(batch, request, served.info.name, request.target_ms):
-            return False
-        self._in_flight[request] = sent
-        return True
+        if not self._alone:  # Otherwise there is no choice for which a speed would be needed.
+            request.sent_at = perf_counter()
+            request.expected_ms = self._expected_ms(request.network, request.size)
+            request.share_ms = served.speed.share_ms(request.size)
+        return self.requests.send(batch, request, served.info.name, request.target_ms)
 
-    def cancel(self, unwanted: Callable[[R], bool]) -> None:
+    def cancel(self, unwanted: Callable[[JointRequest[Any]], bool]) -> None:
         """Cancel the requests for which `unwanted` returns True, if the evaluator has not begun them."""
         self.requests.cancel(unwanted)
 
@@ -214,17 +185,16 @@ class Upstream(Generic[R]):
         served = self._served.get(key)
         return None if served is None or served.unfit else served
 
-    def receive(self, timeout_ms: float | None) -> tuple[R | None, Completed] | None:
+    def receive(self, timeout_ms: float | None) -> tuple[JointRequest[Any] | None, Completed] | None:
         """Return the next answer; see Requests."""
         answer = self.requests.receive(timeout_ms)
-        if answer is None:
-            return None
+        if answer is None or self._alone:
+            return answer
         request, completed = answer
         now = perf_counter()
-        sent = self._in_flight.pop(request, None) if request is not None else None
-        if request is not None and sent is not None and request.network in self._served:
-            took_ms = 1000 * (now - sent.sent_at)
-            self._served[request.network].speed.learn(sent.expected_ms, took_ms, now)
+        if request is not None and request.network in self._served:
+            took_ms = 1000 * (now - request.sent_at)
+            self._served[request.network].speed.learn(request.expected_ms, took_ms, now)
         elif isinstance(completed.error, Overloaded):
             for served in self._served.values():
                 served.speed.refused(now)
@@ -268,7 +238,7 @@ class Upstream(Generic[R]):
                 served.info = info
             else:
                 self._served[key] = self._newly_served(key, info)
-            agreed = self._agreement.networks.get(key)
+            agreed = self._agreed.get(key)
             if agreed is not None and key in self._served and agreed.identity != info.identity:
                 self._served[key].moved = True
                 self._served[key].unfit = f"the evaluator at {client.address} has another network now"
@@ -297,13 +267,13 @@ class Upstream(Generic[R]):
 
     def _look_up(self, client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
         """Return the evaluator's description of a network. Raises EvaluatorError."""
-        agreed = self._agreement.networks.get(key)
+        agreed = self._agreed.get(key)
         if agreed is not None:
             return equal_network(client, key, agreed)
         own = key == self.link.settings.network
         network = client.network if own else served_network(client, key)
         if not self._alone:  # A single evaluator may serve another network after a restart.
-            self._agreement.networks[key] = network
+            self._agreed[key] = network
         return network
 
     def _left_out(self, client: EvaluatorClient, key: NetworkKey, error: EvaluatorError) -> Served:
@@ -317,17 +287,13 @@ class Upstream(Generic[R]):
     def _prepare(self, client: EvaluatorClient) -> None:
         """Let a new connection's evaluator load the common networks. Runs in the link's thread, so that the
         pool does not wait."""
-        for key, agreed in list(self._agreement.networks.items()):
+        for key, agreed in list(self._agreed.items()):
             with suppress(EvaluatorError):  # Callers that request the network get the error.
                 equal_network(client, key, agreed)
 
     def _expected_ms(self, key: NetworkKey, positions: int) -> float:
-        before = sum(sent.share_ms for sent in self._in_flight.values())
+        before = sum(request.share_ms for request in self.requests.sent.values())
         return self._served[key].speed.expected_ms(positions, before)
-
-    def _take_back(self, request: R) -> None:
-        self._in_flight.pop(request, None)
-        self._send_again(request)
 
     def _log_once(self, text: str) -> None:
         """Log a text unless it is the last one: an unavailable evaluator is retried repeatedly."""

@@ -79,6 +79,7 @@ bool Stream::send(std::span<const Bytes> frames) {
 
 Stream::Found Stream::wait(std::optional<Time> until, int interrupt) {
   using Clock = std::chrono::steady_clock;
+  interrupted_ = false;
   while (true) {
     if (channel_.has_message()) return Found::kMessage;
     if (ended_) return Found::kEnd;
@@ -92,6 +93,7 @@ Stream::Found Stream::wait(std::optional<Time> until, int interrupt) {
     }
     if (ready == 0) ready = until ? poll_until(waited.data(), count, *until) : poll(waited.data(), count, -1);
     if (ready < 0 && errno == EINTR) return Found::kSignal;
+    interrupted_ = ready > 0 && waited[1].revents != 0;
     if (ready > 0 && waited[0].revents != 0) {
       ended_ = channel_.receive(scratch_);
       if (!heartbeats_ && channel_.is_ready() && channel_.has_heartbeats()) {

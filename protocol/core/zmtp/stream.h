@@ -47,6 +47,9 @@ class Stream {
   // first.
   Found wait(std::optional<Time> until, int interrupt);
 
+  // True if the last `wait` saw input at its interrupt, even if it found a message.
+  bool was_interrupted() const { return interrupted_; }
+
   // True if another message was received together with the previous one.
   bool has_message() const { return channel_.has_message(); }
 
@@ -67,6 +70,7 @@ class Stream {
   Channel channel_;
   std::vector<unsigned char> scratch_;
   std::optional<Ending> ended_;
+  bool interrupted_ = false;
 
   std::mutex mutex_;
   std::condition_variable news_;

@@ -17,11 +17,13 @@ from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.encoding import position_batch
 from engine.evaluation.errors import NetworkChangedError
 from engine.options import Options
+from engine.search.batching import BatchSizes
 from protocol.batch import EvaluationBatch
 from protocol.client import EvaluatorClient
 from tests.engine.core.tree.search_helpers import new_tree
 
 KEY = ("", "", "")
+RULE = BatchSizes(8).rule
 WAIT_S = 60.0
 WAIT_MS = 1000 * WAIT_S
 
@@ -39,7 +41,7 @@ def evaluator() -> Iterator[PooledEvaluator[str]]:
 
 def pipeline_for(evaluator: PooledEvaluator[str], tree: Any, *, alone: bool = True) -> PooledPipeline[str]:
     offers = evaluator.offers(KEY)
-    return PooledPipeline("search", tree, evaluator, KEY, offers[0].identity, 8, alone=alone)
+    return PooledPipeline("search", tree, evaluator, KEY, offers[0].identity, RULE, alone=alone)
 
 
 def begun(evaluator: PooledEvaluator[str], tree: Any) -> PooledPipeline[str]:
@@ -112,7 +114,7 @@ def test_late_result_of_a_joined_batch_goes_to_the_cache() -> None:
 
     tree = new_tree(Game())
     evaluator: Any = Evaluator()
-    pipeline = PooledPipeline("search", tree, evaluator, KEY, "hash", 8)
+    pipeline = PooledPipeline("search", tree, evaluator, KEY, "hash", RULE)
     batch = pipeline.take()
     tree.collect(batch, 8)
     logits, wdl, moves_left = evaluate_randomly(batch)
@@ -130,7 +132,7 @@ def test_failure_of_a_batch_stays_when_another_one_is_answered() -> None:
             pass
 
     tree, evaluator = new_tree(Game()), Evaluator()
-    pipeline = PooledPipeline("search", tree, cast("PooledEvaluator[str]", evaluator), KEY, "hash", 8)
+    pipeline = PooledPipeline("search", tree, cast("PooledEvaluator[str]", evaluator), KEY, "hash", RULE)
     batch = pipeline.take()
     tree.collect(batch, 8)
     logits, wdl, moves_left = evaluate_randomly(batch)

@@ -21,7 +21,7 @@ from protocol.client import EvaluatorClient
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Python send all requests."""
-    monkeypatch.setattr(PooledPipeline, "burst", lambda *_: None)
+    monkeypatch.setattr(PooledPipeline, "lend", lambda _: None)
 
 
 @pytest.fixture

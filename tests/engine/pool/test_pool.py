@@ -17,7 +17,6 @@ import pytest
 
 from engine._core import Game, Tree
 from engine.evaluation.balancing.pipeline import PooledPipeline
-from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.balancing.upstream import Upstream
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool, answer
@@ -97,12 +96,12 @@ def test_a_lone_search_sends_each_batch_by_itself(pool: SearchPool, monkeypatch:
     sizes: list[int] = []
     send = Upstream.send
 
-    def recorded(upstream: Upstream[Any], batch: PositionBatch, sent: Any) -> bool:
+    def recorded(upstream: Upstream, batch: PositionBatch, sent: Any) -> bool:
         sizes.append(len(batch))
         return send(upstream, batch, sent)
 
     monkeypatch.setattr(Upstream, "send", recorded)
-    monkeypatch.setattr(PooledPipeline, "burst", lambda *_: None)
+    monkeypatch.setattr(PooledPipeline, "lend", lambda _: None)
     options = RANDOM.changed(minibatch_size=8, batches_in_flight=2)
     report = pool.player(options).search(Game(), Limits(nodes=2000)).result(timeout=60)
     assert sum(sizes) == report.evaluations
@@ -250,15 +249,15 @@ def test_a_search_goes_on_when_another_one_joins_it(
     """While it was alone the core exchanged its batches; then Python must, and joins both searches'."""
     began, joined, grown = Event(), Event(), Event()
     at_joining: list[int] = []
-    alone: list[int] = []
-    send = PooledEvaluator.send
+    alone: list[object] = []
+    lend = PooledPipeline.lend
 
-    def recorded(evaluator: PooledEvaluator[Any], pipeline: Any, batch: Any) -> bool:
+    def recorded(pipeline: PooledPipeline[Any]) -> Any:
         if at_joining:
-            alone.append(len(batch))
-        return send(evaluator, pipeline, batch)
+            alone.append(pipeline)
+        return lend(pipeline)
 
-    monkeypatch.setattr(PooledEvaluator, "send", recorded)
+    monkeypatch.setattr(PooledPipeline, "lend", recorded)
 
     def look_at_first(_search: Search, tree: Tree) -> float:
         visits = tree.root_info().visits

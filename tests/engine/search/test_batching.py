@@ -27,20 +27,20 @@ def measured_once(best: int, milliseconds: float) -> Device:
 
 
 def test_batches_fit_the_time_left() -> None:
-    sizes = BatchSizes(64, [(1, 2.0), (8, 5.0), (32, 12.0), (64, 20.0), (256, 70.0)])
+    sizes = BatchSizes(64, [(1, 2.0), (8, 5.0), (32, 12.0), (64, 20.0), (256, 70.0)]).rule
     assert [sizes.fitting(ms) for ms in (0.5, 2.0, 11.9, 12.0, 1000.0)] == [1, 1, 8, 32, 64]
-    assert BatchSizes(256).fitting(0.1) == 256
+    assert BatchSizes(256).rule.fitting(0.1) == 256
 
 
 def test_large_trees_take_larger_batches_where_these_are_quick() -> None:
     curve = [(1, 2.0), (8, 5.0), (16, 9.0), (32, 17.0), (64, 120.0)]
-    sizes = BatchSizes.alone(Device(16, 1024, curve), DEFAULTS, TIMED)
+    sizes = BatchSizes.alone(Device(16, 1024, curve), DEFAULTS, TIMED).rule
     assert [sizes.in_tree(visits) for visits in (1, 1023, 1024, 100_000)] == [16, 16, 32, 32]
-    early = BatchSizes(33, curve, largest=99, large_tree=32)
+    early = BatchSizes(33, curve, largest=99, large_tree=32).rule
     assert [early.in_tree(visits) for visits in (1, 1055, 1056, 10_000)] == [33, 33, 99, 99]
-    slow = BatchSizes.alone(Device(32, 1024, curve), DEFAULTS, TIMED)
+    slow = BatchSizes.alone(Device(32, 1024, curve), DEFAULTS, TIMED).rule
     assert slow.in_tree(100_000) == 32  # 64 take too long
-    small = BatchSizes.alone(Device(64, 48, curve), DEFAULTS, TIMED)
+    small = BatchSizes.alone(Device(64, 48, curve), DEFAULTS, TIMED).rule
     assert small.in_tree(100_000) == 48  # no more than the evaluator takes
 
 
@@ -58,7 +58,7 @@ def test_a_flat_curve_is_filled_and_a_proportional_one_is_not() -> None:
 
 
 def test_on_a_flat_device_positions_in_flight_are_a_small_part_of_the_tree() -> None:
-    sizes = BatchSizes.alone(FAST, DEFAULTS, TIMED)
+    sizes = BatchSizes.alone(FAST, DEFAULTS, TIMED).rule
     wanted = {0: 2, 63: 2, 96: 3, 1023: 31, 1024: 16, 10_000: 50, 40_000: 100, 102_400: 160, 10**8: 2112}
     assert {visits: sizes.wanted(visits, 0) for visits in wanted} == wanted
     for visits in (0, 1600, 10_000):
@@ -68,31 +68,31 @@ def test_on_a_flat_device_positions_in_flight_are_a_small_part_of_the_tree() -> 
 
 @pytest.mark.parametrize("limits", [Limits(nodes=400), Limits(nodes=400, depth=5)])
 def test_fewer_visits_are_in_flight_when_only_visits_are_limited(limits: Limits) -> None:
-    sizes = BatchSizes.alone(FAST, DEFAULTS, limits)
+    sizes = BatchSizes.alone(FAST, DEFAULTS, limits).rule
     assert [sizes.wanted(visits, 0) for visits in (0, 128, 400, 1024, 6400)] == [2, 2, 6, 16, 20]
     assert sizes.wanted(6400, 20) == 20
 
 
 def test_no_more_are_in_flight_than_so_many_square_roots_of_the_visits() -> None:
-    sizes = BatchSizes.alone(FAST, Options(in_flight_factor=0.5, second_batch=64), TIMED)
+    sizes = BatchSizes.alone(FAST, Options(in_flight_factor=0.5, second_batch=64), TIMED).rule
     assert [sizes.wanted(visits, 0) for visits in (0, 128, 256, 400, 1600, 10_000)] == [2, 4, 8, 10, 20, 50]
     assert sizes.wanted(10_000, 20) == 0  # a second batch would be a crumb
-    cut = BatchSizes.alone(FAST, Options(in_flight_factor=0.5, second_batch=16), TIMED)
+    cut = BatchSizes.alone(FAST, Options(in_flight_factor=0.5, second_batch=16), TIMED).rule
     assert [cut.wanted(10_000, in_flight) for in_flight in (0, 25, 34, 35)] == [25, 25, 16, 0]
 
 
 def test_a_second_batch_has_a_part_of_what_the_tree_bears() -> None:
-    sizes = BatchSizes.alone(FAST, Options(second_batch=64, in_flight_factor=0), TIMED)
+    sizes = BatchSizes.alone(FAST, Options(second_batch=64, in_flight_factor=0), TIMED).rule
     assert [sizes.wanted(visits, 0) for visits in (400, 4095, 4096, 8000)] == [12, 127, 64, 125]
     assert [sizes.wanted(8000, in_flight) for in_flight in (125, 186, 187, 250)] == [125, 64, 0, 0]
     assert sizes.wanted(60_000, 900) == 975
     assert sizes.wanted(10**6, 3000) == 2112  # what a large tree has at most
     alone = BatchSizes.alone(FAST, Options(second_batch=64, in_flight_factor=0, batches_in_flight=1), TIMED)
-    assert alone.wanted(8000, 0) == 250  # there will be no second
+    assert alone.rule.wanted(8000, 0) == 250  # there will be no second
 
 
 def test_large_batches_are_cut_for_the_batches_in_flight() -> None:
-    sizes = BatchSizes.alone(FAST, Options(batches_in_flight=3), TIMED)
+    sizes = BatchSizes.alone(FAST, Options(batches_in_flight=3), TIMED).rule
     assert [sizes.wanted(visits, 0) for visits in (1023, 1024, 2303, 2304, 10_000)] == [31, 16, 23, 16, 33]
     assert [sizes.wanted(10_000, in_flight) for in_flight in (33, 66, 84, 85)] == [33, 33, 16, 0]
 
@@ -119,13 +119,13 @@ def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
 
 @pytest.mark.parametrize("in_flight", [0, 8])
 def test_batches_are_a_quarter_of_the_tree_when_time_is_proportional(in_flight: int) -> None:
-    sizes = BatchSizes.alone(CPU, DEFAULTS, TIMED)
+    sizes = BatchSizes.alone(CPU, DEFAULTS, TIMED).rule
     assert [sizes.wanted(visits, in_flight) for visits in (0, 20, 32, 400)] == [4, 5, 8, 8]
 
 
 @pytest.mark.parametrize("device", [FAST, CPU])
 def test_a_size_that_the_user_has_fixed_is_kept(device: Device) -> None:
-    sizes = BatchSizes.alone(device, Options(minibatch_size=16), TIMED)
+    sizes = BatchSizes.alone(device, Options(minibatch_size=16), TIMED).rule
     assert [sizes.wanted(visits, 16) for visits in (0, 40, 100_000)] == [4, 10, 16]
 
 
@@ -137,11 +137,13 @@ def test_options_set_the_part_of_the_tree_and_what_is_filled() -> None:
             BatchSizes.pooled(device, options, TIMED, 64, 1),
         ):
             assert sizes.filled == 20
-            assert [sizes.wanted(visits, 0) for visits in (0, 399)] == [2, min(3, sizes.best)]
+            assert [sizes.rule.wanted(visits, 0) for visits in (0, 399)] == [2, min(3, sizes.best)]
     without = BatchSizes.alone(FAST, Options(look_ahead=0), TIMED)
     assert without.filled == 0
-    assert without.wanted(400, 0) == BatchSizes.alone(FAST, DEFAULTS, TIMED).wanted(400, 0)
-    assert BatchSizes.alone(Device(8, 16), Options(look_ahead=64, minibatch_size=64), TIMED).capacity == 16
+    assert without.rule.wanted(400, 0) == BatchSizes.alone(FAST, DEFAULTS, TIMED).rule.wanted(400, 0)
+    assert (
+        BatchSizes.alone(Device(8, 16), Options(look_ahead=64, minibatch_size=64), TIMED).rule.capacity == 16
+    )
 
 
 @pytest.mark.parametrize("limits", [TIMED, Limits(nodes=400)])
@@ -153,8 +155,8 @@ def test_one_of_many_searches_wants_no_larger_part_of_its_tree_than_one_alone(
 ) -> None:
     alone = BatchSizes.alone(device, DEFAULTS, limits)
     pooled = BatchSizes.pooled(device, DEFAULTS, limits, searches, processes)
-    first = alone.wanted(visits, 0)  # Of two batches, perhaps.
-    assert pooled.wanted(visits, 0) <= first + alone.wanted(visits, first)
+    first = alone.rule.wanted(visits, 0)  # Of two batches, perhaps.
+    assert pooled.rule.wanted(visits, 0) <= first + alone.rule.wanted(visits, first)
     if searches > 1:
         assert pooled.in_flight == 1
 

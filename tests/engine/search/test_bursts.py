@@ -39,27 +39,24 @@ def evaluator() -> Iterator[str]:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many batches each burst has sent."""
-    counts: list[int] = []
-    burst = PooledPipeline.burst
+def lent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """An entry for each burst: the core's exchange, or None if Python had to go on."""
+    made: list[Any] = []
+    lend = PooledPipeline.lend
 
-    def counting(pipeline: PooledPipeline[Any], *arguments: Any) -> Any:
-        before = pipeline.batches
-        try:
-            return burst(pipeline, *arguments)
-        finally:
-            counts.append(pipeline.batches - before)
+    def recorded(pipeline: PooledPipeline[Any]) -> Any:
+        made.append(lend(pipeline))
+        return made[-1]
 
-    monkeypatch.setattr(PooledPipeline, "burst", counting)
-    return counts
+    monkeypatch.setattr(PooledPipeline, "lend", recorded)
+    return made
 
 
 def searched(evaluator: str, fen: str, limits: Limits, *, bursts: bool, **options: Any) -> Report:
     made = Options(evaluator=evaluator, verbose_move_stats=True, **options)
     with closing(Session(made)) as session, pytest.MonkeyPatch.context() as patched:
         if not bursts:
-            patched.setattr(PooledPipeline, "burst", lambda *_: None)
+            patched.setattr(PooledPipeline, "lend", lambda _: None)
         assert session.ready(60.0)
         session.set_position(fen)
         return session.search(limits)
@@ -93,7 +90,7 @@ def facts(report: Report) -> Any:
 )
 @pytest.mark.parametrize("fen", [MIDDLEGAME, ENDGAME])
 def test_the_tree_is_the_one_that_the_interpreter_makes(
-    evaluator: str, counted: list[int], fen: str, options: dict[str, Any]
+    evaluator: str, lent: list[Any], fen: str, options: dict[str, Any]
 ) -> None:
     # Pruning goes by the clock, and how far batches are filled by the times that were measured.
     options = {"batches_in_flight": 1, "smart_pruning_factor": 0.0, **options}
@@ -101,12 +98,12 @@ def test_the_tree_is_the_one_that_the_interpreter_makes(
         searched(evaluator, fen, Limits(nodes=NODES), bursts=bursts, **options) for bursts in (True, False)
     )
     assert facts(with_them) == facts(without)
-    assert sum(counted) > 0
+    assert any(lent)
 
 
 @pytest.mark.parametrize("limits", [Limits(depth=4), Limits(depth=5, nodes=20_000)])
 def test_a_limit_of_depth_ends_it_where_the_interpreter_does(
-    evaluator: str, counted: list[int], limits: Limits
+    evaluator: str, lent: list[Any], limits: Limits
 ) -> None:
     with_them, without = (
         searched(
@@ -121,7 +118,7 @@ def test_a_limit_of_depth_ends_it_where_the_interpreter_does(
         for bursts in (True, False)
     )
     assert facts(with_them) == facts(without)
-    assert sum(counted) > 0
+    assert any(lent)
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 4])
@@ -152,12 +149,12 @@ def test_a_search_by_nodes_makes_few_calls_of_few_modules(evaluator: str) -> Non
             report = session.search(Limits(nodes=200))
         finally:
             sys.setprofile(None)
-    assert calls <= 60 * report.batches
+    assert calls <= 40 * report.batches
     ours = {name for name in modules if name.startswith(("engine.", "protocol."))}
-    assert len(ours) <= 38, sorted(ours)
+    assert len(ours) <= 28, sorted(ours)
 
 
-def test_stop_is_seen(evaluator: str, counted: list[int]) -> None:
+def test_stop_is_seen(evaluator: str, lent: list[Any]) -> None:
     control = SearchControl()
     with closing(Session(Options(evaluator=evaluator))) as session:
         assert session.ready(60.0)
@@ -165,7 +162,7 @@ def test_stop_is_seen(evaluator: str, counted: list[int]) -> None:
             Limits(infinite=True), control=control, on_report=lambda report: control.stop()
         )
     assert report.nodes > 0
-    assert sum(counted) > 0
+    assert any(lent)
 
 
 def test_pondering_becomes_a_search_by_the_clock(evaluator: str) -> None:
@@ -181,7 +178,7 @@ def test_pondering_becomes_a_search_by_the_clock(evaluator: str) -> None:
 
 
 @pytest.mark.integration
-def test_the_search_continues_when_the_evaluator_dies(counted: list[int]) -> None:
+def test_the_search_continues_when_the_evaluator_dies(lent: list[Any]) -> None:
     """What was under way is sent again to the next one: not a visit is lost or made twice."""
     killed: list[int] = []
 
@@ -199,7 +196,7 @@ def test_the_search_continues_when_the_evaluator_dies(counted: list[int]) -> Non
         report = session.search(Limits(nodes=200_000), on_report=kill(session))
     assert killed
     assert report.nodes == 200_000
-    assert sum(counted) > 0
+    assert any(lent)
 
 
 def test_a_report_comes_in_time(evaluator: str) -> None:

@@ -22,6 +22,7 @@ from evaluator.gpu.plan.plan import Plan
 from evaluator.gpu.plan.tiles import model_chooser
 from evaluator.network.random_network import random_network
 from tests.hip_runtime import windows
+from tests.programs import run
 
 BUCKETS = (4, 32)  # read where the batch lies in the host's memory, and copied
 
@@ -72,14 +73,9 @@ class Windows:
             "PYTHONUTF8": "1",
             "COLUMNS": "400",
         }
-        return subprocess.run(
-            ["wine", str(self.folder / "python" / "python.exe"), "-P", "-c", start + script, *arguments],
-            env=of | environment,
-            input="",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        python = ("wine", self.folder / "python" / "python.exe", "-P", "-c")
+        words = (start + script, *arguments)
+        return run(*python, *words, status=None, env=of | environment, input="", timeout=None)
 
     def evaluate(self, **environment: str) -> subprocess.CompletedProcess[str]:
         script = EVALUATE.replace("BUCKETS", repr("+".join(map(str, BUCKETS))))

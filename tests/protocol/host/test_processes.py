@@ -53,10 +53,8 @@ def test_a_reader_that_has_left_is_no_failure(lines: int, thread: str) -> None:
     os.close(reading)
     body = f"{thread}\nfor _ in range({lines}): print('a line')\nreturn 3"
     with os.fdopen(writing, "w") as stdout:
-        ended = subprocess.run(
-            run_console(body), stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60
-        )
-    assert (ended.returncode, ended.stderr) == (0, "")
+        ended = run(*run_console(body), capture_output=False, stdout=stdout, stderr=subprocess.PIPE)
+    assert ended.stderr == ""
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
@@ -65,13 +63,9 @@ def test_a_reader_that_has_left_is_no_failure(lines: int, thread: str) -> None:
 def test_a_full_disk_is_reported_in_a_line(lines: int, thread: str) -> None:
     body = f"{thread}\nfor _ in range({lines}): print('a line')\nreturn 0"
     with FULL.open("w", encoding="utf-8") as stdout:
-        ended = subprocess.run(
-            run_console(body), stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60
-        )
-    assert (ended.returncode, ended.stderr) == (
-        1,
-        "error: cannot write the output: No space left on device\n",
-    )
+        streams = {"stdout": stdout, "stderr": subprocess.PIPE}
+        ended = run(*run_console(body), status=1, capture_output=False, **streams)
+    assert ended.stderr == "error: cannot write the output: No space left on device\n"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "chess/attacks.h"
-#include "exchange/burst.h"
+#include "exchange/exchange.h"
 #include "fuzzing.h"
 #include "header/headers.h"
 #include "listening.h"
@@ -165,10 +165,15 @@ BurstLimits any_limits(std::int64_t nodes, Random& random) {
 class Driver {
  public:
   Driver(const std::string& name, Random& random, Seen& seen)
-      : random_(random), seen_(seen), rule_(any_rule(random)), stream_(name, kLimits), tree_(SearchParams()) {
-    for (int i = 0; i < rule_.in_flight; ++i) {
+      : random_(random),
+        seen_(seen),
+        stream_(name, kLimits),
+        tree_(SearchParams()),
+        exchange_(tree_, any_rule(random), "play") {
+    exchange_.service = {&stream_, "net", "hash"};
+    for (int i = 0; i < exchange_.rule().in_flight; ++i) {
       batches_.push_back(std::make_unique<Batch>(kCapacity));
-      slots_.push_back({batches_.back().get(), 0});
+      exchange_.slots.push_back({batches_.back().get(), 0});
     }
   }
 
@@ -176,31 +181,28 @@ class Driver {
     for (int tries = 0; !lost_ && tries < 500 && tree_.root_info().visits < nodes; ++tries) {
       begin(nodes);
       const BurstLimits limits = any_limits(nodes, random_);
-      Burst burst(tree_, stream_, rule_, "play", "net", "hash", next_id_, slots_);
-      const BurstEnd end = burst.run(limits);
-      slots_ = burst.slots();
-      next_id_ = burst.next_id();
+      const BurstEnd end = exchange_.run(limits);
       ++seen_.bursts;
-      seen_.answers += static_cast<std::size_t>(burst.answers());
       seen_.silences += end == BurstEnd::kSilence;
       check(nodes);
       if (end == BurstEnd::kOther) receive();
       if (end == BurstEnd::kSilence && below(random_, 4) == 0) give_up();
     }
     seen_.visits += tree_.root_info().visits;
+    seen_.answers += static_cast<std::size_t>(exchange_.service.answers);
     give_up();
     tree_.clear();
   }
 
  private:
   void begin(std::int64_t nodes) {
-    if (std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.id != 0; })) return;
-    Slot& slot = slots_.front();
+    if (exchange_.in_flight() > 0) return;
+    Slot& slot = exchange_.slots.front();
     const auto left = static_cast<std::uint64_t>(nodes - tree_.root_info().visits);
     tree_.collect(*slot.batch, 1, left);
     if (slot.batch->size() == 0) return tree_.cancel(*slot.batch);
     EvaluateHeader header;
-    header.id = slot.id = next_id_++;
+    header.id = slot.id = exchange_.service.next_id++;
     header.count = slot.batch->size();
     const std::vector<unsigned char> first = written(header);
     const auto bytes = [](auto values) {
@@ -213,12 +215,10 @@ class Driver {
 
   void check(std::int64_t nodes) {
     const RootInfo root = tree_.root_info();
-    const auto in_flight =
-        std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.id != 0; });
-    require(root.batches_in_flight == in_flight, "the books are right");
+    require(root.batches_in_flight == exchange_.in_flight(), "the books are right");
     require(root.visits <= nodes, "no visit is one too many");
-    for (const Slot& slot : slots_) {
-      require(slot.id < next_id_, "numbers are used once");
+    for (const Slot& slot : exchange_.slots) {
+      require(slot.id < exchange_.service.next_id, "numbers are used once");
       require((slot.id != 0) == (slot.batch->size() > 0), "spare batches are empty");
     }
   }
@@ -240,7 +240,7 @@ class Driver {
   }
 
   void give_up() {
-    for (Slot& slot : slots_) {
+    for (Slot& slot : exchange_.slots) {
       if (slot.id != 0) tree_.cancel(*slot.batch);
       slot.id = 0;
     }
@@ -248,12 +248,10 @@ class Driver {
 
   Random& random_;
   Seen& seen_;
-  const BatchRule rule_;
   Stream stream_;
   Tree tree_;
+  Exchange exchange_;
   std::vector<std::unique_ptr<Batch>> batches_;
-  std::vector<Slot> slots_;
-  std::int64_t next_id_ = 1;
   bool lost_ = false;
 };
 

@@ -8,10 +8,11 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
-from engine._core import Batch, BatchRule, Bursts, Game, Tree
+from engine._core import Batch, BatchRule, Exchange, Game, Tree
 from engine.evaluation.encoding import position_batch
 from protocol._core import Hub, Stream
 from protocol.codec import decode_request, encode, encode_evaluate
@@ -86,9 +87,10 @@ class Player:
     ) -> None:
         self.tree: Tree = new_tree(Game(fen))
         self.stream = Stream(str(path).encode(), **LIMITS)
-        self.bursts = Bursts("play")
+        self.answers = 0
+        """Of the last burst."""
         self.content_hash = "hash"
-        self.rule = BatchRule(
+        rule = BatchRule(
             best=16,
             curve=[],
             largest=32,
@@ -103,12 +105,12 @@ class Player:
         )
         self.network = network
         self.sent: dict[int, Batch] = {}
-        self.spare = [Batch(32) for _ in range(in_flight)]
+        self._exchange = Exchange(self.tree, rule, "play")
         self._next_id = 1
 
     def begin(self) -> None:
         """Send the first batch, as the interpreter does."""
-        batch = self.spare.pop()
+        batch = Batch(32)
         self.tree.collect(batch, 1)
         frames: list[Any] = encode_evaluate(self._next_id, position_batch(batch), "play", None, self.network)
         assert self.stream.send(frames)
@@ -120,25 +122,27 @@ class Player:
         *,
         until: float = WAIT_S,
         patience: float = WAIT_S,
+        target_ms: float | None = None,
         hard: float | None = None,
         nodes: int | None = None,
         look_at: int = 1 << 40,
         depth: float = math.inf,
     ) -> str:
-        """One burst; why it has ended."""
+        """One burst; why it has ended. Times are seconds from now."""
+        now, exchange = perf_counter(), self._exchange
+        exchange.lend(
+            self.stream,
+            network=self.network,
+            content_hash=self.content_hash,
+            next_id=self._next_id,
+            target_ms=target_ms,
+            sent=self.sent,
+        )
         try:
-            return self.bursts.run(
-                self.tree,
-                self.stream,
-                self.rule,
-                network=self.network,
-                content_hash=self.content_hash,
-                next_id=self._next_id,
-                sent=self.sent,
-                spare=self.spare,
-                until=until,
-                patience=patience,
-                hard=hard,
+            return exchange.run(
+                until=now + until,
+                patience=now + patience,
+                hard=None if hard is None else now + hard,
                 nodes=nodes,
                 nodes_as_playouts=False,
                 look_at=look_at,
@@ -146,7 +150,8 @@ class Player:
                 interrupt=-1,
             )
         finally:
-            self._next_id = self.bursts.next_id
+            self.answers, self._next_id = exchange.answers, exchange.next_id
+            self.sent = exchange.take_back()
 
     def visits(self) -> int:
         return self.tree.root_info().visits

@@ -18,7 +18,6 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("there are such connections on Linux only", allow_module_level=True)
 
-from engine._core import Bursts
 from protocol.batch import EvaluationBatch
 from protocol.codec import encode, encode_evaluate
 from protocol.messages import Cancelled, Error, Evaluate, Pong, Result
@@ -70,9 +69,9 @@ def test_visits_are_made_up_to_a_limit_and_not_one_more(path: Path, player: Call
         assert one.run(nodes=777) == "look"
         assert one.visits() == 777
         assert one.sent == {}
-        assert len(one.spare) == 2
-        assert one.bursts.answers == one.bursts.batches + 1
-        assert one.bursts.evaluations >= 700
+        info = one.tree.root_info()
+        assert one.answers == info.batches
+        assert info.evaluations >= 700
 
 
 def test_it_ends_when_somebody_has_to_look(path: Path, player: Callable[..., Player]) -> None:
@@ -97,14 +96,14 @@ def test_nothing_is_sent_that_would_come_too_late(path: Path, player: Callable[.
     with Peer(path):
         one = player()
         assert one.run(hard=0.0) == "time"
-        assert (one.visits(), one.sent, one.bursts.batches) == (1, {}, 0)
+        assert (one.visits(), one.sent, one.tree.root_info().batches) == (1, {}, 1)
 
 
 def test_silence_ends_it_and_changes_nothing(path: Path, player: Callable[..., Player]) -> None:
     with Peer(path, lambda request: []):
         one = player()
         assert one.run(patience=SOON) == "silence"
-        assert (list(one.sent), one.bursts.answers, one.visits()) == ([1], 0, 0)
+        assert (list(one.sent), one.answers, one.visits()) == ([1], 0, 0)
 
 
 def test_a_result_that_names_another_network_is_left_to_others(
@@ -121,7 +120,7 @@ def test_a_result_that_names_another_network_is_left_to_others(
     with Peer(path, lambda request: responses[min(request.id, 3) - 1](request)):
         one = player(in_flight=1)
         assert one.run() == "other"
-        assert (one.bursts.answers, list(one.sent)) == (2, [3])
+        assert (one.answers, list(one.sent)) == (2, [3])
 
 
 def test_it_ends_when_nothing_is_in_flight(path: Path, player: Callable[..., Player]) -> None:
@@ -129,7 +128,7 @@ def test_it_ends_when_nothing_is_in_flight(path: Path, player: Callable[..., Pla
     with Peer(path):
         one = player(fen="k7/8/8/8/8/8/2q5/K7 b - - 99 80")
         assert one.run() == "idle"
-        assert (one.sent, len(one.spare)) == ({}, 2)
+        assert one.sent == {}
         one.tree.clear()  # No batch is under way for the tree either.
 
 
@@ -198,10 +197,10 @@ def test_burst_leaves_unusual_messages_in_the_stream(
     with Peer(path, after(GOOD, UNUSUAL[what])):
         one = player(in_flight=1)
         assert one.run() == "other"
-        assert (list(one.sent), one.bursts.answers) == ([GOOD + 1], GOOD)
+        assert (list(one.sent), one.answers) == ([GOOD + 1], GOOD)
         before = one.tree.root_info()
         assert one.run() == "other"  # It stays where it is.
-        assert (list(one.sent), one.bursts.answers, one.bursts.batches) == ([GOOD + 1], 0, 0)
+        assert (list(one.sent), one.answers, one.tree.root_info().batches) == ([GOOD + 1], 0, before.batches)
         assert one.stream.receive(0) is not None
         assert one.tree.root_info().visits == before.visits
         one.tree.cancel(one.sent.pop(GOOD + 1))
@@ -213,7 +212,7 @@ def test_an_answer_that_comes_twice_counts_once(path: Path, player: Callable[...
     with Peer(path, after(GOOD, lambda request: [*plain(request), *plain(request)])):
         one = player(in_flight=1)
         assert one.run() == "other"
-        assert (list(one.sent), one.bursts.answers) == ([GOOD + 2], GOOD + 1)
+        assert (list(one.sent), one.answers) == ([GOOD + 2], GOOD + 1)
 
 
 def test_burst_resumes_after_results_received_elsewhere(path: Path, player: Callable[..., Player]) -> None:
@@ -234,7 +233,6 @@ def test_a_connection_that_is_cut_leaves_the_books_right(
         one = player(in_flight=in_flight)
         assert one.run() == "other"
         assert one.sent
-        assert len(one.sent) + len(one.spare) == in_flight
         with pytest.raises(ConnectionError, match="peer"):
             one.stream.receive(1000)
         for batch in one.sent.values():
@@ -257,7 +255,6 @@ def test_a_signal_ends_it_with_the_books_right(path: Path, player: Callable[...,
             with pytest.raises(SignalledError):
                 while True:
                     one.run(until=0.01)
-            assert len(one.sent) + len(one.spare) == 2
             assert one.tree.root_info().batches_in_flight == len(one.sent)
             assert one.run(nodes=one.visits() + 100) == "look"
     finally:
@@ -276,9 +273,7 @@ def test_its_requests_ask_for_the_target_latency(
     path: Path, player: Callable[..., Player], target_ms: float | None
 ) -> None:
     with Peer(path, plain) as peer:
-        each = player()
-        each.bursts = Bursts("play", target_ms)
-        assert each.run(nodes=40) == "look"
+        assert player().run(nodes=40, target_ms=target_ms) == "look"
     headers = [msgpack.unpackb(header) for header in peer.headers[1:]]
     assert headers
     assert {header.get("target_ms") for header in headers} == {target_ms}

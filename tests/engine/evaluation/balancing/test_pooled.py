@@ -40,7 +40,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[PositionBatch]:
         return submit(client, batch, **arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(EvaluatorClient, "submit", remember)
-    monkeypatch.setattr(PooledPipeline, "burst", lambda *_: None)
+    monkeypatch.setattr(PooledPipeline, "lend", lambda _: None)
     return sent
 
 

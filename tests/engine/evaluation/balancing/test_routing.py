@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from engine.evaluation.balancing.routing import LARGE_REQUEST, LEAST_SHARED, Offer, best_offer
+from engine.evaluation.balancing.routing import LARGE_REQUEST, LEAST_SHARED, best_offer
+from engine.evaluation.balancing.upstream import Offer
 from engine.evaluation.connection.process import NetworkKey
 from protocol.messages import NetworkInfo
 
@@ -32,11 +33,11 @@ class Upstream:
         return 1000 * (self.busy_with + positions) / self.positions_per_second
 
 
-def offer(upstream: Upstream, best: int = 64, most: int = 1024) -> Offer[Any]:
+def offer(upstream: Upstream, best: int = 64, most: int = 1024) -> Offer:
     return Offer(cast(Any, upstream), NetworkInfo("net", "hash", 1, recommended_batch=best), "hash", most)
 
 
-def chosen(offers: list[Offer[Any]], waiting: int, first: int = 8) -> tuple[int, int]:
+def chosen(offers: list[Offer], waiting: int, first: int = 8) -> tuple[int, int]:
     """The index of the evaluator, and the positions of a full request."""
     best, full = best_offer(offers, KEY, waiting, first)
     return offers.index(best), full

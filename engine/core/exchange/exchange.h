@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// A burst: apply results, collect and send batches without the interpreter, for some milliseconds.
+// The batches of a lone search: collected, sent and applied without the interpreter.
 #pragma once
 
 #ifdef __linux__
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "exchange/batch_rule.h"
@@ -22,7 +22,19 @@ using namespace wire;
 // A batch, and the number of its request while it is in flight; 0 for a spare one.
 struct Slot {
   Batch* batch;
-  std::int64_t id;
+  std::int64_t id = 0;
+};
+
+// A connection and the network there. content_hash: results that name a network must have it. next_id: of the
+// next request. target_ms: of the requests; none if not set. answers, positions: of answered requests.
+struct Service {
+  Stream* stream = nullptr;
+  std::string network;
+  std::string content_hash;
+  std::int64_t next_id = 1;
+  std::optional<double> target_ms{};
+  std::int64_t answers = 0;
+  std::int64_t positions = 0;
 };
 
 struct BurstLimits {
@@ -35,7 +47,7 @@ struct BurstLimits {
   bool nodes_as_playouts = false;
   std::int64_t look_at = 0;  // root visits at which Python must check the search,
   double depth = 0;          // and the mean depth
-  int interrupt = -1;        // descriptor whose input ends a wait like `patience`
+  int interrupt = -1;        // descriptor whose input ends the burst
 };
 
 enum class BurstEnd : std::uint8_t {
@@ -48,25 +60,24 @@ enum class BurstEnd : std::uint8_t {
 };
 
 // A burst handles plain results only. Other messages remain in the stream, and Python receives them later.
-class Burst {
+class Exchange {
  public:
-  // rule, priority, network, content_hash: must outlive the burst. content_hash: of the network; results that
-  // name a network must have it. next_id: of the next request. slots: batches in flight, collected from the
-  // tree, and spare ones. target_ms: of the requests; none if not set.
-  Burst(Tree& tree, Stream& stream, const BatchRule& rule, std::string_view priority,
-        std::string_view network, std::string_view content_hash, std::int64_t next_id,
-        std::vector<Slot> slots, std::optional<double> target_ms = std::nullopt);
+  // tree: must outlive the exchange. priority: of its requests.
+  Exchange(Tree& tree, BatchRule rule, std::string priority);
 
-  // Sends batches and applies answers until there is a reason to end. Call it once. Throws the tree's
-  // exceptions (std::bad_alloc).
+  // Sends batches and applies answers until there is a reason to end. Throws the tree's exceptions
+  // (std::bad_alloc), after which `slots` and `service` are still valid.
   BurstEnd run(const BurstLimits& limits);
 
-  // The final state of the batches, and counts of requests and answers; valid after an exception, too.
-  const std::vector<Slot>& slots() const { return slots_; }
-  std::int64_t next_id() const { return next_id_; }
-  std::int64_t evaluations() const { return evaluations_; }
-  std::int64_t batches() const { return batches_; }
-  std::int64_t answers() const { return answers_; }
+  // Set by the caller between two bursts. slots: the batches in flight on the connection, and spare ones.
+  Service service;
+  std::vector<Slot> slots;
+
+  const BatchRule& rule() const { return rule_; }
+  std::int64_t in_flight() const;
+
+  // Time of the first request.
+  std::optional<BurstLimits::Time> first_sent() const { return first_sent_; }
 
  private:
   // Result of collecting. kCached: only cached positions were found, so the search continues. kLost: the
@@ -77,20 +88,12 @@ class Burst {
   bool take_answer();
   Filled fill(const RootInfo& root, const BurstLimits& limits);
   bool send(Slot& slot);
-  std::int64_t in_time(const BurstLimits& limits, int in_flight) const;
+  std::int64_t in_time(const BurstLimits& limits, std::int64_t in_flight) const;
 
   Tree& tree_;
-  Stream& stream_;
-  const BatchRule& rule_;
-  std::string_view priority_;
-  std::string_view network_;
-  std::string_view content_hash_;
-  std::int64_t next_id_;
-  std::vector<Slot> slots_;
-  std::optional<double> target_ms_;
-  std::int64_t evaluations_ = 0;
-  std::int64_t batches_ = 0;
-  std::int64_t answers_ = 0;
+  const BatchRule rule_;
+  const std::string priority_;
+  std::optional<BurstLimits::Time> first_sent_;
 };
 
 }  // namespace wavefront::exchange
