@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from engine._core import Game
     from engine.analysis.scheduler import Scheduler
     from engine.options import Options
+    from engine.review.people import Imitators
 
 MOST_UNPACKED = 64 << 20
 """Maximum bytes of an unpacked file of a page."""
@@ -138,16 +139,16 @@ class WebService:
         scheduler: Scheduler,
         options: Options,
         settings: ApiSettings,
-        human: Sequence[Path],
+        people: Imitators,
         folder: Path | None,
         log: Callable[[str], None],
     ) -> None:
-        """human: see Levels. folder: of games, next to that of reviews; None keeps both in memory."""
+        """folder: of games, next to that of reviews; None keeps both in memory."""
         self._scheduler = scheduler
         self._options = options
         self._settings = settings
         self._limits = ClientLimits(settings)
-        self._levels = Levels(scheduler.pool, options, human, log)
+        self._levels = Levels(scheduler.pool, options, people, log)
         reviews, most = folder and folder.with_name("reviews"), settings.max_stored_bytes
         self._games = Store(folder, most, MOST_OF_GAME)
         self._reviews = Reviews(
