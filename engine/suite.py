@@ -56,8 +56,8 @@ def levels_up_to(nodes: int | None) -> list[int]:
 
 
 def run_suite(arguments: argparse.Namespace, options: Options) -> int:
-    """Search every position of the suite, print the table, and return the exit status. Raises SuiteError and
-    NoEvaluatorError."""
+    """Search every position of the suite, print the table, and return the exit status. Raises ReportedError
+    and NoEvaluatorError."""
     levels = levels_up_to(arguments.nodes)
     deadline = perf_counter() + arguments.time_limit if arguments.time_limit else None
     results: list[SuiteResult] = []

@@ -13,6 +13,7 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -87,12 +88,6 @@ class Histogram:
         self.counts[:] = [mine + its for mine, its in zip(self.counts, found, strict=True)]
         self.sum += float(values.sum())
 
-    def copy(self) -> Histogram:
-        """Return a copy of the histogram."""
-        copied = Histogram(self.edges)
-        copied.add(self)
-        return copied
-
     def add(self, other: Histogram) -> None:
         """Add the counts of a histogram with the same edges."""
         self.counts[:] = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
@@ -148,7 +143,7 @@ class State:
     batch, the "largest" batch of the device, and whether the knee is "known", by network and device.
     busy_seconds: time with a batch in flight, by device. target_ms: latency target by class. max_connections:
     limit of connected clients. keys: "requests" and "positions" answered, requests "refused" and "in_flight",
-    by the name of the client's key.
+    by the name of the client's key. stalled: how long a class has had no answer, in words, by class.
     """
 
     ready: bool
@@ -170,6 +165,7 @@ class State:
     target_ms: Mapping[str, float] = field(default_factory=dict)
     max_connections: int = 0
     keys: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    stalled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def queued_positions(self) -> int:
@@ -195,9 +191,9 @@ class Stalls:
         answered: Mapping[str, int],
         queued: Mapping[str, int],
         target_ms: Mapping[str, float],
-    ) -> str:
-        """Return what is stalled; an empty text if nothing is. now: seconds of a monotonic clock. The others:
-        by class."""
+    ) -> dict[str, str]:
+        """Return the stalled classes, each with the reason. now: seconds of a monotonic clock. The others: by
+        class."""
         with self._lock:
             for name, count in answered.items():
                 if not queued.get(name):
@@ -205,11 +201,11 @@ class Stalls:
                 elif self._seen.get(name, (-1, 0.0))[0] != count:
                     self._seen[name] = count, now
             waits = {name: now - since for name, (_, since) in self._seen.items()}
-        return "; ".join(
-            f"class {name}: no answer for {wait:.1f} s, its target is {target_ms[name]:g} ms"
+        return {
+            name: f"class {name}: no answer for {wait:.1f} s, its target is {target_ms[name]:g} ms"
             for name, wait in waits.items()
             if 1000 * wait > STALLED_TARGETS * target_ms[name]
-        )
+        }
 
 
 @dataclass(slots=True)
@@ -221,10 +217,6 @@ class Batches:
     sizes: Histogram = field(default_factory=lambda: Histogram(BATCH_EDGES))
     seconds: Histogram = field(default_factory=lambda: Histogram(TIME_EDGES))
 
-    def copy(self) -> Batches:
-        """Return a copy."""
-        return Batches(self.batches, self.positions, self.sizes.copy(), self.seconds.copy())
-
 
 @dataclass(slots=True)
 class Requests:
@@ -235,10 +227,6 @@ class Requests:
     positions: int = 0
     queue_seconds: Histogram = field(default_factory=lambda: Histogram(FINE_TIME_EDGES))
     seconds: Histogram = field(default_factory=lambda: Histogram(FINE_TIME_EDGES))
-
-    def copy(self) -> Requests:
-        """Return a copy."""
-        return Requests(self.requests, self.positions, self.queue_seconds.copy(), self.seconds.copy())
 
     def add(self, other: Requests) -> None:
         """Add the counts of another network or class."""
@@ -370,13 +358,13 @@ class Metrics:
     def batches(self) -> dict[tuple[str, str], Batches]:
         """Evaluated batches by network and device."""
         with self._lock:
-            return {key: counted.copy() for key, counted in self._batches.items()}
+            return deepcopy(self._batches)
 
     @property
     def requests(self) -> dict[tuple[str, str], Requests]:
         """Answered requests by class and network."""
         with self._lock:
-            return {key: counted.copy() for key, counted in self._requests.items()}
+            return deepcopy(self._requests)
 
     @property
     def answered_requests(self) -> dict[str, int]:

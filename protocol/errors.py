@@ -120,22 +120,7 @@ class NetworkChanged(RemoteError):
 
 
 ERRORS: dict[str, type[RemoteError]] = {
-    error.code: error
-    for error in (
-        BadRequest,
-        NotAllowed,
-        UnsupportedVersion,
-        UnknownNetwork,
-        NotReady,
-        DuplicateId,
-        TooLarge,
-        Overloaded,
-        DeadlineExceeded,
-        Draining,
-        DeviceFailed,
-        LoadFailed,
-        Cancelled,
-    )
+    error.code: error for error in RemoteError.__subclasses__() if error is not NetworkChanged
 }
 """Protocol code -> type."""
 

@@ -144,7 +144,6 @@ def _sizes(text: str) -> list[int]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.evaluation.errors import NoEvaluatorError
     from engine.option_flags import options_of_arguments
 
     options = options_of_arguments(arguments).changed(smart_pruning_factor=0.0)
@@ -169,7 +168,7 @@ def run(arguments: argparse.Namespace) -> int:
                     quiet=arguments.json or arguments.openbench,
                 )
             )
-    except (NoEvaluatorError, ValueError) as error:
+    except ValueError as error:
         print(f"wavefront bench: {error}", file=sys.stderr)
         return 1
     summaries = [measurement.summary() for measurement in measurements]

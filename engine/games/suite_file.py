@@ -11,11 +11,8 @@ import chess
 
 from engine._core import Game
 from engine.games.epd import position_lines, read_epd
-from engine.games.text import TextError, read_text
-
-
-class SuiteError(ValueError):
-    """A file has no usable position. The message gives the reason."""
+from engine.games.text import read_text
+from protocol.host.printing import ReportedError, failing_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +38,9 @@ class Suite:
 
 
 def read_suite(path: Path, note: Callable[[str], None] = lambda text: None) -> Suite:
-    """Read an EPD file. note: called if it is not UTF-8. Raises SuiteError if no position is usable."""
-    try:
+    """Read an EPD file. note: called if it is not UTF-8. Raises ReportedError if no position is usable."""
+    with failing_as(ReportedError, f"cannot read {path}"):
         text = read_text(path, note)
-    except OSError as error:
-        raise SuiteError(f"cannot read {path}: {error.strerror or error}") from None
-    except TextError as error:
-        raise SuiteError(str(error)) from None
     positions: list[SuitePosition] = []
     left_out: dict[int, str] = {}
     for number, line in position_lines(text):
@@ -57,7 +50,7 @@ def read_suite(path: Path, note: Callable[[str], None] = lambda text: None) -> S
             left_out[number] = str(error)
     if not positions:
         first = next((f"; line {number}: {reason}" for number, reason in left_out.items()), "")
-        raise SuiteError(f"{path}: there is no position in it{first}")
+        raise ReportedError(f"{path}: there is no position in it{first}")
     return Suite(positions, left_out)
 
 

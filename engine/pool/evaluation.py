@@ -37,6 +37,7 @@ class PooledEvaluation:
         self.search = self
         self.network = EvaluatorSettings.of(options).network
         self.identity = ""
+        self.tree: Tree | None = None
         self._evaluator = evaluator
         self._games = games
         self._history_fill = cast("HistoryFill", options.history_fill)
@@ -52,10 +53,6 @@ class PooledEvaluation:
 
     def take_back(self) -> None:
         """Do nothing: the core has no batch of it."""
-
-    def of_tree(self, _tree: Tree) -> bool:
-        """Return False: its batch is of no tree."""
-        return False
 
     def record_lateness(self, _late_ms: float) -> None:
         """Do nothing: it has no clock."""

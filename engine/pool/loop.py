@@ -78,8 +78,7 @@ class SearchLoop:
             running.control.on_change = partial(self.submit, running)
         if not self.active:  # Late results of earlier searches spare this one requests.
             for evaluator in self.evaluators:
-                if evaluator.awaited:
-                    evaluator.receive(0.0)
+                evaluator.receive(0.0)
         elif len(self.active) == 1:  # It gets no more bursts, and perhaps has no answer to wait for.
             self._due |= self.active
         self.active.add(running)

@@ -8,11 +8,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import inf
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from engine._core import Tree
 from engine.evaluation.balancing.pipeline import PooledPipeline
 from engine.evaluation.balancing.pooled import PooledEvaluator
+from engine.evaluation.balancing.upstream import Offer
+from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.errors import (
     EvaluatorLateError,
@@ -42,15 +44,6 @@ class Observer:
     look: Callable[[Search, Tree], float]
 
 
-class Offered(Protocol):
-    """An evaluator that serves a network; see Offer."""
-
-    @property
-    def network(self) -> NetworkInfo: ...
-    @property
-    def max_batch(self) -> int: ...
-
-
 class InstantEvaluator:
     """Evaluates at random in this process, at once, to measure the search alone. batch: positions.
 
@@ -58,6 +51,7 @@ class InstantEvaluator:
     """
 
     network = NetworkInfo(name="in-process", content_hash="in-process", input_format=1)
+    links: Sequence[EvaluatorLink] = ()
 
     def __init__(self, batch: int, log: Callable[[str], None]) -> None:
         self.log = log
@@ -70,7 +64,7 @@ class InstantEvaluator:
     def cancel_abandoned(self, _tree: Tree) -> None:
         """Do nothing: it owes no results."""
 
-    def offers(self, _key: NetworkKey) -> Sequence[Offered]:
+    def offers(self, _key: NetworkKey) -> Sequence[InstantEvaluator]:
         """Return this evaluator."""
         return [self]
 
@@ -290,15 +284,8 @@ class PooledSearch:
         if isinstance(evaluator, InstantEvaluator):
             self._pipeline = InstantPipeline(tree, sizes.rule.capacity)
         else:
-            self._pipeline = PooledPipeline(
-                self,
-                tree,
-                evaluator,
-                key,
-                network.identity,
-                sizes.rule,
-                alone=searches == 1,
-            )
+            self._pipeline = PooledPipeline(self, tree, evaluator, key, network.identity, sizes.rule)
+            self._pipeline.alone = searches == 1
         self._fills = searches > 1 or not isinstance(evaluator, PooledEvaluator)
         self._ponders = self.control.pondering
         if not self._ponders:
@@ -328,19 +315,15 @@ class PooledSearch:
         clock = limits.clock.of(task.game.turn) if limits.clock is not None else None
         if clock is not None:  # Even a move without evaluations must not lose on time.
             return began + max(0.0, clock[0] - overhead_ms) / 2000
-        if limits.movetime_ms is not None and self._was_connected:  # The first start is not counted.
+        connected = any(link.was_connected for link in self._evaluator.links)
+        if limits.movetime_ms is not None and connected:  # The first start is not counted.
             return began + (limits.movetime_ms + overhead_ms) / 1000
         return inf
-
-    @property
-    def _was_connected(self) -> bool:
-        evaluator = self._evaluator
-        return isinstance(evaluator, PooledEvaluator) and any(link.was_connected for link in evaluator.links)
 
 
 def offers_for(
     evaluator: PooledEvaluator[Any] | InstantEvaluator, player: Player, task: SearchTask
-) -> tuple[NetworkKey, Sequence[Offered]]:
+) -> tuple[NetworkKey, Sequence[Offer | InstantEvaluator]]:
     """Return the key of a task's network, and the evaluators that serve it; none without a connection.
 
     If a level's own network is missing, that is the player's network. Raises NoEvaluatorError.

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The page of one reviewed game. Its script is this file after board.js, its data a JSON element (pages.py). A page that
+// The page of one reviewed game. Its script is this file after board.js and page.js. A page that
 // `wavefront web` serves links to the board, grows while the game is reviewed, and has tried moves searched.
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
 const SIGNS = {"only move": "!", inaccuracy: "?!", mistake: "?", blunder: "??", unclear: "∞"};
 const GLYPHS = {1: "!", 2: "?", 3: "!!", 4: "??", 5: "!?", 6: "?!", 7: "□", 10: "=", 13: "∞", 14: "⩲", 15: "⩱", 16: "±", 17: "∓", 18: "+−", 19: "−+"};
 const GOOD = "#208040", BAD = "#d02020";
-const get = id => document.getElementById(id);
 const sides = ["white", "black"];
-
-function element(name, attributes = {}, ...content) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...content);
-  return node;
-}
 
 let fens = [];
 let ply = 0, goal = 0;  // moves made in the game, and those to show once the review has come so far

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The page of all reviewed games: a table to filter and sort, and the trends of the chosen player.
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
-const get = id => document.getElementById(id);
 const PAGE = 50;  // games shown at first
 const PHASES = ["opening", "middlegame", "endgame"];
 const COLUMNS = [
@@ -11,13 +9,6 @@ const COLUMNS = [
   ["opening", game => game.o.toLowerCase()],
 ];
 let sorted = 1, rising = true, all = false;
-
-function element(name, attributes = {}, ...content) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...content);
-  return node;
-}
 
 const figure = value => value === null || value === undefined ? "–" : value.toFixed(1);
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """HTML of reviews: a page for each game and one for all. Each page is one file, and loads nothing.
 
-A page is a frame with its data as JSON; game.js and index.js draw the rest. The board is that of board_page.
+A page is a frame with its data as JSON; page.js, and game.js or index.js draw the rest. The board is that of
+board_page.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def game_page(review: GameReview, player: str = "", index: str = "index.html", *
             people=escape(review.people),
         )
     )
-    scripts = (SCRIPT, FOLDER / "game.js")
+    scripts = (SCRIPT, FOLDER / "page.js", FOLDER / "game.js")
     data = {**game_data(review, player), **more}
     return page(names, pieces() + body, (FOLDER / "style.css", STYLE), scripts, data)
 
@@ -207,7 +208,7 @@ def index_page(reviews: Sequence[GameReview], skipped: Sequence[tuple[str, str]]
         .format(count=len(reviews), skipped=f"<h2>Skipped</h2><table>{rows}</table>" if rows else "")
     )
     data = {"games": [index_data(review) for review in reviews], "player": player}
-    return page("Review", body, (FOLDER / "style.css",), (FOLDER / "index.js",), data)
+    return page("Review", body, (FOLDER / "style.css",), (FOLDER / "page.js", FOLDER / "index.js"), data)
 
 
 def index_data(review: GameReview) -> dict[str, Any]:

@@ -140,8 +140,7 @@ class Search:
 
     def finish(self) -> Report:
         """Cancel the batches in flight and return the report."""
-        wakes_at = self._watch.wakes_at
-        time_is_up = wakes_at is not None and perf_counter() >= wakes_at
+        time_is_up = perf_counter() >= (self._watch.soft or self._watch.hard or inf)
         in_vain = self._pipeline.in_flight > 0 and time_is_up
         self._pipeline.abandon()
         report = self.report()

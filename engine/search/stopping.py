@@ -68,12 +68,6 @@ class LimitWatch:
         self._next_check = 0.0
         self._next_check_visits = 0
 
-    @property
-    def wakes_at(self) -> float | None:
-        """Earliest time at which time alone may end the search, in perf_counter seconds; None if it
-        cannot."""
-        return self.soft if self.soft is not None else self.hard
-
     def next_deadline(self, now: float) -> float:
         """Return when time alone requires a check, in perf_counter seconds; infinite if it does not."""
         due = inf
@@ -196,7 +190,7 @@ class LimitWatch:
         if not self._compares_moves:
             return False
         children = self._tree.children()
-        if limits.clock is not None and _moves_that_may_hold(children) == 1:
+        if limits.clock is not None and sum(not _loses(child) for child in children) == 1:
             return True
         if self._gain.is_too_small(info.visits, children):
             return True
@@ -272,11 +266,6 @@ def is_settled(children: Sequence[ChildInfo]) -> bool:
     most_visited = max(children, key=lambda child: child.visits)
     rivals = [child for child in children if child.visits * 4 >= most_visited.visits]
     return max(rivals, key=lambda child: child.evaluation.q).move == most_visited.move
-
-
-def _moves_that_may_hold(children: Sequence[ChildInfo]) -> int:
-    """Return the number of root moves that are not proven to lose."""
-    return sum(not _loses(child) for child in children)
 
 
 def _loses(child: ChildInfo) -> bool:

@@ -20,6 +20,7 @@ import importlib
 import importlib.metadata
 import inspect
 import logging
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -109,7 +110,8 @@ def for_each_device(name: str, options: dict[str, Any]) -> list[dict[str, Any]]:
 
 def with_tuning(name: str, options: dict[str, Any], tuning: str) -> dict[str, Any]:
     """Return the options with `tuning` set, if the backend has it and it is unset. Raises BackendError."""
-    takes = name == AUTO or "tuning" in inspect.signature(_module(name).open).parameters
+    known = name in _registered()
+    takes = name == AUTO or (known and "tuning" in inspect.signature(_module(name).open).parameters)
     return {"tuning": tuning, **options} if takes else options
 
 
@@ -158,10 +160,11 @@ def open_backend(
     return backend
 
 
+_plugins = cache(lambda: importlib.metadata.entry_points(group="wavefront.backends"))
+
+
 def _registered() -> dict[str, str]:
-    plugins = {
-        entry.name: entry.value for entry in importlib.metadata.entry_points(group="wavefront.backends")
-    }
+    plugins = {entry.name: entry.value for entry in _plugins()}
     return {**plugins, **_BUILT_IN}
 
 

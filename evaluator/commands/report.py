@@ -16,15 +16,12 @@ from typing import Any
 from rich.console import Console
 
 from evaluator.backends import BackendError
-from evaluator.backends.agreement import agreement
 from evaluator.backends.gpu import GpuBackend
 from evaluator.backends.gpu import open as open_gpu
 from evaluator.backends.gpu_options import PRECISIONS
-from evaluator.backends.probe import probe_batch
-from evaluator.backends.reference import ReferenceBackend
 from evaluator.child import ChildEnded, run_in_child
 from evaluator.commands import devices
-from evaluator.commands.verify import network_of
+from evaluator.commands.verify import found_agreement, network_of
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.device import DeviceError
 from evaluator.gpu.driver.discovery import Discovery, discover
@@ -33,6 +30,7 @@ from evaluator.gpu.plan.plan import FP8_POSITIONS
 from evaluator.gpu.plan.program import LibraryStep
 from protocol.host.files import write_atomically
 from protocol.host.outputs import add_overwrite_flag, guard_output
+from protocol.host.printing import ReportedError, failing_as
 
 HELP = (
     "measure the GPUs and write a report to send in: versions, self-check, speed by batch size, times of "
@@ -102,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         "problems": {},
         "runs": [],
     }
-    try:
+    with failing_as(ReportedError, f"cannot write {arguments.out}"):
         names = arguments.network or list(_NETWORKS)
         for name in names:
             network_of(name)
@@ -115,9 +113,6 @@ def run(arguments: argparse.Namespace) -> int:
                 say(f"{device}: {name} (the first time takes up to a minute)")
                 report["runs"].append(_isolated(name, device, arguments, say))
                 _write(arguments.out, report)
-    except OSError as error:
-        print(f"error: cannot write {arguments.out}: {error.strerror}", file=sys.stderr)
-        return 1
     if not names_of_devices:
         print("no GPU can be used here; the file says why:", file=sys.stderr)
         for vendor, problem in report["problems"].items():
@@ -222,9 +217,7 @@ def measurements(backend: GpuBackend) -> dict[str, Any]:
 
 def _agreement(backend: GpuBackend) -> dict[str, Any]:
     positions = FP8_POSITIONS if backend.formats.fp8 else _COMPARED
-    batch = probe_batch(min(positions, backend.max_batch), seed=11)
-    expected = ReferenceBackend(backend.network, dtype="float64").evaluate(batch)
-    found = agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
+    found = found_agreement(backend.network, backend, min(positions, backend.max_batch))
     return asdict(found) | {"ok": found.within(backend.tolerance)}
 
 

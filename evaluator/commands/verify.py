@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from evaluator.backends import BackendError, gpu_options, open_backend, parse_backend
-from evaluator.backends.agreement import TIE, agreement
+from evaluator.backends.agreement import TIE, Agreement, agreement
+from evaluator.backends.base import Backend
 from evaluator.backends.probe import probe_batch
 from evaluator.backends.reference import ReferenceBackend
 from evaluator.child import ChildEnded, run_in_child
@@ -75,12 +76,18 @@ def compared(file: str, name: str, options: dict[str, Any], positions: int) -> d
     # The formats' warnings refer to this command, which prints the error itself.
     network = network_of(file)
     with _quiet(gpu_options.log), open_backend(name, network, **options) as backend:
-        batch = probe_batch(min(positions, backend.max_batch), seed=11)
-        expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
-        found = agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
-        facts = {"network": network.name, "device": backend.device, "positions": len(batch)}
+        positions = min(positions, backend.max_batch)
+        found = found_agreement(network, backend, positions)
+        facts = {"network": network.name, "device": backend.device, "positions": positions}
         limits = {"limits": asdict(backend.tolerance), "ok": found.within(backend.tolerance)}
         return facts | asdict(found) | limits
+
+
+def found_agreement(network: NetworkSpec, backend: Backend, positions: int) -> Agreement:
+    """Return how far a backend's outputs for made-up positions are off the float64 reference's."""
+    batch = probe_batch(positions, seed=11)
+    expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
+    return agreement(backend.evaluate(batch), expected, batch, backend.tolerance)
 
 
 @contextmanager

@@ -160,26 +160,28 @@ def latency_model(
     clock: Callable[[], float] = time.perf_counter,
     lease: DeviceLease = exclusive_lease,
     equal: LatencyModel | None = None,
+    factor: float | None = None,
 ) -> tuple[LatencyModel, Callable[[], None]]:
     """Return the latency model of an opened backend, and a function that caches what it has learned.
 
     The curve comes from the cache or is measured now, and grows in use (scheduling/growth.py). A curve
     measured on a busy machine is provisional, and cached only after it was measured again. Later times are
     cached only if they are shorter: longer ones depend on what else ran. clock: seconds. lease: as in
-    time_batches. equal: new model of an equal device, whose curve is used.
+    time_batches. equal: model whose curve is used. factor: for its times, which are then measured in use.
     """
     caches = use_cache and not backend.provisional
     path = _cache_path(backend, content_hash, threads) if caches else None
     same = None if equal is None else equal.growth
-    points = _read(path) if path is not None and same is None else None
+    points = _read(path) if path is not None and (same is None or factor is not None) else None
     # A size between two buckets takes as long as the larger one, and would look like a step without gain.
     steps = backend.buckets or steps_to(backend.max_batch)
+    doubted: Collection[int] = ()
+    if same is not None and not points:
+        points = {size: ms * (factor or 1.0) for size, ms in same.points.items()}
+        doubted = same.doubted if factor is None else points
     if points is not None:
         run = backend.buckets or range(1, backend.max_batch + 1)
         points = {size: ms for size, ms in points.items() if size in run}
-    doubted: Collection[int] = ()
-    if same is not None:
-        points, doubted = same.points, same.doubted
     if not points:
         before = reading()
         points = time_batches(backend, steps, budget_s, clock=clock, lease=lease)

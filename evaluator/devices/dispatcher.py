@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
@@ -307,28 +308,43 @@ class Dispatcher:
 
 def next_job(networks: Sequence[ServedNetwork], device: Device, now: float) -> Choice:
     """Remove the next job for a device from its queue and return it with its runner; without a job, return
-    the time to check again."""
+    the time to check again.
+
+    The network with the earliest tag goes first. Its batch has no requests that are more than a full batch
+    behind the next network's. After a small batch that one is next: else players, who always have a request
+    on the first, delay it until their tags are as late, and then wait for all that it has.
+    """
     waiting: list[tuple[ServedNetwork, Runner]] = []
     for network in networks:
         if network.scheduler.positions:
             for runner in network.in_use:
                 if runner.device is device and runner.running < runner.backend.max_in_flight:
                     waiting.append((network, runner))
+    limit = sys.maxsize
     if len(waiting) > 1:
-        waiting.sort(key=lambda each: each[0].scheduler.urgency() or (0, (0.0, 0)))
+        turns = {network: network.scheduler.urgency() or (0, (0.0, 0, 0.0)) for network, _ in waiting}
+        waiting.sort(key=lambda each: turns[each[0]])
+        (first, runner), (second, _) = waiting[:2]
+        rank, (tag, *_) = turns[second]
+        if turns[first][0] == rank >= 0:
+            if first.scheduler is device.yields:
+                waiting[:2] = waiting[1::-1]
+            else:
+                limit = first.scheduler.before(rank, tag + runner.model.full)
     again: float | None = None
     busy_until = max(device.expected_end_ms) if device.expected_end_ms else None
     for network, runner in waiting:
         policy, queue, skip = runner.policy, network.scheduler, 0
+        most = min(policy.largest_batch, limit)
         decision: Launch | Wait
         # A side-by-side batch has its own part of the processor and need not wait for the one in flight.
         blocked_until = None if runner.backend.side_by_side else busy_until
         if len(network.in_use) == 1:
-            decision = policy.decide(queue.pending(policy.largest_batch), now, blocked_until)
+            decision = policy.decide(queue.pending(most), now, blocked_until)
         else:
             others = [station(each, now) for each in network.in_use if each is not runner]
             own = station(runner, now)
-            decision, skip = place(queue, policy, policy.largest_batch, own, others, now, blocked_until)
+            decision, skip = place(queue, policy, most, own, others, now, blocked_until)
         if isinstance(decision, Launch):
             positions = decision.positions
             # Only a batch that runs alone tells its time, so a trial among concurrent ones would never end.
@@ -337,8 +353,10 @@ def next_job(networks: Sequence[ServedNetwork], device: Device, now: float) -> C
                 segments = queue.take(positions, now, skip)
                 job = Job(network, segments, sum([stop - start for _, start, stop in segments]), alone=alone)
                 queue.ran(runner.policy.model.milliseconds(job.positions), segments)
+                device.yields = queue if 2 * positions < policy.model.full else None
                 return job, runner, None
             decision = Wait(free_at_ms(busy_until, now))
+        limit = sys.maxsize
         again = decision.until_ms if again is None else min(again, decision.until_ms)
         if blocked_until is not None and not isinstance(decision, Leave):
             break  # A full batch of a network that is less urgent would go before it, again and again.

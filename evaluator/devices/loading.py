@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from evaluator.backends import parse_backend
+from evaluator.backends import for_each_device, open_backend, parse_backend, prepare_backend, with_tuning
 from evaluator.backends.base import Backend, BackendError
 from evaluator.devices.calibration import latency_model
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
+from evaluator.network.describe import cost_of
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from protocol.messages import NetworkInfo
@@ -38,23 +39,6 @@ WITHOUT_NETWORK = ("random", "uniform")
 """Backends that need no network file."""
 
 
-class OpenBackend(Protocol):
-    """Signature of `evaluator.backends.open_backend`; tests pass their own."""
-
-    def __call__(
-        self, name: str, network: NetworkSpec | None, *, threads: int | None = None, **options: Any
-    ) -> Backend: ...
-
-
-def default_open_backend(
-    name: str, network: NetworkSpec | None, *, threads: int | None = None, **options: Any
-) -> Backend:
-    """Call `evaluator.backends.open_backend`, imported on first use."""
-    from evaluator.backends import open_backend
-
-    return open_backend(name, network, threads=threads, **options)
-
-
 @dataclass(slots=True)
 class Loader:
     """Loads networks onto the same devices, one after the other.
@@ -63,7 +47,8 @@ class Loader:
     option `device` names several ("gpu:device=0+1", "gpu:device=all"). tuning: default of the backends'
     option `tuning`: before, behind, or off. threads: CPU threads of a backend; None for its own choice.
     calibration_s: time limit for measuring a curve. patience_s: seconds that a network waits for the one
-    before, whose driver may hang. Thread-safe.
+    before, whose driver may hang. serving: other networks need the devices, so nothing is measured on them
+    before a network is served. Thread-safe.
     """
 
     backends: tuple[str, ...]
@@ -72,9 +57,10 @@ class Loader:
     cache: bool = True
     tuning: str = "before"
     targets: LatencyTargets = field(default_factory=LatencyTargets)
-    open_backend: OpenBackend = default_open_backend
+    open_backend: Callable[..., Backend] = open_backend
     progress: Callable[[str], None] = log.info
     patience_s: float = 300.0
+    serving: bool = False
     _doing: tuple[str, float] | None = None
     """The current step, and its start in seconds of the monotonic clock."""
     _devices: list[Device] = field(default_factory=list)
@@ -195,7 +181,7 @@ class Loader:
         name = name or self._free_name(first.backend.name if network is None else network.name, taken)
         info = _described(name, network, first.backend, first.model)
         standby = None if network is None else partial(self._open_standby, network, first.backend)
-        return ServedNetwork(info, runners, standby)
+        return ServedNetwork(info, runners, standby, 1 if network is None else cost_of(network).flop)
 
     def _open_standby(self, network: NetworkSpec, failed: Backend) -> Runner:
         """Open a standby. failed: backend of the network's first device. Raises BackendError."""
@@ -217,8 +203,6 @@ class Loader:
 
     def _prepare(self) -> threading.Thread:
         """Find the devices while the file is read: both can take seconds."""
-        from evaluator.backends import prepare_backend
-
         names = dict.fromkeys(parse_backend(spec)[0] for spec in self.backends)
 
         def work() -> None:
@@ -231,11 +215,10 @@ class Loader:
 
     def _named_backends(self) -> list[tuple[str, dict[str, Any]]]:
         """Return name and options for each device; one entry may name several. Raises BackendError."""
-        from evaluator.backends import for_each_device, with_tuning
-
         parsed = [parse_backend(spec) for spec in self.backends]
-        if self.tuning != "before":
-            parsed = [(name, with_tuning(name, options, self.tuning)) for name, options in parsed]
+        tuning = "behind" if self.serving and self.tuning == "before" else self.tuning
+        if tuning != "before":
+            parsed = [(name, with_tuning(name, options, tuning)) for name, options in parsed]
         return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
 
     def _measured(
@@ -246,8 +229,8 @@ class Loader:
         reopen: Callable[[], Backend] | None = None,
         others: Sequence[Runner] = (),
     ) -> Runner:
-        """Return a runner with a measured latency curve. others: of the network; one on an equal device gives
-        its curve."""
+        """Return a runner with a latency curve: that of an equal device or equally large network, or else an
+        estimate while the device serves others. others: runners of the network on other devices."""
         calibrate = partial(
             latency_model,
             content_hash="" if network is None else network.content_hash,
@@ -255,9 +238,18 @@ class Loader:
             budget_s=self.calibration_s,
             use_cache=self.cache,
         )
-        equal = next((each.model for each in others if _KIND(each.backend) == _KIND(backend)), None)
-        self.progress(f"latency curve of {backend.device}: from the cache, or measured now")
-        model, save = calibrate(backend, equal=equal)
+        flop = 1 if network is None else cost_of(network).flop
+        known = [(each, flop) for each in others]
+        for served in reversed(self._served):
+            known += [(each, served.flop) for each in served.runners if each.device is device]
+        equal = factor = None
+        for each, its_flop in known:
+            same = flop == its_flop and _KIND(each.backend) == _KIND(backend)
+            if same or (self.serving and each.device is device):
+                equal, factor = each.model, None if same else flop / its_flop
+                break
+        self.progress(f"latency curve of {backend.device}: known, or measured now")
+        model, save = calibrate(backend, equal=equal, factor=factor)
         return new_runner(device, backend, model, self.targets, save, reopen, calibrate)
 
     def _free_name(self, base: str, taken: Collection[str]) -> str:

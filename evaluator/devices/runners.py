@@ -49,7 +49,8 @@ class Device:
     directly, which are not counted otherwise (Dispatcher.begin_directly). reserved: no batch may begin
     because of a measurement (tuning.py). reserved_ms: duration of the last reservation, which ended at
     reserved_end_ms. tuning: what is being measured, in words. trial_end_ms: when it last tried a batch size
-    (trials.py), or was first used. tries_at_ms: when to ask again whether it should try one.
+    (trials.py), or was first used. tries_at_ms: when to ask again whether it should try one. yields: queues
+    of the last batch's network, if that was small and the turn is another's.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Device:
     tuning: str = ""
     trial_end_ms: float = 0.0
     tries_at_ms: float = 0.0
+    yields: object = None
     _shares_ms: float = 0.0
     _shares_at_ms: float = 0.0
     _busy_ms: float = 0.0

@@ -59,17 +59,19 @@ class Job:
 class ServedNetwork:
     """A network that accepts requests, on one or more devices.
 
-    open_standby: opens a backend for when no device works; None without one. standby: the opened standby.
-    standby_opening: True while it opens. standby_late: True if it opens longer than requests wait. retries:
-    jobs that failed on a device, for another one. closing: True while it is being unloaded. closed: True
-    after that. all_runners: the runners, with the standby last if it is open. in_use: the runners that get
-    requests: all working devices, or the standby if there are none. whole: all devices work, and there is no
-    standby. leases: its only device may lease its buffers (Backend.lease_buffers).
+    open_standby: opens a backend for when no device works; None without one. flop: floating-point operations
+    of a position. standby: the opened standby. standby_opening: True while it opens. standby_late: True if it
+    opens longer than requests wait. retries: jobs that failed on a device, for another one. closing: True
+    while it is being unloaded. closed: True after that. all_runners: the runners, with the standby last if it
+    is open. in_use: the runners that get requests: all working devices, or the standby if there are none.
+    whole: all devices work, and there is no standby. leases: its only device may lease its buffers
+    (Backend.lease_buffers).
     """
 
     info: NetworkInfo
     runners: list[Runner]
     open_standby: Callable[[], Runner] | None = None
+    flop: int = 1
     scheduler: Scheduler = field(default_factory=Scheduler)
     retries: list[Job] = field(default_factory=list)
     closing: bool = False

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The queue of one class and network, ordered by start-time fair queueing, with partial sums.
+"""The queue of one class and network, ordered by weighted fair queueing, with partial sums.
 
-Each request has a start tag: the virtual time at which a round-robin over clients by positions reaches it.
-The virtual time is the tag of the last request taken. A client that keeps the queue full has tags far ahead;
-a client with few positions does not, and is served soon. The queues of all networks share the tags of a class
-(Turns).
+Each request has a start and a finish tag: the virtual times at which a round-robin over clients by positions
+reaches and ends it. The earliest finish goes first. A client that keeps the queue full has tags far ahead; a
+client with few positions does not, and is served soon, however many others there are. The queues of all
+networks share the tags of a class (Turns).
 
 The clients of a payer (a key, a program, an address: Session.payer) share its turns: if N of them have
-requests queued, a position of theirs counts as N. Their tags are spread over the N-fold length of a request;
-else all would come due at once.
+requests queued, a position of theirs counts as N.
 
-Requests that want a short latency (`target_ms`) are placed ahead by the size of the largest request, and a
-position of theirs counts as 1 / HURRIED_SHARE.
+A position of a request that wants a short latency (`target_ms`) counts as 1 / HURRIED_SHARE.
 
 The queue is a list of blocks of requests, each with the sum of their positions. The far end of a long queue
 is described by blocks, at a cost independent of the queue's length.
@@ -44,9 +42,6 @@ simulation, 4 shortens the latency no further on a CPU, and by 15 % on a GPU."""
 MOST_TAGS = 4096
 """Clients of a class whose tags are kept while its queues are not empty."""
 
-GOLDEN = 0.6180339887498949
-"""Multiples of the golden ratio, modulo 1, are spread evenly."""
-
 
 @dataclass(slots=True, eq=False)
 class _Block:
@@ -63,38 +58,35 @@ class _Block:
 
 
 class Turns:
-    """The tags of one class. positions: queued on all networks. virtual: tag of the last request that was
-    taken in order."""
+    """The tags of one class. virtual: start tag of new clients, that of the next request of the last network.
+    It also grows by itself: else endless new clients would keep the others waiting."""
 
     def __init__(self) -> None:
-        self.positions = 0
         self.virtual = 0.0
+        self.queues: set[FairQueue] = set()
         self._finish_tags: dict[Hashable, float] = {}
         self._queued: dict[Hashable, Counter[Hashable]] = {}
         """Requests queued, by payer and client."""
-        self._largest = 0
+        self._shares = 0.0
+        """Sum of the shares of the clients with requests."""
         self._serial = 0
 
-    def tag_of(self, client: Hashable) -> float:
-        """Return the start tag of the client's next request, if it is its payer's only one."""
-        return max(self.virtual, self._finish_tags.get(client, 0.0))
+    def tag_of(self, request: Request) -> float:
+        """Return the finish tag of a request if it were queued now, as its payer's only one."""
+        return max(self.virtual, self._finish_tags.get(request.client, 0.0)) + request.count / request.share
 
     def give_place(self, request: Request) -> None:
         """Set the place of an arrived request."""
         queued = self._queued.setdefault(request.payer, Counter())
         queued[request.client] += 1
-        self.positions += request.count
+        self._shares += request.share if queued[request.client] == 1 else 0.0
         cost = request.count * len(queued) / request.share
+        if request.target_ms is not None:
+            cost /= HURRIED_SHARE
         self._serial += 1
-        spread = request.count * (len(queued) - 1) * (self._serial * GOLDEN % 1.0)
-        tag = max(self.virtual + spread, self._finish_tags.get(request.client, 0.0))
-        self._largest = max(self._largest, request.count)
-        if request.target_ms is None:
-            self._finish_tags[request.client] = tag + cost
-            request.place = (tag, self._serial)
-        else:
-            self._finish_tags[request.client] = tag + cost / HURRIED_SHARE
-            request.place = (tag - self._largest, self._serial)
+        tag = max(self.virtual, self._finish_tags.get(request.client, 0.0))
+        self._finish_tags[request.client] = tag + cost
+        request.place = (tag + cost, self._serial, tag)
         if len(self._finish_tags) > MOST_TAGS:  # The lowest are over, or soon.
             highest = sorted(self._finish_tags.items(), key=itemgetter(1))[MOST_TAGS // 2 :]
             self._finish_tags = dict(highest)
@@ -104,17 +96,19 @@ class Turns:
         queued = self._queued[request.payer]
         queued[request.client] -= 1
         if not queued[request.client]:
+            self._shares -= request.share
             del queued[request.client]
             if not queued:
                 del self._queued[request.payer]
 
     def took(self, positions: int) -> None:
-        """Count positions that have left a queue. Without any, no client is owed anything."""
-        self.positions -= positions
-        if not self.positions:
+        """Count positions that are evaluated. If no others are queued, no client is owed anything."""
+        if self.queues:
+            next_tag = min([queue._blocks[0].requests[0].place[2] for queue in self.queues])
+            self.virtual = max(self.virtual + positions / max(1.0, HURRIED_SHARE * self._shares), next_tag)
+        else:
             self._finish_tags.clear()
-            self.virtual = 0.0
-            self._largest = 0
+            self.virtual = self._shares = 0.0
 
 
 class FairQueue:
@@ -128,7 +122,7 @@ class FairQueue:
         self.positions = 0
         self.turns = Turns() if turns is None else turns
         self._blocks: list[_Block] = []
-        self._last_places: list[tuple[float, int]] = []
+        self._last_places: list[tuple[float, int, float]] = []
         """Place of the last request of each block."""
 
     @property
@@ -139,6 +133,7 @@ class FairQueue:
     def add(self, request: Request) -> None:
         """Insert a request at its place."""
         self.turns.give_place(request)
+        self.turns.queues.add(self)
         self.positions += request.count
         index = bisect.bisect_left(self._last_places, request.place)
         if index == len(self._blocks):
@@ -168,7 +163,7 @@ class FairQueue:
         self.turns.left(request)
         self._tidy(index)
         self.positions -= request.count - request.taken
-        self.turns.took(request.count - request.taken)
+        self.turns.took(0)
 
     def describe(self, most: int, skip: int, before: int) -> list[Pending]:
         """Describe the queue in order, skipping `skip` positions, until `most` positions are reached.
@@ -214,7 +209,6 @@ class FairQueue:
         """Take up to `positions` positions after skipping `skip`. Updates each request's `taken`; completely
         taken requests leave the queue."""
         segments: list[Segment] = []
-        in_order = not skip
         wanted = positions
         index = 0
         while positions and index < len(self._blocks):
@@ -242,8 +236,6 @@ class FairQueue:
                     break
             for request in whole:
                 self.turns.left(request)
-            if whole and in_order:
-                self.turns.virtual = max(self.turns.virtual, whole[-1].place[0])
             blocks = len(self._blocks)
             _drop(block.requests, whole)
             self._tidy(index)
@@ -252,10 +244,9 @@ class FairQueue:
         self.turns.took(wanted - positions)
         return segments
 
-    def ahead_of(self, client: Hashable) -> int:
-        """Return the number of positions queued before the next request of a client."""
-        tag = self.turns.tag_of(client)
-        index = bisect.bisect_left(self._last_places, (tag, inf))
+    def before(self, tag: float) -> int:
+        """Return the number of queued positions with a finish tag of at most `tag`."""
+        index = bisect.bisect_left(self._last_places, (tag, inf, 0.0))
         ahead = sum([block.positions for block in self._blocks[:index]])
         if index < len(self._blocks):
             for request in self._blocks[index].requests:
@@ -277,6 +268,8 @@ class FairQueue:
         else:
             del self._blocks[index]
             del self._last_places[index]
+            if not self._blocks:
+                self.turns.queues.discard(self)
 
 
 def _drop(requests: list[Request], gone: list[Request]) -> None:
@@ -286,5 +279,5 @@ def _drop(requests: list[Request], gone: list[Request]) -> None:
         del requests[start : start + len(gone)]
 
 
-def _place(request: Request) -> tuple[float, int]:
+def _place(request: Request) -> tuple[float, int, float]:
     return request.place

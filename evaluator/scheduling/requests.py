@@ -28,10 +28,11 @@ class Request:
 
     client: its sender. id: the sender's id of the request. payer: whose share of the device it uses (default:
     the client's own). rank: 0 play, 1 analysis, 2 self-play. Times are milliseconds on the service's
-    monotonic clock; deadline_ms: None without a deadline. place: in the order of its class (fair_queue.py).
-    network: content hash to name in the answer; empty for none. target_ms: wanted latency; None for that of
-    its class. share: of the device, relative to 1 of others. answer_bytes: of the answer's arrays. footprint:
-    bytes of the request's and the answer's arrays, plus overhead.
+    monotonic clock; deadline_ms: None without a deadline. place: finish tag, number and start tag in the
+    order of its class (fair_queue.py). network: content hash to name in the answer; empty for none.
+    target_ms: wanted latency; None for that of its class. share: of the device, relative to 1 of others.
+    answer_bytes: of the answer's arrays. footprint: bytes of the request's and the answer's arrays, plus
+    overhead.
     """
 
     client: Hashable
@@ -48,7 +49,7 @@ class Request:
     compute_ms: float = 0.0
     largest_batch: int = 0
     parts: EvaluationBatch | None = None
-    place: tuple[float, int] = (0.0, 0)
+    place: tuple[float, int, float] = (0.0, 0, 0.0)
     network: str = ""
     target_ms: float | None = None
     answer_bytes: int = 0

@@ -4,8 +4,8 @@
 A pure data structure: no threads or sockets, and times are arguments. The dispatcher (dispatcher.py) has one
 per network under its lock, and one order for all; the simulation has one, too.
 
-Order: classes that are owed device time, then play, analysis, self-play. Within a class, start-time fair
-queueing by positions (Goyal, Vin, Cheng: "Start-time fair queuing", 1996), over all networks. So a client
+Order: classes that are owed device time, then play, analysis, self-play. Within a class, weighted fair
+queueing by positions (Bennett, Zhang: "WF2Q", 1996, without its eligibility), over all networks. So a client
 that keeps a queue full does not delay one with few positions, whatever networks they use.
 
 While requests of analysis or self-play wait, their class earns GUARANTEED_SHARE of the time that others use.
@@ -151,13 +151,17 @@ class Scheduler:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def urgency(self) -> tuple[int, tuple[float, int]] | None:
+    def urgency(self) -> tuple[int, tuple[float, int, float]] | None:
         """Return (class, place) of the next request, class -1 if its class is owed time; None if empty."""
         for rank in self._ranks:
             first = self._queues[rank].first
             if first is not None:
                 return (-1 if self._owed_ms[rank] > 0 else rank), first.place
         return None
+
+    def before(self, rank: int, tag: float) -> int:
+        """Return how many queued positions of a class have a finish tag of at most `tag`."""
+        return self._queues[rank].before(tag)
 
     def pending(self, most: int, skip: int = 0) -> list[Pending]:
         """Describe the queue in order, skipping `skip` positions, until `most` positions are reached."""
@@ -198,7 +202,7 @@ class Scheduler:
         """Return how many queued positions would be taken before a request if it were queued now."""
         own = self._queues[request.rank]
         higher = sum([queue.positions for queue in self._queues[: request.rank]])
-        return higher + own.ahead_of(request.client)
+        return higher + own.before(own.turns.tag_of(request))
 
     def _left(self, request: Request) -> None:
         """Delete the state of a request that has left its queue."""

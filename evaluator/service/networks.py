@@ -28,7 +28,7 @@ Failed = Callable[[Exception], None]
 
 
 class NetworksError(Exception):
-    """Several networks could not be reloaded. The message contains all reasons."""
+    """Networks could not be reloaded. The message contains all reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Entry:
     source: NetworkToLoad
     asked: set[NetworkToLoad] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the entry is reloaded or unloaded."""
+    """Held while the entry is reloaded or unloaded, or the former network of a reload ends its requests."""
 
     @property
     def has_file(self) -> bool:
@@ -288,12 +288,10 @@ class ServedNetworks:
                             done.append(self._reload(entry))
                 except Exception as error:  # the client gets any error of the file
                     failures.append(error)
-            if not failures:
-                self._call(lambda: on_reloaded(done))
-            elif len(failures) == 1:
-                self._call(lambda: on_failed(failures[0]))
-            else:
+            if failures:
                 self._call(lambda: on_failed(NetworksError("; ".join(map(str, failures)))))
+            else:
+                self._call(lambda: on_reloaded(done))
 
         threading.Thread(target=work, name="reload", daemon=True).start()
 
@@ -375,7 +373,12 @@ class ServedNetworks:
             self._dispatcher.add(new)
             self._call_and_wait(partial(self._swap, entry, new))
         log.info("network %s is now %s", new.info.name, new.info.content_hash)
-        self._dispatcher.retire(old)
+
+        def retire() -> None:
+            with entry.lock:
+                self._dispatcher.retire(old)
+
+        threading.Thread(target=retire, name="retire", daemon=True).start()
         return ReloadedNetwork(self._dispatcher.info(new), changed=True)
 
     def _swap(self, entry: _Entry, new: ServedNetwork) -> None:

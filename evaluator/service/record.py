@@ -71,12 +71,21 @@ class Service:
         queued: Counter[str] = Counter()
         for classes in devices["queued"].values():
             queued.update(classes)
-        stalled = self.stalls.look(time.perf_counter(), self.metrics.answered_requests, queued, targets)
+        batches = sum([each.batches for each in self.metrics.batches.values()])
+        # The batches count as a class: while they end, one without answers does not end the readiness of all.
+        stalled = self.stalls.look(
+            time.perf_counter(),
+            {**self.metrics.answered_requests, "": batches},
+            {**queued, "": queued.total()},
+            {**targets, "": next((targets[name] for name in PRIORITIES if queued[name]), 0.0)},
+        )
+        idle = stalled.pop("", "")
         return State(
-            state="degraded" if stalled and condition.state == "ready" else condition.state,
+            state="degraded" if idle and condition.state == "ready" else condition.state,
             since=condition.since,
-            reason="; ".join(filter(None, (condition.reason, stalled))),
-            ready=condition.ready and not stalled,
+            reason="; ".join(filter(None, (condition.reason, *stalled.values()))),
+            ready=condition.ready and not idle,
+            stalled=stalled,
             clients=len(self.sessions),
             connections=sockets.open_connections,
             device_memory={
@@ -97,30 +106,22 @@ def _devices(
     networks: Sequence[ServedNetwork], limits: QueueLimits
 ) -> tuple[dict[str, Any], dict[str, Backend]]:
     """Return the fields of a State that describe queues and devices, and a backend of each device in use."""
+    runners = [runner for network in networks for runner in network.all_runners]
     running: dict[str, int] = {}
-    in_use: dict[str, bool] = {}
-    tuning: dict[str, str] = {}
-    for network in networks:
-        for runner in network.all_runners:
-            name = runner.device.name
-            running[name] = running.get(name, 0) + runner.running
-            in_use[name] = in_use.get(name, True) and runner.in_use
-            if runner.device.tuning:
-                tuning[name] = runner.device.tuning
-    queued = {
-        network.info.name: {
-            name: network.scheduler.positions_of(rank) for rank, name in enumerate(PRIORITIES)
-        }
-        for network in networks
-    }
+    for runner in runners:
+        running[runner.device.name] = running.get(runner.device.name, 0) + runner.running
+    out = {runner.device.name for runner in runners if not runner.in_use}
+    in_use = {name: name not in out for name in running}
+    tuning = {runner.device.name: runner.device.tuning for runner in runners if runner.device.tuning}
+    queued: dict[str, dict[str, int]] = {}
+    for network in networks:  # Two have the same name while the former one of a reload has requests left.
+        classes = queued.setdefault(network.info.name, dict.fromkeys(PRIORITIES, 0))
+        for rank, name in enumerate(PRIORITIES):
+            classes[name] += network.scheduler.positions_of(rank)
     curves = {
         network.info.name: {
-            runner.device.name: {
-                "measured": runner.model.measured,
-                "largest": runner.model.largest,
-                "known": runner.model.known,
-            }
-            for runner in network.all_runners
+            each.device.name: {what: getattr(each.model, what) for what in ("measured", "largest", "known")}
+            for each in network.all_runners
         }
         for network in networks
     }

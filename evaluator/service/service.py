@@ -191,7 +191,8 @@ class EvaluatorService:
 
     def _become_ready(self) -> None:
         self.record.life.load()
-        if self.record.sensing is not None:
+        if self.record.sensing is not None:  # else one program starts, and its network is measured first
+            self.record.loader.serving = True
             self.record.sensing.look()
         self.record.manager.ready("ready")
         self._loop.handlers.welcome_waiting()

@@ -195,16 +195,23 @@ def test_our_own_client_compresses_where_that_is_offered() -> None:
     assert script.compressed > 0
 
 
-def test_a_client_that_compresses_unasked_is_reported() -> None:
-    pytest.importorskip("backports.zstd" if sys.version_info < (3, 14) else "compression.zstd")
+def faults_of(*messages: Any) -> list[str]:
+    """What is wrong with a client that sends these messages."""
     faults: list[str] = []
     evaluator = ScriptedEvaluator("tcp://127.0.0.1:0", faults.append)
-    frames = encode_evaluate(2, FIRST, "play", None, "", Compressor())
-    with client_thread(raw_client(GREETING, frames), evaluator.address):
+    with client_thread(raw_client(*messages), evaluator.address):
         try:
-            assert evaluator.listen(lambda: evaluator.messages == 2, time.perf_counter() + PATIENCE_S)
+            assert evaluator.listen(
+                lambda: evaluator.messages == len(messages), time.perf_counter() + PATIENCE_S
+            )
         finally:
             evaluator.close(linger_ms=0)
+    return faults
+
+
+def test_a_client_that_compresses_unasked_is_reported() -> None:
+    pytest.importorskip("backports.zstd" if sys.version_info < (3, 14) else "compression.zstd")
+    faults = faults_of(GREETING, encode_evaluate(2, FIRST, "play", None, "", Compressor()))
     assert [text for text in faults if "did not offer" in text]
 
 
@@ -238,16 +245,7 @@ FIRST = BATCHES[0]
     ],
 )
 def test_a_wrong_message_is_reported(messages: list[Any], fault: str) -> None:
-    faults: list[str] = []
-    evaluator = ScriptedEvaluator("tcp://127.0.0.1:0", faults.append)
-    with client_thread(raw_client(*messages), evaluator.address):
-        try:
-            assert evaluator.listen(
-                lambda: evaluator.messages == len(messages), time.perf_counter() + PATIENCE_S
-            )
-        finally:
-            evaluator.close(linger_ms=0)
-    assert [text for text in faults if fault in text]
+    assert [text for text in faults_of(*messages) if fault in text]
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,6 @@ class SpeedEstimate:
         size, milliseconds = self._curve[-1]
         return milliseconds * positions / size
 
-    def expected_ms(self, positions: int, before_ms: float) -> float:
-        """Return the latency of a new request according to the curve. before_ms: device time of those in
-        flight."""
-        return before_ms + self.curve_ms(positions)
-
     def share_ms(self, positions: int) -> float:
         """Return the device time of N positions on a busy device."""
         return 1000 * positions / self.rate

@@ -25,8 +25,9 @@ class Sender(Protocol[S]):
     failure: PipelineError | NoEvaluatorError | NetworkChangedError | None
     target_ms: float | None
 
+    @property
+    def tree(self) -> Tree | None: ...
     def waits_for(self, batch: Any) -> bool: ...
-    def of_tree(self, tree: Tree) -> bool: ...
     def apply(self, batch: Any, evaluation: EvaluationBatch) -> bool: ...
 
 
@@ -48,7 +49,7 @@ class Part(Generic[S]):
 
     def was_abandoned(self, tree: Tree) -> bool:
         """Return True if an earlier search of this tree waited for it."""
-        return not self.wanted and self.pipeline.of_tree(tree)
+        return not self.wanted and self.pipeline.tree is tree
 
 
 @dataclass(slots=True, eq=False)
@@ -80,18 +81,14 @@ def joined(key: NetworkKey, parts: Sequence[Part[S]], most: int) -> tuple[JointR
     size, end = parts[0].size, 1
     while end < len(parts) and size + parts[end].size <= most:
         size, end = size + parts[end].size, end + 1
-    first = parts[:end]
-    shapes = [(part.size, part.moves) for part in first]
-    targets = [part.pipeline.target_ms for part in first if part.pipeline.target_ms is not None]
-    request = JointRequest(key, first, shapes, size, min(targets, default=None))
-    return request, joined_batches([part.batch for part in first])
+    return request_of(key, parts[:end]), joined_batches([part.batch for part in parts[:end]])
 
 
-def request_of(pipeline: Sender[S], batch: Batch) -> JointRequest[S]:
-    """Return the request with one batch of a search."""
-    part = Part(pipeline, batch, batch.size)
-    shapes = [(batch.size, batch.move_count)]
-    return JointRequest(pipeline.network, [part], shapes, batch.size, pipeline.target_ms)
+def request_of(key: NetworkKey, parts: Sequence[Part[S]]) -> JointRequest[S]:
+    """Return the request with these parts."""
+    shapes = [(part.size, part.moves) for part in parts]
+    targets = [part.pipeline.target_ms for part in parts if part.pipeline.target_ms is not None]
+    return JointRequest(key, parts, shapes, sum(part.size for part in parts), min(targets, default=None))
 
 
 def fail(parts: Sequence[Part[S]], error: PipelineError | NoEvaluatorError | NetworkChangedError) -> set[S]:

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Generic
 
 from engine._core import Batch, Tree
-from engine.evaluation.balancing.joint_request import S, request_of
+from engine.evaluation.balancing.joint_request import Part, S, request_of
 from engine.evaluation.balancing.pooled import PooledEvaluator
 from engine.evaluation.connection.process import NetworkKey
 from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError, PipelineError
@@ -40,8 +40,6 @@ class PooledPipeline(Generic[S]):
         network: NetworkKey,
         identity: str,
         rule: BatchRule,
-        *,
-        alone: bool = False,
     ) -> None:
         """identity: of the network that evaluated the tree."""
         self.target_ms: float | None = None
@@ -50,10 +48,10 @@ class PooledPipeline(Generic[S]):
         self.network = network
         self.identity = identity
         self.failure: PipelineError | NoEvaluatorError | NetworkChangedError | None = None
-        self._tree = tree
+        self.tree = tree
         self._evaluator = evaluator
         self._rule = rule
-        self.alone = alone
+        self.alone = False
         self._free: list[Batch] = []
         self.waiting: list[Batch] = []
         """The batches in flight that Python has sent or taken back."""
@@ -90,8 +88,8 @@ class PooledPipeline(Generic[S]):
         evaluator = self._evaluator
         if len(evaluator.upstreams) > 1 or evaluator.added or sys.platform != "linux":
             return None
-        requests = evaluator.upstreams[0].requests
-        client, served = requests.client, evaluator.upstreams[0].current(self.network)
+        requests = evaluator.upstreams[0]
+        client, served = requests.client, requests.current(self.network)
         if client is None or served is None or served.identity != self.identity or client.stream is None:
             return None
         sent: dict[int, Batch] = {}
@@ -102,7 +100,7 @@ class PooledPipeline(Generic[S]):
         if len(sent) != len(self.waiting):
             return None
         if self._exchange is None:
-            self._exchange = Exchange(self._tree, self._rule, evaluator.priority)
+            self._exchange = Exchange(self.tree, self._rule, evaluator.priority)
         self._exchange.lend(
             client.stream,
             network=served.info.name,
@@ -128,8 +126,9 @@ class PooledPipeline(Generic[S]):
         self.waiting += sent.values()
         in_flight = {identity: (each.size, each.move_count, network) for identity, each in sent.items()}
         client.exchanged((), in_flight, exchange.next_id, heard=exchange.answers > 0)
-        requests = self._evaluator.upstreams[0].requests
-        requests.restore(client, {identity: request_of(self, each) for identity, each in sent.items()})
+        requests = self._evaluator.upstreams[0]
+        parts = {identity: Part(self, each, each.size) for identity, each in sent.items()}
+        requests.restore(client, {each: request_of(self.network, [part]) for each, part in parts.items()})
         if exchange.first_sent is not None:
             self._evaluator.count(exchange.positions, exchange.answers, perf_counter() - exchange.first_sent)
 
@@ -137,7 +136,7 @@ class PooledPipeline(Generic[S]):
         self.take_back()
         # The arrays may still be in transmission, so these batches are not reused.
         for batch in self.waiting:
-            self._tree.abandon(batch)
+            self.tree.abandon(batch)
         self._abandoned += self.waiting
         self.waiting.clear()
 
@@ -161,15 +160,11 @@ class PooledPipeline(Generic[S]):
             self._applied(batch, evaluation)
         return False
 
-    def of_tree(self, tree: Tree) -> bool:
-        """Return True if its batches were collected from this tree."""
-        return self._tree is tree
-
     def _applied(self, batch: Batch, evaluation: EvaluationBatch) -> PipelineError | None:
         """Apply the evaluations of a batch. Return the error, and cancel the batch, if they are invalid."""
         try:
-            self._tree.apply(batch, evaluation.logits, evaluation.wdl, evaluation.moves_left)
+            self.tree.apply(batch, evaluation.logits, evaluation.wdl, evaluation.moves_left)
         except ValueError as error:
-            self._tree.cancel(batch)
+            self.tree.cancel(batch)
             return PipelineError(f"the evaluator sent an unusable result: {error}")
         return None

@@ -25,7 +25,6 @@ from engine._core import Batch, Tree
 from engine.evaluation.balancing.joint_request import JointRequest, Part, S, Sender, fail, joined
 from engine.evaluation.balancing.routing import best_offer, had_better_wait
 from engine.evaluation.balancing.upstream import Offer, Upstream
-from engine.evaluation.connection.link import EvaluatorLink
 from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.errors import (
     EvaluatorRefusalError,
@@ -85,23 +84,12 @@ class PooledEvaluator(Generic[S]):
             )
             for one in each
         )
-
-    @property
-    def links(self) -> list[EvaluatorLink]:
-        """The link to each evaluator."""
-        return [upstream.link for upstream in self.upstreams]
-
-    @property
-    def awaited(self) -> bool:
-        """True if a request is unanswered."""
-        return any(upstream.awaited for upstream in self.upstreams)
+        self.links = [upstream.link for upstream in self.upstreams]
 
     @property
     def awaited_clients(self) -> list[EvaluatorClient]:
         """The connections with unanswered requests."""
-        return [
-            upstream.client for upstream in self.upstreams if upstream.awaited and upstream.client is not None
-        ]
+        return [each.client for each in self.upstreams if each.sent and each.client is not None]
 
     def connections(self, timeout: float) -> list[EvaluatorClient]:
         """Return the connections to available evaluators; empty if none is available in `timeout` seconds.
@@ -210,7 +198,7 @@ class PooledEvaluator(Generic[S]):
                 break
             request, batch = joined(key, parts, most)
             try:
-                if not offer.upstream.send(batch, request):
+                if not offer.upstream.submit(batch, request):
                     offers.remove(offer)
                     continue
             except PipelineError as error:
@@ -230,7 +218,7 @@ class PooledEvaluator(Generic[S]):
         answer (None: indefinitely); with several, the caller waits in `protocol.client.wait_for_any`."""
         served: set[S] = set()
         for upstream in self.upstreams:
-            if upstream.awaited:
+            if upstream.sent:
                 self._receive(upstream, timeout_ms if len(self.upstreams) == 1 else 0.0, served)
         return served
 

@@ -53,7 +53,7 @@ class Offer:
     max_batch: int
 
 
-class Upstream:
+class Upstream(Requests[JointRequest[Any]]):
     """A link to one evaluator and its requests in flight. Other threads may only use `link`."""
 
     def __init__(
@@ -81,23 +81,13 @@ class Upstream:
         self._agreed = agreed
         self._alone = alone
         self._retry_at = 0.0
-        self._client: EvaluatorClient | None = None
+        self._noticed: EvaluatorClient | None = None
         """The connection of `_served`, as of its notice number `_notices`."""
         self._notices = 0
         self._served: dict[NetworkKey, Served] = {}
         self._last_served: dict[NetworkKey, NetworkInfo] = {}
         self.link = EvaluatorLink(settings, self._log, fallback=fallback, prepare=self._prepare)
-        self.requests: Requests[JointRequest[Any]] = Requests(self.link, priority, send_again)
-
-    @property
-    def client(self) -> EvaluatorClient | None:
-        """The connection for requests; None if there is none."""
-        return self.requests.client
-
-    @property
-    def awaited(self) -> bool:
-        """True if a request is unanswered."""
-        return bool(self.requests.sent)
+        super().__init__(self.link, priority, send_again)
 
     def network(self, key: NetworkKey, *, look: bool = True) -> Served | None:
         """Return the network of that name, loaded if necessary; None if the evaluator cannot be used now.
@@ -115,7 +105,7 @@ class Upstream:
             try:
                 info = self._look_up(client, key)
             except (EvaluatorLost, Draining) as error:
-                self.requests.lost(str(error), refused=isinstance(error, Draining))
+                self.lost(str(error), refused=isinstance(error, Draining))
                 return None
             except EvaluatorError as error:
                 served = self._left_out(client, key, error)
@@ -146,7 +136,7 @@ class Upstream:
 
     def in_flight(self, key: NetworkKey) -> int:
         """Return the positions in flight for a network."""
-        return sum(request.size for request in self.requests.sent.values() if request.network == key)
+        return sum(request.size for request in self.sent.values() if request.network == key)
 
     def rate(self, key: NetworkKey) -> float:
         """Return a network's positions per second, less the capacity that other clients use."""
@@ -157,7 +147,7 @@ class Upstream:
         """Return the expected latency in milliseconds of a request sent now."""
         return self._expected_ms(key, positions) * self._served[key].speed.slowness(perf_counter())
 
-    def send(self, batch: PositionBatch, request: JointRequest[Any]) -> bool:
+    def submit(self, batch: PositionBatch, request: JointRequest[Any]) -> bool:
         """Send a request; return False if the evaluator is lost. `receive` returns the answer, unless the
         request is sent again. Raises PipelineError if it is refused."""
         served = self._served[request.network]
@@ -165,20 +155,16 @@ class Upstream:
             request.sent_at = perf_counter()
             request.expected_ms = self._expected_ms(request.network, request.size)
             request.share_ms = served.speed.share_ms(request.size)
-        return self.requests.send(batch, request, served.info.name, request.target_ms)
-
-    def cancel(self, unwanted: Callable[[JointRequest[Any]], bool]) -> None:
-        """Cancel the requests for which `unwanted` returns True, if the evaluator has not begun them."""
-        self.requests.cancel(unwanted)
+        return self.send(batch, request, served.info.name, request.target_ms)
 
     def current(self, key: NetworkKey) -> Served | None:
         """Return a network as requests may use it without another look at the connection; None if `network`
         must look first."""
-        client = self._client
+        client = self._noticed
         if (
             client is None
             or client is not self.link.client
-            or client is not self.requests.client
+            or client is not self.client
             or client.notices != self._notices
         ):
             return None
@@ -187,7 +173,7 @@ class Upstream:
 
     def receive(self, timeout_ms: float | None) -> tuple[JointRequest[Any] | None, Completed] | None:
         """Return the next answer; see Requests."""
-        answer = self.requests.receive(timeout_ms)
+        answer = super().receive(timeout_ms)
         if answer is None or self._alone:
             return answer
         request, completed = answer
@@ -210,9 +196,9 @@ class Upstream:
                 raise
             self._give_up(error)
             return None
-        client = self.requests.connect()
-        if client is not None and client is not self._client:
-            self._client = client
+        client = self.connect()
+        if client is not None and client is not self._noticed:
+            self._noticed = client
             self._served.clear()
             self.failure = None
             self._notices = client.notices
@@ -292,8 +278,8 @@ class Upstream:
                 equal_network(client, key, agreed)
 
     def _expected_ms(self, key: NetworkKey, positions: int) -> float:
-        before = sum(request.share_ms for request in self.requests.sent.values())
-        return self._served[key].speed.expected_ms(positions, before)
+        before = sum(request.share_ms for request in self.sent.values())
+        return before + self._served[key].speed.curve_ms(positions)
 
     def _log_once(self, text: str) -> None:
         """Log a text unless it is the last one: an unavailable evaluator is retried repeatedly."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import threading
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.onnx.sessions import open_session
 from evaluator.backends.sample import sample_batch
 from evaluator.backends.threads import default_threads
+from evaluator.child import ChildEnded, run_in_child
 from evaluator.network.describe import cost_of
 from evaluator.network.spec import AttentionBody, NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -158,9 +160,13 @@ class OnnxBackend(Backend):
         self._paired: ort.InferenceSession | None = None
         if int8:
             known = known_roundings(network)
-            roundings, self.quantisation_error = known or measured_roundings(network, self.threads)
             if known is None:
-                keep_roundings(network, roundings, self.quantisation_error)
+                try:  # A service may have players. With 19, this would not end beside a flood.
+                    known = run_in_child(measured_roundings, network, self.threads, 10)
+                except ChildEnded as error:
+                    raise BackendError(f"int8 cannot be prepared: {error}") from None
+                keep_roundings(network, *known)
+            roundings, self.quantisation_error = known
             model = rounded_model(network, roundings)
             self.tolerance = INT8
         else:
@@ -203,8 +209,11 @@ class OnnxBackend(Backend):
             self._session = self._paired = None
 
 
-def measured_roundings(network: NetworkSpec, threads: int | None = None) -> Known:
-    """Measure a network's roundings and their error. Raises BackendError if it is too large."""
+def measured_roundings(network: NetworkSpec, threads: int | None = None, nice: int = 0) -> Known:
+    """Measure a network's roundings and their error. nice: of the process. Raises BackendError if the error
+    is too large."""
+    if nice and hasattr(os, "nice"):
+        os.nice(nice)
     threads = threads or default_threads()
     sample = sample_batch(network.input_format)
     rest = sample.slice(CALIBRATED_POSITIONS, len(sample))

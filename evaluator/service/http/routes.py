@@ -53,9 +53,10 @@ def _application(service: Service, document: StatusDocument) -> Router:
     async def live(_: Request) -> Response:
         return PlainTextResponse("live\n")
 
-    async def ready(_: Request) -> Response:
-        state = service.state()
-        return PlainTextResponse(f"{state.state}\n", 200 if state.ready else 503)
+    async def ready(request: Request) -> Response:
+        state, name = service.state(), request.query_params.get("class")
+        text = "".join([f"{each}\n" for each in (state.state, *state.stalled.values())])
+        return PlainTextResponse(text, 200 if state.ready and name not in state.stalled else 503)
 
     async def file(request: Request) -> Response:
         found = page.files()[request.url.path]

@@ -39,14 +39,11 @@ def evaluator() -> Iterator[PooledEvaluator[str]]:
     made.close()
 
 
-def pipeline_for(evaluator: PooledEvaluator[str], tree: Any, *, alone: bool = True) -> PooledPipeline[str]:
-    offers = evaluator.offers(KEY)
-    return PooledPipeline("search", tree, evaluator, KEY, offers[0].identity, RULE, alone=alone)
-
-
 def begun(evaluator: PooledEvaluator[str], tree: Any) -> PooledPipeline[str]:
     """A pipeline with the root's position on its way."""
-    pipeline = pipeline_for(evaluator, tree)
+    (offer,) = evaluator.offers(KEY)
+    pipeline = PooledPipeline("search", tree, evaluator, KEY, offer.identity, RULE)
+    pipeline.alone = True
     batch = pipeline.take()
     assert tree.collect(batch, 8).evaluations == 1
     pipeline.submit(batch)
@@ -58,9 +55,9 @@ def received(evaluator: PooledEvaluator[str]) -> set[str]:
     """The searches that are answered by the time that the evaluator owes nothing."""
     searches: set[str] = set()
     end = perf_counter() + WAIT_S
-    while evaluator.awaited and perf_counter() < end:
+    while evaluator.awaited_clients and perf_counter() < end:
         searches |= evaluator.receive(WAIT_MS)
-    assert not evaluator.awaited
+    assert not evaluator.awaited_clients
     return searches
 
 
@@ -153,5 +150,5 @@ def test_answered_requests_are_taken_before_the_next_is_sent(evaluator: PooledEv
     other.collect(batch, 8)
     client.evaluate(position_batch(batch))
     evaluator.receive(0.0)
-    assert not evaluator.awaited
+    assert not evaluator.awaited_clients
     assert tree.collect(Batch(8), 8).cache_hits == 1

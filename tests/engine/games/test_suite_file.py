@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.games.suite_file import Suite, SuiteError, read_suite
+from engine.games.suite_file import Suite, read_suite
+from protocol.host.printing import ReportedError
 
 MATE = "6k1/5ppp/8/8/8/8/8/K2R4 w - -"
 
@@ -65,5 +66,5 @@ def test_lines_that_are_no_positions_are_omitted_with_the_reason(
     suite = suite_of(tmp_path, f"{MATE} bm Rd8;\n{line}\n{MATE} am Rd8;\n")
     assert [position.name for position in suite.positions] == ["1", "3"]
     assert list(suite.left_out) == [2] and reason in suite.left_out[2]
-    with pytest.raises(SuiteError, match="line 1: "):
+    with pytest.raises(ReportedError, match="line 1: "):
         suite_of(tmp_path, line)

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -221,20 +222,25 @@ def test_ctrl_c_in_a_terminal_loses_nobody_a_game(tmp_path: Path) -> None:
     assert not any(player["faults"] for player in summary["players"])
 
 
-def test_a_cancelled_run_keeps_its_games_and_ends_its_players(tmp_path: Path) -> None:
-    config = match(tmp_path, [engine("a"), program("b")], games=200, concurrency=4)
-    recorder = Recorder()
-    campaign = MatchCampaign(config)
+def run_until(campaign: MatchCampaign, recorder: Recorder, enough: Callable[[], bool]) -> None:
+    """Cancel a run, which ends its processes, once it has come far enough."""
 
     async def run_and_cancel() -> str:
         task = asyncio.create_task(campaign.run(recorder))
-        while len(recorder.records) < 3:
+        while not enough():
             await asyncio.sleep(0.01)
         task.cancel()
         return await task
 
     assert asyncio.run(run_and_cancel()) == "interrupted"
     assert not psutil.Process().children()
+
+
+def test_a_cancelled_run_keeps_its_games_and_ends_its_players(tmp_path: Path) -> None:
+    config = match(tmp_path, [engine("a"), program("b")], games=200, concurrency=4)
+    recorder = Recorder()
+    campaign = MatchCampaign(config)
+    run_until(campaign, recorder, lambda: len(recorder.records) >= 3)
     kept = campaign.standings.games
     assert kept >= 3
     assert len(replay(config.files.pgn)) == kept
@@ -242,13 +248,4 @@ def test_a_cancelled_run_keeps_its_games_and_ends_its_players(tmp_path: Path) ->
 
 def test_a_run_that_is_cancelled_before_its_evaluator_is_ready_ends_at_once(tmp_path: Path) -> None:
     campaign = MatchCampaign(match(tmp_path, [engine("a"), engine("b")]))
-
-    async def run_and_cancel() -> str:
-        task = asyncio.create_task(campaign.run(Recorder()))
-        while not psutil.Process().children():
-            await asyncio.sleep(0.01)
-        task.cancel()
-        return await task
-
-    assert asyncio.run(run_and_cancel()) == "interrupted"
-    assert not psutil.Process().children()
+    run_until(campaign, Recorder(), lambda: bool(psutil.Process().children()))

@@ -94,13 +94,13 @@ def test_a_pool_leaves_room_for_the_searches_of_other_processes(pool: SearchPool
 
 def test_a_lone_search_sends_each_batch_by_itself(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    send = Upstream.send
+    submit = Upstream.submit
 
     def recorded(upstream: Upstream, batch: PositionBatch, sent: Any) -> bool:
         sizes.append(len(batch))
-        return send(upstream, batch, sent)
+        return submit(upstream, batch, sent)
 
-    monkeypatch.setattr(Upstream, "send", recorded)
+    monkeypatch.setattr(Upstream, "submit", recorded)
     monkeypatch.setattr(PooledPipeline, "lend", lambda _: None)
     options = RANDOM.changed(minibatch_size=8, batches_in_flight=2)
     report = pool.player(options).search(Game(), Limits(nodes=2000)).result(timeout=60)

@@ -65,7 +65,7 @@ def test_time_for_a_move_is_kept_but_for_a_reserve() -> None:
     watch, tree = watched(Limits(movetime_ms=1000))
     assert not ends(watch, tree, 0.94)  # 5 %, no more than half of the overhead
     assert ends(watch, tree, 0.95)
-    assert watch.wakes_at == pytest.approx(STARTED + 0.95)
+    assert watch.soft == pytest.approx(STARTED + 0.95)
 
 
 def test_time_for_a_move_is_overdrawn_for_the_first_evaluation() -> None:
@@ -81,7 +81,7 @@ def test_the_clock_stands_still_while_pondering() -> None:
     control = SearchControl(pondering=True)
     watch, tree = watched(Limits(movetime_ms=1000, ponder=True), control=control)
     assert not ends(watch, tree, 50)
-    assert watch.wakes_at is None
+    assert watch.soft is None
     control.ponder_hit(STARTED + 50)
     assert not ends(watch, tree, 50.94)
     assert ends(watch, tree, 50.95)

@@ -120,6 +120,19 @@ def test_loader_opens_devices_concurrently_and_measures_each_kind_once_and_alone
     assert served.runners[2].model.observations == 0
 
 
+def test_loader_measures_nothing_on_a_device_that_serves() -> None:
+    opened = [EchoBackend() for _ in range(3)]
+    backends = iter(opened)
+    loader = Loader(("echo",), cache=False, open_backend=lambda *_, **__: next(backends), calibration_s=0.01)
+    first, equal = loader.load(None).runners[0].model, loader.load(None).runners[0].model
+    loader.serving = True
+    larger = loader.load(NETWORKS[0]).runners[0].model
+    assert [bool(each.sizes) for each in opened] == [True, False, False]
+    assert equal.curve() == first.curve()
+    assert larger.milliseconds(1) > first.milliseconds(1)
+    assert not larger.known, "its times are measured in use"
+
+
 def test_loader_closes_the_other_devices_when_one_does_not_open() -> None:
     opened: list[EchoBackend] = []
 
@@ -248,13 +261,3 @@ def test_a_file_that_has_changed_is_reloaded_without_dropping_a_request(
     assert all(np.allclose(each, before, atol=1e-3) or np.allclose(each, after, atol=1e-3) for each in seen)
     np.testing.assert_allclose(seen[-1], after, atol=1e-3)
     assert len(client.status().networks) == 1
-
-
-@pytest.mark.integration
-def test_a_damaged_file_is_not_reloaded(served: tuple[EvaluatorClient, Path]) -> None:
-    client, path = served
-    before = logits_of(path)
-    path.write_bytes(b"this is no network")
-    with pytest.raises(LoadFailed, match=r"net\.pb\.gz"):
-        client.reload()
-    np.testing.assert_allclose(client.evaluate(probe_batch(7)).logits, before, atol=1e-3)

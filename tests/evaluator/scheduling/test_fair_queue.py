@@ -93,21 +93,13 @@ def test_positions_that_are_skipped_are_not_described() -> None:
     assert [run.positions for run in queue.describe(100, 16, 0)] == []
 
 
-def test_a_queue_keeps_its_turn_when_it_was_skipped() -> None:
-    queue = FairQueue(0)
-    for identity in range(10):
-        queue.add(request(1, identity, 8))
-    queue.take(8, skip=64)
-    queue.add(request(2, 100, 1))
-    assert [segment.request.client for segment in queue.take(16)] == [1, 2, 1]
-
-
 def test_positions_ahead_are_those_with_an_earlier_place() -> None:
     queue = FairQueue(0)
     for identity in range(100):
         queue.add(request(1, identity, 2))
-    assert queue.ahead_of(1) == 200
-    assert queue.ahead_of(2) == 2  # the one that has the same tag, and came before
+    assert queue.before(queue.turns.tag_of(request(1, 100, 2))) == 200
+    assert queue.before(queue.turns.tag_of(request(2, 100, 2))) == 2  # the same tag, and came before
+    assert queue.before(queue.turns.tag_of(request(2, 100, 1))) == 0
 
 
 def lines_run(work: Callable[[], Any]) -> int:
@@ -147,16 +139,6 @@ def test_a_decision_on_a_long_queue_is_no_more_work_than_on_one_for_a_batch(rank
         return lines
 
     assert work(65536) <= 1.2 * work(2 * model.max_batch)
-
-
-def test_a_hurried_request_goes_first() -> None:
-    queue = FairQueue(0)
-    for client in range(5):
-        queue.add(request(client, client, 8, rank=0))
-    hurried = request(9, 9, 2, rank=0)
-    hurried.target_ms = 10.0
-    queue.add(hurried)
-    assert queue.first is hurried
 
 
 def test_a_hurried_client_gets_at_most_its_shares() -> None:

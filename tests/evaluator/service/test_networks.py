@@ -10,16 +10,9 @@ import pytest
 
 import protocol.client
 from evaluator.devices.served_network import ServedNetwork
-from protocol.errors import BadRequest, LoadFailed, UnknownNetwork
+from protocol.errors import BadRequest, UnknownNetwork
 from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
 from tests.paths import DATA
-
-
-def test_a_file_that_is_no_network_cannot_be_loaded(harness: Harness, tmp_path: Path) -> None:
-    client = harness.client()
-    with pytest.raises(LoadFailed, match="missing"):
-        client.load(str(tmp_path / "missing.pb"))
-    assert len(client.evaluate(numbered_batch(1))) == 1
 
 
 def test_an_unloaded_network_is_gone_and_its_device_freed(tmp_path: Path) -> None:
@@ -31,22 +24,6 @@ def test_an_unloaded_network_is_gone_and_its_device_freed(tmp_path: Path) -> Non
             client.evaluate(numbered_batch(1), network="echo-2")
         with pytest.raises(BadRequest, match="last network"):
             client.unload("echo")
-
-
-def test_no_other_network_takes_the_place_of_an_unloaded_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol.client, "FEATURES", ())  # A client of before follows no notice.
-    with running(tmp_path, networks=2) as harness:
-        client, admin = harness.client(), harness.client()
-        assert client.network.name == "echo"
-        admin.unload("echo")
-        for unnamed in ("", "default"):
-            with pytest.raises(UnknownNetwork):
-                client.evaluate(numbered_batch(1), network=unnamed)
-        with pytest.raises(UnknownNetwork, match="echo-2"):
-            harness.client()
-        assert harness.client(network="echo-2").evaluate(numbered_batch(3)) is not None
 
 
 def test_the_default_is_that_of_the_hello_until_it_is_unloaded(
@@ -67,6 +44,13 @@ def test_the_default_is_that_of_the_hello_until_it_is_unloaded(
         with pytest.raises(UnknownNetwork, match="default network was unloaded"):
             before.evaluate(numbered_batch(1), network="")
         after.evaluate(numbered_batch(5), network="")
+        admin.alias("default", "")
+        for unnamed in ("", "default"):
+            with pytest.raises(UnknownNetwork):
+                before.evaluate(numbered_batch(1), network=unnamed)
+        with pytest.raises(UnknownNetwork, match="echo-2"):
+            harness.client()
+        assert harness.client(network="echo-2").evaluate(numbered_batch(3)) is not None
 
 
 def test_an_alias_is_a_further_name(tmp_path: Path) -> None:

@@ -17,55 +17,29 @@ from engine.match.results.statistics import (
     score_of_elo,
 )
 
-Pairs = tuple[int, int, int, int, int]
-
 
 @pytest.mark.parametrize(
-    ("wins", "draws", "losses", "expected", "error", "expected_normalised", "error_normalised", "los"),
+    ("tally", "expected", "error", "expected_normalised", "error_normalised", "los"),
     [
-        (76, 123, 89, None, None, -20.76, 40.13, 0.1553),
-        (136, 111, 96, 40.70, 30.43, 49.77, 36.77, 0.9960),
-        (34, 0, 356, None, None, -508.44, 34.48, 0.0),
+        (Tally(76, 123, 89), None, None, -20.76, 40.13, 0.1553),
+        (Tally(136, 111, 96), 40.70, 30.43, 49.77, 36.77, 0.9960),
+        (Tally(34, 0, 356), None, None, -508.44, 34.48, 0.0),
+        (Tally(pairs=(34, 54, 63, 64, 75)), 55.58, 27.65, 57.94, 28.28, 1.0),
+        (Tally(pairs=(332, 433, 498, 333, 334)), -8.64, 10.33, -9.17, 10.96, 0.0505),
+        (Tally(pairs=(7895, 8757, 5685, 568, 9999)), -21.04, 2.95, -19.01, 2.65, 0.0),
     ],
 )
-def test_games_give_the_values_that_fastchess_gives(
-    wins: int,
-    draws: int,
-    losses: int,
+def test_games_and_pairs_give_the_values_that_fastchess_gives(
+    tally: Tally,
     expected: float | None,
     error: float | None,
     expected_normalised: float,
     error_normalised: float,
     los: float,
 ) -> None:
-    tally = Tally(wins, draws, losses)
     if expected is not None:
         assert elo(tally).value == pytest.approx(expected, abs=0.01)
         assert elo(tally).error == pytest.approx(error, abs=0.01)
-    assert normalised_elo(tally).value == pytest.approx(expected_normalised, abs=0.01)
-    assert normalised_elo(tally).error == pytest.approx(error_normalised, abs=0.01)
-    assert likelihood_of_superiority(tally) == pytest.approx(los, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "expected", "error", "expected_normalised", "error_normalised", "los"),
-    [
-        ((34, 54, 63, 64, 75), 55.58, 27.65, 57.94, 28.28, 1.0),
-        ((332, 433, 498, 333, 334), -8.64, 10.33, -9.17, 10.96, 0.0505),
-        ((7895, 8757, 5685, 568, 9999), -21.04, 2.95, -19.01, 2.65, 0.0),
-    ],
-)
-def test_pairs_give_the_values_that_fastchess_gives(
-    pairs: Pairs,
-    expected: float,
-    error: float,
-    expected_normalised: float,
-    error_normalised: float,
-    los: float,
-) -> None:
-    tally = Tally(pairs=pairs)
-    assert elo(tally).value == pytest.approx(expected, abs=0.01)
-    assert elo(tally).error == pytest.approx(error, abs=0.01)
     assert normalised_elo(tally).value == pytest.approx(expected_normalised, abs=0.01)
     assert normalised_elo(tally).error == pytest.approx(error_normalised, abs=0.01)
     assert likelihood_of_superiority(tally) == pytest.approx(los, abs=1e-4)

@@ -86,23 +86,17 @@ def test_lateness_of_one_search_is_kept_back_by_the_next() -> None:
     assert budget(busy, 1490, 2).soft_ms < budget(quiet, 1490, 2).soft_ms
 
 
-def test_a_new_game_begins_with_the_bonus_of_a_first_move() -> None:
+@pytest.mark.parametrize("told", [True, False])
+def test_a_new_game_begins_with_the_bonus_of_a_first_move(told: bool) -> None:
+    """It is seen by its ply if nobody tells."""
     keeper = TimeKeeper()
     first = budget(keeper, 60_000, 0)
     keeper.finished(spent(1000), 0)
     second = budget(keeper, 60_000, 2, kept_visits=400)
     assert second.soft_ms < first.soft_ms
     keeper.finished(spent(1000), 0)
-    keeper.new_game()
-    assert budget(keeper, 60_000, 0) == first
-
-
-def test_a_game_that_begins_without_notice_is_seen_by_its_ply() -> None:
-    keeper = TimeKeeper()
-    first = budget(keeper, 60_000, 0)
-    keeper.finished(spent(1000), 0)
-    budget(keeper, 59_000, 2, kept_visits=400)
-    keeper.finished(spent(1000), 0)
+    if told:
+        keeper.new_game()
     assert budget(keeper, 60_000, 0) == first
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -29,8 +30,9 @@ from evaluator.service.http.overview import StatusDocument
 from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
+from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.messages import PRIORITIES
-from tests.evaluator.service.harness import WAIT_S, EchoBackend, Harness, numbered_batch, running
+from tests.evaluator.service.harness import WAIT_S, EchoBackend, Harness, expected, numbered_batch, running
 from tests.evaluator.service.test_failures import failing
 
 pytestmark = pytest.mark.integration
@@ -216,7 +218,30 @@ def test_the_page_has_queued_and_running_work(tmp_path: Path) -> None:
         assert row["class"] == ""
 
 
-def test_ready_turns_false_while_a_class_gets_no_answers(tmp_path: Path) -> None:
+def test_ready_is_by_class_while_batches_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of many batches keeps a class without answers."""
+    monkeypatch.setattr("evaluator.metrics.STALLED_TARGETS", 0)
+    steps = threading.Semaphore(0)
+
+    def step(batch: PositionBatch) -> EvaluationBatch:
+        assert steps.acquire(timeout=WAIT_S)
+        return expected(batch)
+
+    with shown(tmp_path) as (harness, port):
+        harness.backend.answer = step
+        harness.client().submit(numbered_batch(4096), priority="analysis")
+        harness.backend.wait_entered()
+        harness.service.record.state()
+        steps.release()
+        harness.backend.wait_entered()
+        assert get(port, "/ready?class=analysis")[0] == 503
+        steps.release()
+        harness.backend.wait_entered()
+        assert get(port, "/ready?class=play")[0] == 200
+        steps.release(9)
+
+
+def test_ready_turns_false_while_no_class_gets_answers(tmp_path: Path) -> None:
     with shown(tmp_path) as (harness, port):
         client = harness.client()
         assert get(port, "/ready")[0] == 200
