@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from protocol.host.outputs import add_overwrite_flag, guard_output
-from protocol.host.printing import reason, say
+from protocol.host.printing import ReportedError, failing_as, reason, say
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -77,15 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = options_of_arguments(arguments)
     if arguments.file == "-" and sys.stdin is None:
-        _log("standard input is closed: give a file")
-        return 1
-    try:
+        raise ReportedError("standard input is closed: give a file")
+    with failing_as(ReportedError, f"cannot read {arguments.file}"):
         if arguments.file == "-":
             sys.stdin = os.fdopen(own_input(), encoding="utf-8")
         source = sys.stdin.buffer if arguments.file == "-" else open(arguments.file, "rb")  # noqa: PTH123, SIM115
-    except OSError as error:
-        _log(f"cannot read {arguments.file}: {error.strerror}")
-        return 1
     sent: queue.Queue[Sent] = queue.Queue(BATCHES_IN_FLIGHT)
     path = Path(arguments.file)
     count = failed = first_failed = 0

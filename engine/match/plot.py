@@ -12,6 +12,7 @@ from engine.match.config import MatchConfig
 from engine.match.results.standings import Standings
 from engine.match.results.statistics import Estimate, elo
 from protocol.host.outputs import PlotError, figure_of, save_figure
+from protocol.host.printing import failing_as
 
 POINTS = 400
 """Maximum points of a curve: more are not visible."""
@@ -38,10 +39,8 @@ def check_plot(path: Path) -> None:
     formats = figure_of(1, 1).canvas.get_supported_filetypes()
     if path.suffix.lower().removeprefix(".") not in formats:
         raise PlotError(f"{path} is no image file: its name ends with .png, .svg, .pdf or the like")
-    try:
+    with failing_as(PlotError, f"cannot make the folder {path.parent}"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PlotError(f"cannot make the folder {path.parent}: {error.strerror}") from None
 
 
 def plot_elo(path: Path, config: MatchConfig, outcomes: Sequence[GameOutcome]) -> None:

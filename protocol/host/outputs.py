@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from protocol.host.extras import install
 from protocol.host.files import check_name
 from protocol.host.folders import expanded
-from protocol.host.printing import ReportedError, reason
+from protocol.host.printing import ReportedError, failing_as
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,10 +121,8 @@ def save_figure(figure: Figure, path: Path, **options: Any) -> None:
     Raises PlotError."""
     names = {".png": "Software", ".svg": "Creator", ".pdf": "Creator", ".ps": "Creator", ".eps": "Creator"}
     name = names.get(path.suffix.lower())
-    try:
+    with failing_as(PlotError, f"cannot draw {path}", ValueError):
         figure.savefig(path, metadata={name: FIGURE} if name else None, **options)
-    except (OSError, ValueError) as error:
-        raise PlotError(f"cannot draw {path}: {reason(error)}") from None
 
 
 def is_figure(content: bytes) -> bool:

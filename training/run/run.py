@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from protocol.host.files import lock
 from protocol.host.folders import expanded
+from protocol.host.printing import failing_as
 from training.config import RunSettings, TrainConfig, with_defaults
 from training.data.following import Follower, NewShards
 from training.data.reading import ShardReader, shard_files
@@ -63,7 +64,8 @@ class _Run:
         self.signalled = False
         self.follower: Follower | None = None
         if view is not None:
-            _make_folder(self.folder)
+            with failing_as(TrainingError, f"cannot make {self.folder}"):
+                self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = self._locked()
         group.agreed([0.0])  # the other ranks wait for rank 0's lock
         saved = load_checkpoint(self.folder)
@@ -331,10 +333,3 @@ class _Clocks:
         self.last = perf_counter()
         self.compiling = True
         self.reported_positions = positions
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TrainingError(f"cannot make {folder}: {error.strerror}") from None

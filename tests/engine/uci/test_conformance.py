@@ -275,12 +275,13 @@ def test_a_storm_of_commands_gets_one_best_move_for_each_go(seed: int) -> None:
     ]  # fmt: skip
     settings = ["MultiPV value 3", "UCI_Chess960 value true", "VerboseMoveStats value true", "ClearTree",
                 "MultiPV value 1", "UCI_ShowWDL value true", "ScoreType value WDL_mu"]  # fmt: skip
+    kinds = ["go", "go", "position", "stop", "isready", "setoption", "ucinewgame", "hit", "noise", "bytes"]
+    noise = ["position", "startpos", "moves", "fen", "setoption", "name", "value", "nodes", "1", "-7", "stop",
+             "e2e4", "debug", "searchmoves", "MultiPV", "\x00", "8/8"]  # fmt: skip
     with shared_engine() as engine:
         searches = 0
-        for _command in range(150):
-            kind = chance.choice(
-                ("go", "go", "position", "stop", "isready", "setoption", "ucinewgame", "hit")
-            )
+        for _command in range(200):
+            kind = chance.choice(kinds)
             if kind == "go":
                 searches += 1
                 engine.send(f"go {chance.choice(limits)}")
@@ -288,6 +289,10 @@ def test_a_storm_of_commands_gets_one_best_move_for_each_go(seed: int) -> None:
                 engine.send(f"position {chance.choice(positions)}")
             elif kind == "setoption":
                 engine.send(f"setoption name {chance.choice(settings)}")
+            elif kind == "noise":  # no `go`, each of which has an answer
+                engine.send(" ".join(chance.choices(noise, k=chance.randrange(1, 9))))
+            elif kind == "bytes":
+                engine.send_bytes(chance.randbytes(chance.randrange(40)) + b"\n")
             else:
                 engine.send("ponderhit" if kind == "hit" else kind)
         engine.send("position startpos")
