@@ -87,8 +87,7 @@ class ClientLimits:
         task = asyncio.current_task()
         assert task is not None
         charge = Charge(client, lambda _: task.cancel())
-        use.running.add(charge)
-        self._watch(use)
+        self._count(use, use.running.add, charge)
         try:
             yield charge
         except asyncio.CancelledError:
@@ -96,9 +95,7 @@ class ClientLimits:
                 raise
             raise charge.ended from None
         finally:
-            self._count_seconds(use)
-            use.running.discard(charge)
-            self._watch(use)
+            self._count(use, use.running.discard, charge)
 
     def add(self, charge: Charge, positions: int) -> None:
         """Count positions until the request ends. Raises HttpError."""
@@ -119,19 +116,23 @@ class ClientLimits:
                 charge.end(error)
         return len(meant)
 
-    def _count_seconds(self, use: _Use) -> None:
-        rate, now = len(use.running) - self._settings.max_seconds / WINDOW_S, perf_counter()
-        use.spent, use.at = max(0.0, use.spent + rate * (now - use.at)), now
-
-    def _watch(self, use: _Use) -> None:
-        """Set the timer for when the seconds are spent if no more requests come."""
+    def _count(self, use: _Use, change: Callable[[Charge], None], charge: Charge) -> None:
+        """Add or remove a request, and set the timer for when the seconds are spent if no others come."""
+        self._count_seconds(use)
+        change(charge)
         if use.timer is not None:
             use.timer.cancel()
-        most, rate = self._settings.max_seconds, len(use.running) - self._settings.max_seconds / WINDOW_S
-        use.timer = None
+        most, rate = self._settings.max_seconds, self._rate(use)
         if most and use.running and rate > 0:
-            left = (most - use.spent) / rate
-            use.timer = asyncio.get_running_loop().call_later(max(0.0, left), self._end_spent, use)
+            left = max(0.0, most - use.spent) / rate
+            use.timer = asyncio.get_running_loop().call_later(left, self._end_spent, use)
+
+    def _rate(self, use: _Use) -> float:
+        return len(use.running) - self._settings.max_seconds / WINDOW_S
+
+    def _count_seconds(self, use: _Use) -> None:
+        now = perf_counter()
+        use.spent, use.at = max(0.0, use.spent + self._rate(use) * (now - use.at)), now
 
     def _end_spent(self, use: _Use) -> None:
         self._count_seconds(use)

@@ -160,17 +160,10 @@ class WebService:
     def routes(self) -> list[BaseRoute]:
         """Return the routes of the API and the page."""
 
-        pages = {
-            "": "review_index",
-            "game-{number}.html": "review_page",
-            "game-{number}.json": "review_growth",
-        }
+        pages = dict.fromkeys(("", "game-{number}.html", "game-{number}.json"), "review_page")
         pages["game-{number}.pgn"] = "review_pgn"
-        found = {
-            ("get", f"/review/{{identity}}/{end}"): Operation(each, {200: None})
-            for end, each in pages.items()
-        }
-        found |= operations()
+        shown = {("get", f"/review/{{identity}}/{end}"): each for end, each in pages.items()}
+        found = {key: Operation(each, {200: None}) for key, each in shown.items()} | operations()
         return [
             *(
                 Route(
@@ -503,17 +496,12 @@ class WebService:
         text = self._job(request).pgn_of(request.path_params.get("number"))
         return Response(text, media_type="application/x-chess-pgn")
 
-    def review_index(self, request: Request) -> Response:
-        """Return the page of all games of a review."""
-        return _page(self._job(request).index())
-
-    def review_page(self, request: Request) -> Response:
-        """Return the page of a game of a review."""
-        return _page(self._job(request).page(request.path_params["number"]))
-
-    def review_growth(self, request: Request) -> dict[str, Any]:
-        """Return what changes on the page of a game while it is reviewed."""
-        return self._job(request).grown(request.path_params["number"])
+    def review_page(self, request: Request) -> Response | dict[str, Any]:
+        """Return the page of a review's games or of one, or what changes on that while it is reviewed."""
+        job, number = self._job(request), request.path_params.get("number")
+        if number is None:
+            return _page(job.index())
+        return job.grown(number) if request.url.path.endswith(".json") else _page(job.page(number))
 
     async def _health(self, _: Request) -> Response:
         state = self._scheduler.state

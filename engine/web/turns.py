@@ -28,39 +28,31 @@ class Lane:
 
     async def run(self, client: str, call: Callable[[], Result]) -> Result:
         """Return the result of a call in a thread. It is not made if the coroutine is cancelled before."""
-        await self._enter(client)
-        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        future.add_done_callback(lambda _: self._leave(client))
-        return await asyncio.shield(future)
+        async with self.turn(client):
+            future = asyncio.get_running_loop().run_in_executor(self._threads, call)
+            try:
+                return await asyncio.shield(future)
+            finally:
+                await asyncio.wait([future])  # The thread is busy until then, whoever has left.
 
     @asynccontextmanager
     async def turn(self, client: str) -> AsyncIterator[None]:
-        """Context manager of a piece of work that needs no thread."""
-        await self._enter(client)
-        try:
-            yield
-        finally:
-            self._leave(client)
-
-    def close(self) -> None:
-        """Let the threads end after their work."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    async def _enter(self, client: str) -> None:
+        """Context manager of a piece of work."""
         entry = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(entry)
         self._admit()
         try:
             await entry
-        except asyncio.CancelledError:
-            if not entry.cancelled():  # Both happened in the same step.
-                self._leave(client)
-            raise
+            yield
+        finally:
+            if entry.done() and not entry.cancelled():
+                self._held[client] -= 1
+                self._held += Counter()  # Removes clients that hold nothing.
+                self._admit()
 
-    def _leave(self, client: str) -> None:
-        self._held[client] -= 1
-        self._held += Counter()  # Removes clients that hold nothing.
-        self._admit()
+    def close(self) -> None:
+        """Let the threads end after their work."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _admit(self) -> None:
         for client, entries in list(self._waiting.items()):
