@@ -33,7 +33,7 @@ class Lane:
             try:
                 return await asyncio.shield(future)
             finally:
-                await asyncio.wait([future])  # The thread is busy until then, whoever has left.
+                await asyncio.wait([future])  # The thread is busy until then.
 
     @asynccontextmanager
     async def turn(self, client: str) -> AsyncIterator[None]:
