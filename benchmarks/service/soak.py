@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Soak test: an evaluator under all kinds of load and faults for a long time.
 
-    python -m benchmarks.service.soak [--minutes 30] [--backend NAME:OPTIONS ...] [--without TROUBLE ...]
+    python -m benchmarks.service.soak [--minutes N] [--real] [--backend NAME:OPTIONS ...] [--without TROUBLE]
 
 Clients of all classes count every answer. A device fails and hangs, hostile clients attack, and engines are
-killed. Networks are loaded, changed and unloaded, signals are sent, and finally the service is drained and
-restarted.
+killed. `wavefront web` has --web clients, many of whom leave at some moment, `wavefront lichess` has jobs.
+Networks are loaded, changed and unloaded, signals are sent, and finally the service is drained and restarted.
 
 Prints a line per minute, and finally counts of requests, answers and events. The exit status is 0 if every
 request was answered, each result was correct, and the service drained and restarted. Also, memory must not
@@ -13,7 +13,8 @@ grow by more than --slope MB per minute, and the log must have no unexpected ent
 
 By default three devices answer like `random`, and results are compared bit by bit. One device fails each
 minute and hangs every four minutes, more often in a soak under six minutes. With, for example, --backend
-onnx, results are only checked for plausibility.
+onnx, results are only checked for plausibility. --real serves and reloads the included network for CPUs
+with onnx instead.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from benchmarks.service.soak_troubles import (
     Page,
     Trouble,
 )
+from benchmarks.service.soak_users import Lichess, Web
 from benchmarks.service.soak_verdict import Sample, read_log, slope
 
 STEADY = "faltering:base=4,each=0.4"
@@ -58,7 +60,7 @@ START_S = 120.0
 EXIT_TIMEOUT_S = 30.0
 SAMPLE_S = 0.5
 MOST_GROWTH = 0.5
-TROUBLES = ("attacks", "administration", "page", "engines")
+TROUBLES = ("attacks", "administration", "page", "engines", "web", "lichess")
 LEAST_MINUTES = 5.0
 """Minimum length of a soak for a verdict about memory growth."""
 
@@ -202,9 +204,12 @@ class Soak:
         most_growth: float,
         without: Sequence[str],
         folder: Path,
+        *,
+        web: int,
+        real: bool,
     ) -> None:
         self._minutes, self._most_growth = minutes, most_growth
-        files = NetworkFiles(folder)
+        files = NetworkFiles(folder, real=real)
         self._service = service = Service(folder, backends, files.first)
         exact = all(each.startswith(("faltering", "random")) for each in backends)
         # A short soak does everything, but faster.
@@ -214,6 +219,8 @@ class Soak:
             "administration": Administration(service.ipc, service.process, files, 5.0 * pace),
             "page": Page(service.page_port, 1.0),
             "engines": KilledEngines(service.tcp, folder, 15.0 * pace),
+            "web": Web(service.ipc, web, 1.0 * pace),
+            "lichess": Lichess(service.ipc, 5.0 * pace),
         }
         assert [*troubles] == [*TROUBLES]
         self._troubles = [trouble for name, trouble in troubles.items() if name not in without]
@@ -228,6 +235,8 @@ class Soak:
         """Kill all processes."""
         for clients in self._clients:
             clients.kill()
+        for trouble in self._troubles:
+            trouble.close()
         self._service.kill()
 
     def run(self) -> list[str]:
@@ -355,12 +364,24 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--without", action="append", choices=TROUBLES, default=[], help="to find out what a fault comes of"
     )
+    parser.add_argument("--web", type=int, default=20, help="clients of `wavefront web` (default 20)")
+    parser.add_argument("--real", action="store_true", help="serve the included network for CPUs")
     arguments = parser.parse_args(given)
     backends = arguments.backend or [STEADY, STEADY]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak")))
-        backends = [*backends, _faltering(arguments.minutes)]
-        soak = Soak(arguments.minutes, backends, arguments.slope, arguments.without, folder)
+        backends = (
+            arguments.backend or ["onnx"] if arguments.real else [*backends, _faltering(arguments.minutes)]
+        )
+        soak = Soak(
+            arguments.minutes,
+            backends,
+            arguments.slope,
+            arguments.without,
+            folder,
+            web=arguments.web,
+            real=arguments.real,
+        )
         stack.callback(soak.close)
         against = soak.run()
     for reason in against:

@@ -28,7 +28,7 @@ from protocol.errors import EvaluatorError, EvaluatorLost
 from protocol.messages import Priority
 from protocol.random_evaluation import random_evaluation
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 """Seconds after which a request counts as unanswered."""
 
 LOOK_MS = 200.0

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import random
 import shutil
@@ -30,6 +31,9 @@ SILENT_CONNECTIONS = 80
 """Connections to the page's port: more than it serves concurrently."""
 
 SHAPE = "tiny-resnet"
+UNKNOWN_FIELD = b"\xfa\x07\x01"
+"""Begin of a field of one byte that no reader of networks knows."""
+
 GUEST = "guest"
 """Alias of the network that is loaded and unloaded."""
 
@@ -69,6 +73,9 @@ class Trouble(ABC):
     def remark(self) -> str:
         """Return a further remark for the report."""
         return ""
+
+    def close(self) -> None:  # noqa: B027  # most have started nothing
+        """End what it has started, whatever has happened. Idempotent."""
 
 
 class Attacks(Trouble):
@@ -191,12 +198,17 @@ class Administration(Trouble):
 class NetworkFiles:
     """The network files of a service; their content is replaced by renaming."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, real: bool = False) -> None:
+        """real: the included network for CPUs, with another unknown field each."""
         self.first, self.second = folder / "first.pb", folder / "second.pb"
         self._folder = folder
         self._contents = [folder / f"content-{seed}.pb" for seed in range(4)]
         for seed, content in enumerate(self._contents):
-            write_network(random_network(SHAPE, seed), content)
+            if real:
+                included = CHECKOUT.folder / "evaluator" / "networks" / "wavefront-cpu.pb.gz"
+                content.write_bytes(gzip.decompress(included.read_bytes()) + UNKNOWN_FIELD + bytes([seed]))
+            else:
+                write_network(random_network(SHAPE, seed), content)
         self._turns = {self.first: [0, 1], self.second: [2, 3]}
         self.change(self.first)
         self.change(self.second)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Protocol
@@ -144,13 +145,18 @@ class ClientTasks:
 
 
 def next_client(
-    accounts: Iterable[ClientTasks], has_slot: bool, most: int, *, evaluates: bool = False
+    accounts: Collection[ClientTasks], has_slot: bool, most: int, *, evaluates: bool = False
 ) -> ClientTasks | None:
-    """Return the client whose position starts next: of those with the fewest running, the one that has waited
-    longest. has_slot: True if another search may start. A client without running positions may start one in
-    any case, so that it does not wait indefinitely. most: maximum running positions of one client. evaluates:
-    True if a position that needs no search may start."""
+    """Return the client whose position starts next: of the owner with the fewest running, or of two the
+    one that has waited longest; so among the owner's clients. has_slot: True if another search may start. A
+    client without running positions may start one in any case, so that it does not wait indefinitely. most:
+    maximum running positions of one client. evaluates: True if a position that needs no search may start."""
     most = most if has_slot else 1
+    running, served = Counter[str](), Counter[str]()
+    for account in accounts:
+        owner = account.client.owner
+        running[owner] += len(account.running)
+        served[owner] = max(served[owner], account.served)
     ready = [
         account
         for account in accounts
@@ -158,4 +164,9 @@ def next_client(
         and not account.client.congested
         and (evaluates if account.waiting.unsearched else len(account.running) < most)
     ]
-    return min(ready, key=lambda account: (len(account.running), account.served), default=None)
+
+    def place(account: ClientTasks) -> tuple[int, int, int, int]:
+        owner = account.client.owner
+        return running[owner], served[owner], len(account.running), account.served
+
+    return min(ready, key=place, default=None)

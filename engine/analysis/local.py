@@ -22,6 +22,7 @@ from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.pool.pool import PoolPlayer, SearchPool
 from engine.pool.search import Observer
+from engine.search.limits import Limits
 
 if TYPE_CHECKING:
     from engine._core import Game, Tree
@@ -40,6 +41,8 @@ class _Running:
     game: Game
     player: PoolPlayer
     terminated: bool = False
+    late: bool = False
+    """Its time was over before the first evaluation, which is awaited."""
     forget: bool = False
     seen: list[answers.TreeData] = field(default_factory=list)
 
@@ -142,21 +145,24 @@ class LocalSearches:
         player.options = options
         if not query.fields.keep_tree:
             player.new_game()
-        rules = core_rules(game, query.restrictions)
         running = self._running[position.number] = _Running(position, game, player)
-        observer = None
+        self._search(running, query.limits)
+        return None
+
+    def _search(self, running: _Running, limits: Limits) -> None:
+        query, game, observer = running.position.query, running.game, None
+        moves, rules = root_moves(game, query.restrictions), core_rules(game, query.restrictions)
         if query.fields.report_every:
             reporter = Reporter(self._pace, query.fields.report_every, partial(self._report, running))
             observer = Observer(reporter.first_seconds, reporter.look)
-        future = player.search(
+        future = running.player.search(
             game,
-            replace(query.limits, search_moves=moves if query.restrictions else ()),
+            replace(limits, search_moves=moves if query.restrictions else ()),
             prepare=lambda tree: tree.set_move_rules(rules),
             inspect=lambda tree: running.seen.append(answers.TreeData.of(tree, query)),
             observer=observer,
         )
         future.add_done_callback(lambda done: self._post(partial(self._finished, running, done)))
-        return None
 
     def _options_for(self, position: Position) -> Options:
         """Return the options of one search."""
@@ -199,6 +205,17 @@ class LocalSearches:
 
     def _finished(self, running: _Running, future: Future[Report]) -> None:
         position = running.position
+        report = None if future.exception() else future.result()
+        ended = report is None or report.nodes or report.ended_early or running.terminated
+        if not (ended or running.late):
+            running.late = True
+            problem = QueryError(
+                "the time was over before the first evaluation, which was awaited", "movetime"
+            )
+            warning = answers.encoded(answers.warning(problem, position.query.id))
+            self._listener.reported(position.number, warning)
+            self._search(running, Limits(nodes=1))
+            return
         del self._running[position.number]
         if not running.forget and len(self._idle) < self._most_idle:
             self._idle.append((position.owner, running.player))
@@ -218,7 +235,7 @@ class LocalSearches:
         error = future.exception()
         if error is None and future.result().nodes and seen:
             return answers.analysis(
-                query, turn, running.game, future.result(), seen[0], terminated=running.terminated
+                query, turn, running.game, future.result(), seen[-1], terminated=running.terminated
             )
         if running.terminated:
             return answers.no_results(query.id, turn)

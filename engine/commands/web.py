@@ -94,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.analysis.settings import AnalysisSettings
     from engine.commands.analysis import default_options
     from engine.option_flags import options_of_arguments
+    from engine.review.people import Imitators
     from engine.web.limits import ApiSettings
     from protocol.host.folders import data_folder
     from protocol.host.published import imitators, network_of_user
@@ -110,6 +111,10 @@ def run(arguments: argparse.Namespace) -> int:
     for file in (*human, *certificate):
         if not Path(file).is_file():
             raise SettingsError(f"{file}: there is no such file")
+    try:
+        people = Imitators.of([Path(each) for each in human])
+    except ValueError as error:
+        raise SettingsError(f"--human: {error}") from None
     unencrypted = arguments.unencrypted or bool(certificate)
     check_address(address, has_token=bool(_read_check(arguments).tokens), unencrypted=unencrypted)
     # Before the imports below: the evaluator takes longest.
@@ -131,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         folder = None if arguments.private else data_folder()
         kept = folder and folder / "games"
-        service = WebService(scheduler, options, api, human, kept, _log)
+        service = WebService(scheduler, options, api, people, kept, _log)
         server = Server(service, scheduler, api, lambda: _read_check(arguments), _log, certificate)
 
         def listening(host: str, port: int) -> None:

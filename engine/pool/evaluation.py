@@ -30,6 +30,7 @@ class PooledEvaluation:
 
     def __init__(self, evaluator: PooledEvaluator[Any], games: Sequence[Game], options: Options) -> None:
         self.future: Evaluated = Future()
+        self.future.add_done_callback(self._ended)
         self.control = SearchControl()
         self.due_at = inf
         self.failure: PipelineError | NoEvaluatorError | NetworkChangedError | None = None
@@ -41,6 +42,10 @@ class PooledEvaluation:
         self._games = games
         self._history_fill = cast("HistoryFill", options.history_fill)
         self._batch: PositionBatch | None = None
+
+    def _ended(self, future: Evaluated) -> None:
+        if future.cancelled():  # By any thread: the loop forgets it.
+            self.control.on_change()
 
     def burst(self, _patience: float, _interrupt: int) -> str | None:
         """Return None: it has one batch."""
@@ -60,17 +65,21 @@ class PooledEvaluation:
         """Set the result; return False if the batch is no longer wanted."""
         if self._batch is None or not self.waits_for(batch):
             return False
+        if not self.future.set_running_or_notify_cancel():
+            return False
         self.future.set_result((self._batch, evaluation))
         return True
 
     def advance(self, _searches: int, _processes: int) -> bool:
         """Send the batch, encoded again after a network change; return False once the future is done."""
+        if self.future.done():
+            return False
         try:
             if isinstance(self.failure, NetworkChangedError):
                 self._batch = self.failure = None
             if self.failure is not None:
                 raise self.failure
-            if self.control.stopped and not self.future.done():
+            if self.control.stopped:
                 raise NoEvaluatorError("the pool is closed")
             if self._batch is None and (offers := self._evaluator.offers(self.network)):
                 network = offers[0].network
@@ -80,5 +89,6 @@ class PooledEvaluation:
                 self.identity = network.identity
                 self._evaluator.add(self, self._batch)
         except Exception as error:  # An error in this batch must not end the others.
-            self.future.set_exception(error)
+            if self.future.set_running_or_notify_cancel():
+                self.future.set_exception(error)
         return not self.future.done()

@@ -97,7 +97,9 @@ class SearchLoop:
                 task.take_back()
             if callable(asked):
                 asked()
-            elif not asked.future.done():
+            elif asked.future.done():
+                self.remove(asked)  # It may have been cancelled.
+            else:
                 self.add(asked)
         now = perf_counter()
         due, self._due = self._due, set()

@@ -43,6 +43,7 @@ from engine.workers.executor import (
     MakeExecutor,
     WorkerContext,
     play_together,
+    searched,
 )
 from protocol.host.printing import reason
 
@@ -240,7 +241,7 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
             player = self._idle.pop() if self._idle else self.pool.player(self._options)
             player.new_game()
             player.options = replace(self._options, chess960=game.chess960)
-            report = await asyncio.wrap_future(player.search(game, Limits(nodes=nodes)))
+            report = await searched(player, game, Limits(nodes=nodes))
             self._idle.append(player)
         if report.ended_early or not report.nodes:
             raise PipelineError(report.ended_early or "the search ended before its first result")

@@ -108,7 +108,8 @@ class RunFields(SettingsGroup):
 class Operation:
     """handler: name of the method that answers, whose docstring is the summary. answers: schema by status,
     None for a text. fields: of the body, if they are a group; `required` ones must be given. body: its
-    schema otherwise. codes: further error statuses. summary: without a handler.
+    schema otherwise. codes: further error statuses. summary: without a handler. charged: counts as a request
+    of its client.
     """
 
     handler: str
@@ -118,6 +119,11 @@ class Operation:
     body: Schema | None = None
     codes: tuple[int, ...] = ()
     summary: str = ""
+    charged: bool = True
+
+    @property
+    def takes_body(self) -> bool:
+        return self.fields is not None or self.body is not None
 
 
 TEXT: Schema = {"type": "string"}
@@ -248,8 +254,8 @@ def operations() -> dict[tuple[str, str], Operation]:
     }
     return {(method, f"/api/v1/{path}"): each for (method, path), each in found.items()} | {
         ("get", "/review/{identity}/games.pgn"): Operation("review_pgn", {200: None}, codes=(404, 422)),
-        ("get", "/live"): Operation("live", {200: None}),
-        ("get", "/ready"): Operation("ready", {200: None, 503: None}),
+        ("get", "/live"): Operation("live", {200: None}, charged=False),
+        ("get", "/ready"): Operation("ready", {200: None, 503: None}, charged=False),
         ("get", "/metrics"): Operation("", {200: None}, summary="Return the metrics for Prometheus."),
     }
 

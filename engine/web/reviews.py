@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reviews of games as jobs: one after the other on the analysis pool, kept as the page's games are."""
+"""Reviews of games as jobs on the analysis pool, one of a client at a time, kept as the page's games are."""
 
 from __future__ import annotations
 
 import asyncio
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -21,13 +21,21 @@ from engine.review.annotating import annotated
 from engine.review.games import GameReview, SourceGame
 from engine.review.pages import game_page, grown, index_page
 from engine.review.searching import Progress, Reviewed, ReviewExecutor, ReviewJob, review_games
+from engine.web.limits import ClientLimits
 from engine.web.store import Store
+from engine.web.turns import Lane
 from engine.workers.executor import GameExecutor, Log, WorkerContext
 from protocol.host.printing import reason
-from protocol.http.middleware import HttpError
+from protocol.http.middleware import TOO_MANY, HttpError
 
-MOST_ACTIVE, MOST_OF_CLIENT = 32, 8
-"""Jobs that wait or run, of all clients and of one."""
+MOST_OF_CLIENT = 8
+"""Jobs of one client that wait or run."""
+
+MOST_ENDED = 32
+"""Jobs that ended early and are kept here besides the store."""
+
+MOST_RUNNING = 64
+"""Clients whose reviews share the pool."""
 
 FIRST_NODES = 3
 """Nodes of each position in the first pass, which shows marks within 2 s."""
@@ -155,15 +163,23 @@ def _row(progress: Progress, review: GameReview | None = None) -> dict[str, Any]
 class Reviews:
     """All jobs. Only the event loop may use it, except `get` and `listed`."""
 
-    def __init__(self, pool: SearchPool, options: Options, log: Log, most_games: int, store: Store) -> None:
+    def __init__(
+        self,
+        pool: SearchPool,
+        options: Options,
+        log: Log,
+        most_games: int,
+        store: Store,
+        limits: ClientLimits,
+    ) -> None:
         self._pool, self._options, self._log, self._most_games = pool, options, log, most_games
-        self._store = store
+        self._store, self._limits = store, limits
         self._jobs: dict[str, Job] = {}  # The others are in the store alone.
-        self._turn = asyncio.Lock()
+        self._turns = Lane(MOST_RUNNING, 1)
 
-    async def start(self, job: Job) -> Job:
-        """Start a new job, or a stopped or failed one again, and return it. Raises HttpError."""
-        sources = await asyncio.to_thread(job.sources)
+    async def start(self, job: Job, payer: str, sources: Sequence[SourceGame]) -> Job:
+        """Start a new job, or a stopped or failed one again, and return it. payer: the client for limits.
+        Raises HttpError."""
         running = self._jobs.get(job.identity, job)
         if (running.state in ACTIVE and running.task) or running.state == "done":
             return running
@@ -171,8 +187,9 @@ class Reviews:
             raise HttpError(422, "pgn has no games")
         if len(sources) > self._most_games:
             raise HttpError(413, f"{len(sources):,} games are more than {self._most_games:,} at a time")
-        active = [each for each in self._jobs.values() if each.state in ACTIVE]
-        if len(active) >= MOST_ACTIVE or sum(each.owner == job.owner for each in active) >= MOST_OF_CLIENT:
+        active = [each for each in self._jobs.values() if each.state in ACTIVE and each.owner == job.owner]
+        size = sum(len(each.pgn) for each in active) + len(job.pgn)
+        if len(active) >= MOST_OF_CLIENT or size > self._store.most_bytes // 2:
             raise HttpError(429, f"{len(active)} reviews wait already", Retry_After="30")
         if not job.title:
             more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
@@ -181,7 +198,7 @@ class Reviews:
         job.total, job.state, job.reason = len(sources), "waiting", ""
         self._jobs[job.identity] = job
         self._save(job)
-        job.task = asyncio.get_running_loop().create_task(self._run(job, sources))
+        job.task = asyncio.get_running_loop().create_task(self._run(job, payer, sources))
         return job
 
     def get(self, identity: str) -> Job:
@@ -215,29 +232,24 @@ class Reviews:
         await self.stop(job)
         self._store.delete(job.identity, job.owner)
 
-    def close(self) -> None:
-        """Stop all jobs."""
+    def end(self, reason: str, owners: Collection[str] | None = None) -> None:
+        """Stop the jobs of some clients, or all (None)."""
         for job in self._jobs.values():
-            if job.task is not None and job.state in ACTIVE:
-                job.reason = ENDED
+            if job.task is not None and job.state in ACTIVE and (owners is None or job.owner in owners):
+                job.reason = reason
                 job.task.cancel()
 
-    async def _run(self, job: Job, sources: Sequence[SourceGame]) -> None:
+    async def _run(self, job: Job, payer: str, sources: Sequence[SourceGame]) -> None:
         try:
-            async with self._turn:
-                job.state = "running"
-                options = Options(transposition_visits=0)
-                same = ("weights", "backend", "evaluator", "hash", "syzygy_path", "policy_head", "value_head")
-                options = options.changed(**{name: getattr(self._options, name) for name in same})
-                left = [each for each in sources if each.number not in {**job.rows, **job.skipped}]
-                made = await asyncio.to_thread(ReviewJob.of, left, options, job.nodes, self._pool)
-                await review_games(
-                    made, partial(_opened, self._pool, job), self._log, partial(self._take, job)
-                )
-                job.state = "done"
+            async with self._turns.turn(payer):
+                while (wait_s := await self._reviewed(job, payer, sources)) is not None:
+                    await asyncio.sleep(wait_s)
+                job.state, job.reason = "done", ""
         except asyncio.CancelledError:
             job.state = "stopped"
             raise
+        except HttpError as error:  # The client may not go on.
+            job.state, job.reason = "stopped", str(error)
         except Exception as error:  # A job has an end, whatever it is.
             job.state, job.reason = "failed", reason(error)
             self._log(f"review {job.identity} failed: {job.reason}")
@@ -245,8 +257,28 @@ class Reviews:
             if self._save(job) and job.state == "done":
                 del self._jobs[job.identity]
             over = [name for name, each in self._jobs.items() if each.state not in ACTIVE]
-            for name in over[:-MOST_ACTIVE]:
+            for name in over[:-MOST_ENDED]:
                 del self._jobs[name]
+
+    async def _reviewed(self, job: Job, payer: str, sources: Sequence[SourceGame]) -> float | None:
+        """Review the games that are left. Return the seconds to wait if the client's are spent, else None."""
+        options = Options(transposition_visits=0)
+        same = ("weights", "backend", "evaluator", "hash", "syzygy_path", "policy_head", "value_head")
+        options = options.changed(**{name: getattr(self._options, name) for name in same})
+        left = [each for each in sources if each.number not in {**job.rows, **job.skipped}]
+        try:
+            with self._limits.charged(payer) as charge:
+                job.state, job.reason = "running", ""
+                made = await asyncio.to_thread(ReviewJob.of, left, options, job.nodes, self._pool)
+                self._limits.add(charge, made.positions)
+                opened = partial(_opened, self._pool, job)
+                await review_games(made, opened, self._log, partial(self._take, job))
+        except HttpError as error:
+            if error.status != TOO_MANY:
+                raise
+            job.state, job.reason = "waiting", str(error)
+            return float(error.headers["Retry-After"])
+        return None
 
     def _take(self, job: Job, game: Reviewed) -> None:
         """Add a finished game. Called in another thread, one at a time."""

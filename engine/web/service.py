@@ -10,16 +10,18 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from engine import board_page
 from engine.analysis.actions import described_networks
@@ -32,8 +34,9 @@ from engine.games.casual import HINT_NODES, CasualGame
 from engine.games.pgn_reading import PgnError
 from engine.games.text import TextError, text_of
 from engine.web import positions
+from engine.web.bodies import read_object, written
 from engine.web.levels import Levels
-from engine.web.limits import ApiSettings, ClientLimits
+from engine.web.limits import ApiSettings, Charge, ClientLimits
 from engine.web.openapi import (
     MOST_MOVES,
     EvaluateFields,
@@ -48,16 +51,20 @@ from engine.web.openapi import (
     document,
     operations,
 )
-from engine.web.reviews import Job, Reviews
+from engine.web.reviews import ENDED, Job, Reviews
 from engine.web.store import Store
+from engine.web.turns import Lane, Result
+from engine.workers.executor import play_together
 from protocol.host.printing import reason
 from protocol.http.middleware import CLIENT_LEFT, HEADERS, HttpError
+from protocol.http.sources import source_of
 from protocol.settings.spec import SettingsError, shown
 
 if TYPE_CHECKING:
     from engine._core import Game
     from engine.analysis.scheduler import Scheduler
     from engine.options import Options
+    from engine.review.people import Imitators
 
 MOST_UNPACKED = 64 << 20
 """Maximum bytes of an unpacked file of a page."""
@@ -72,17 +79,31 @@ _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".
 _INLINE = re.compile(r"<(style|script)[^>]*>(.*?)</\1>", re.DOTALL)
 
 
+SHORT_BYTES = 4096
+"""A request with at most these bytes is short work, which does not wait for long work."""
+
+FREE_BYTES = 1 << 16
+"""Bytes of a body that are read at once; clients take turns for more."""
+
+EVALUATED_AT_ONCE = 3
+"""Batches of a request that are in flight."""
+
+ENQUEUED_AT_ONCE = 64
+"""Queries that the scheduler reads before those of other requests."""
+
+
 class HttpClient:
     """One request: a Client of the scheduler."""
 
-    def __init__(self, request: Request, most_unread: int, resume: Callable[[HttpClient], None]) -> None:
-        self.owner = _owner(request)
-        self.token_name = request.scope["client_name"]
+    def __init__(self, owner: str, most_unread: int, resume: Callable[[HttpClient], None]) -> None:
+        self.owner = owner
         self._most = most_unread // 2
         self._resume = resume
         self._unread = 0  # Bytes; only the event loop changes it.
         self._loop = asyncio.get_running_loop()
         self._answers: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.error: HttpError | None = None
+        """Raised by `answers` after the last one."""
 
     def send(self, answer: bytes) -> None:
         self._loop.call_soon_threadsafe(self._put, answer)
@@ -95,13 +116,15 @@ class HttpClient:
         self._loop.call_soon_threadsafe(self._put, None)
 
     async def answers(self) -> AsyncIterator[bytes]:
-        """Iterate over the answers, encoded, until the last one."""
+        """Iterate over the answers, encoded, until the last one. Raises HttpError."""
         while (answer := await self._answers.get()) is not None:
             congested = self.congested
             self._unread -= len(answer)
             if congested and not self.congested:
                 self._resume(self)
             yield answer
+        if self.error is not None:
+            raise self.error
 
     def _put(self, answer: bytes | None) -> None:
         self._unread += len(answer or b"")
@@ -116,40 +139,41 @@ class WebService:
         scheduler: Scheduler,
         options: Options,
         settings: ApiSettings,
-        human: Sequence[Path],
+        people: Imitators,
         folder: Path | None,
         log: Callable[[str], None],
     ) -> None:
-        """human: see Levels. folder: of games, next to that of reviews; None keeps both in memory."""
+        """folder: of games, next to that of reviews; None keeps both in memory."""
         self._scheduler = scheduler
         self._options = options
         self._settings = settings
         self._limits = ClientLimits(settings)
-        self._levels = Levels(scheduler.pool, options, human, log)
+        self._levels = Levels(scheduler.pool, options, people, log)
         reviews, most = folder and folder.with_name("reviews"), settings.max_stored_bytes
         self._games = Store(folder, most, MOST_OF_GAME)
         self._reviews = Reviews(
-            scheduler.pool, options, log, settings.max_review_games, Store(reviews, most, most)
+            scheduler.pool, options, log, settings.max_review_games, Store(reviews, most, most), self._limits
         )
         self._clients: set[HttpClient] = set()
+        self._bodies, self._short, self._long = Lane(16, 2), Lane(4, 2), Lane(2, 1)
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of the API and the page."""
-        described = [
-            Route(
-                path.replace("number}", "number:int}"),
-                partial(self._answered, each),
-                methods=[method.upper()],
-            )
-            for (method, path), each in operations().items()
-            if each.handler
-        ]
+
+        pages = dict.fromkeys(("", "game-{number}.html", "game-{number}.json"), "review_page")
+        pages["game-{number}.pgn"] = "review_pgn"
+        shown = {("get", f"/review/{{identity}}/{end}"): each for end, each in pages.items()}
+        found = {key: Operation(each, {200: None}) for key, each in shown.items()} | operations()
         return [
-            *described,
-            Route("/review/{identity}/", partial(self._shown, Job.index)),
-            Route("/review/{identity}/game-{number:int}.html", partial(self._shown, Job.page)),
-            Route("/review/{identity}/game-{number:int}.json", partial(self._shown, Job.grown)),
-            Route("/review/{identity}/game-{number:int}.pgn", self.review_pgn),
+            *(
+                Route(
+                    path.replace("number}", "number:int}"),
+                    _Charged(self, each, self._limits) if each.charged else getattr(self, each.handler),
+                    methods=[method.upper()],
+                )
+                for (method, path), each in found.items()
+                if each.handler
+            ),
             Route("/health", self._health),
             Route("/openapi.json", lambda _: JSONResponse(document(WebService))),
             *(Route(path, _file) for path in _files()),
@@ -170,44 +194,84 @@ class WebService:
             self._scheduler.end(client)
 
     def end_of(self, names: Collection[str]) -> int:
-        """End the searches of clients whose tokens have these names. Return the number of their requests."""
-        meant = [client for client in self._clients if client.token_name in names]
-        for client in meant:
-            self._scheduler.end(client, at_once=True)
-        return len(meant)
+        """End what runs for clients whose tokens have these names. Return the number of their requests."""
+        clients, error = [payer_of(name, "") for name in names], HttpError(403, "the token was removed")
+        self._reviews.end(str(error), clients)
+        return self._limits.end(clients, error)
 
     def close(self) -> None:
         """Stop all searches."""
-        self._reviews.close()
+        self._reviews.end(ENDED)
         self._levels.close()
+        for lane in (self._short, self._long):
+            lane.close()
 
     # -- the API -----------------------------------------------------------------------------------------
 
-    async def _answered(self, operation: Operation, request: Request) -> Response:
-        """Answer a request by an operation's handler, in a thread if it is no coroutine function, and convert
-        errors. Fields count as a position."""
+    async def answer(self, operation: Operation, request: Request, charge: Charge) -> Response:
+        """Answer a request by an operation's handler, and convert errors. Fields count as a position."""
         handle, given = getattr(self, operation.handler), list[Any]([request])
-        if not asyncio.iscoroutinefunction(handle):
-            handle = partial(asyncio.to_thread, handle)
         try:
-            if operation.fields is not None:
-                given.append(operation.fields().changed(**await _object(request)))
-            with self._limits.charged(_owner(request), 1) if given[1:] else nullcontext():
-                found = await handle(*given)
+            if operation.takes_body:
+                body = await self._object(request)
+                if operation.fields is not None:
+                    self._limits.add(charge, 1)
+                given.append(body if operation.fields is None else operation.fields().changed(**body))
+            found = await _unless_gone(request, self._handled(request, handle, given))
         except (QueryError, SettingsError, PgnError, TextError) as error:
             raise HttpError(422, str(error)) from None
         except NoEvaluatorError as error:
             raise HttpError(503, str(error), Retry_After="2") from None
         except PipelineError as error:
             raise HttpError(502, str(error)) from None
+        except ClientDisconnect:
+            raise HttpError(CLIENT_LEFT, "the client left") from None
         if isinstance(found, Response):
             return found
-        return Response(status_code=204) if found is None else JSONResponse(found, min(operation.answers))
+        if found is None:
+            return Response(status_code=204)
+        return Response(found, min(operation.answers), media_type="application/json")
 
-    async def analyse(self, request: Request) -> Response:
+    async def _handled(
+        self, request: Request, handle: Callable[..., Any], given: Sequence[Any]
+    ) -> bytes | Response | None:
+        """Return a handler's answer, a JSON value encoded. It runs in a thread if it is no coroutine."""
+        if asyncio.iscoroutinefunction(handle):
+            found = await handle(*given)
+            return found if found is None or isinstance(found, Response) else written(found)
+
+        def made() -> bytes | Response | None:
+            found = handle(*given)
+            return found if found is None or isinstance(found, Response) else written(found)
+
+        return await self._thread(request, made)
+
+    async def _thread(self, request: Request, call: Callable[[], Result]) -> Result:
+        """Return the result of a call in a thread: clients take turns, and short work has threads of its
+        own."""
+        path, size = request.url.path, request.scope.get("body_bytes", 0)
+        lane = self._long if size > SHORT_BYTES or "/review" in path or "/games" in path else self._short
+        return await lane.run(payer(request), call)
+
+    async def _object(self, request: Request) -> dict[str, Any]:
+        """Return the JSON object of a body. Raises HttpError and ClientDisconnect."""
+        if not request.headers.get("content-type", "application/json").startswith("application/json"):
+            raise HttpError(415, "the body is JSON: send `Content-Type: application/json`")
+        parts, size = list[bytes](), 0
+        async with AsyncExitStack() as stack:
+            async for part in request.stream():
+                parts.append(part)
+                if size <= FREE_BYTES < size + len(part):
+                    await stack.enter_async_context(self._bodies.turn(payer(request)))
+                size += len(part)
+            request.scope["body_bytes"] = size
+            most = max(self._settings.max_positions, positions.MOST_NODES)
+            read = partial(read_object, b"".join(parts), most)
+            return await self._thread(request, read) if size > SHORT_BYTES else read()
+
+    async def analyse(self, request: Request, body: Mapping[str, Any]) -> Response:
         """Search one query, or several. With `Accept: application/x-ndjson` the answers are lines, as they
         come. The search ends when the client disconnects."""
-        body = await _object(request)
         queries = _list(body, "queries") if "queries" in body else [body]
         if not all(isinstance(query, dict) and "action" not in query for query in queries):
             raise HttpError(422, "queries is a list of query objects")
@@ -216,74 +280,87 @@ class WebService:
         if infinite and not streamed:
             raise HttpError(422, f"infinite needs `Accept: {NDJSON}`: it ends when the client leaves")
         turns = [query.get("analyze_turns") for query in queries]
-        count = sum(len(each) if isinstance(each, list) else 1 for each in turns)
-        messages = [
-            json.dumps({"id": f"{number}", **query}).encode() for number, query in enumerate(queries, 1)
-        ]
-        client = HttpClient(request, self._scheduler.settings.max_unread_bytes, self._scheduler.resume)
+        charge = request.scope["charge"]
+        self._limits.add(charge, sum(len(each) if isinstance(each, list) else 1 for each in turns))
+        client = HttpClient(charge.client, self._scheduler.settings.max_unread_bytes, self._scheduler.resume)
+
+        def end(error: HttpError) -> None:
+            client.error = error
+            self._scheduler.end(client, at_once=True)
 
         async def answers() -> AsyncIterator[bytes]:
-            with self._limits.charged(client.owner, count):
-                self._clients.add(client)
-                try:
-                    for message in messages:
-                        self._scheduler.receive(client, message)
-                    if not infinite:
-                        self._scheduler.end(client)
-                    async for answer in client.answers():
-                        yield answer
-                finally:
-                    self._clients.discard(client)
-                    self._scheduler.leave(client)
+            charge.end = end
+            self._clients.add(client)
+            try:
+                for start in range(0, len(queries), ENQUEUED_AT_ONCE):
+                    await self._enqueue(client, queries, start)
+                if not infinite:
+                    self._scheduler.end(client)
+                async for answer in client.answers():
+                    yield answer
+            finally:
+                self._clients.discard(client)
+                self._scheduler.leave(client)
 
         found = answers()
         # Raises HttpError before the answer begins.
-        first = await _unless_gone(request, anext(found, b""))
+        first = await anext(found, b"")
         if streamed:
             return StreamingResponse(_lines(first, found), media_type=NDJSON)
-        made = await _unless_gone(request, _collected(first, found))
-        if len(messages) == 1 and len(made) == 1 and b'"error":' in made[0]:
+        made = [first, *[each async for each in found]] if first else []
+        if len(queries) == 1 and len(made) == 1 and b'"error":' in made[0]:
             told = json.loads(made[0])
             raise HttpError(
                 503 if told.get("turn") is not None and not told.get("field") else 422, told["error"]
             )
         return Response(b'{"answers":[' + b",".join(made) + b"]}", media_type="application/json")
 
-    async def evaluate(self, request: Request) -> Response:
+    async def _enqueue(self, client: HttpClient, queries: Sequence[Mapping[str, Any]], start: int) -> None:
+        """Let the scheduler read some queries, and wait until it has."""
+        read = Future[None]()
+        read.set_running_or_notify_cancel()  # The scheduler sets it, whether or not anybody waits.
+        part = queries[start : start + ENQUEUED_AT_ONCE]
+        for number, query in enumerate(part, start + 1):
+            then = partial(read.set_result, None) if number == start + len(part) else None
+            self._scheduler.receive(client, json.dumps({"id": f"{number}", **query}).encode(), then)
+        await asyncio.wrap_future(read)
+
+    async def evaluate(self, request: Request, body: Mapping[str, Any]) -> Response:
         """Evaluate positions by the network, without a search. `positions` of the answer have `q`, `wdl`,
         `moves_left`, `policy` and, if wanted, `logits`, in the same order."""
-        body = await _object(request)
         given = _list(body, "positions")
         fields = EvaluateFields().changed(
             **{name: each for name, each in body.items() if name != "positions"}
         )
-        with self._limits.charged(_owner(request), len(given)):
-            return await _unless_gone(request, self._evaluated(given, fields))
-
-    async def _evaluated(self, given: Sequence[object], fields: EvaluateFields) -> Response:
+        self._limits.add(request.scope["charge"], len(given))
         pool, options = self._scheduler.pool, self._options
         if fields.network:
             options = replace(options, weights=self._network(fields.network), policy_head="", value_head="")
-        read = await asyncio.to_thread(lambda: [_position_of(each) for each in given])
-        games = [each for each in read if not isinstance(each, str)]
         links = pool.links(self._options)
         if not any(link.client for link in links):
             raise NoEvaluatorError("the evaluator is starting")
         size = batch_size(links, self._options)
-        parts = [games[start : start + size] for start in range(0, len(games), size)]
-        found = await asyncio.gather(*(asyncio.wrap_future(pool.evaluate(part, options)) for part in parts))
+        room = asyncio.Semaphore(EVALUATED_AT_ONCE)
 
-        def encoded() -> bytes:
-            made = iter(
-                [each for part, batch in zip(parts, found, strict=True) for each in outputs(part, *batch)]
-            )
-            answers = [{"error": each} if isinstance(each, str) else next(made) for each in read]
-            if not fields.include_logits:
-                for answer in answers:
-                    answer.pop("logits", None)
-            return json.dumps({"positions": answers}, separators=(",", ":"), allow_nan=False).encode()
+        async def one(start: int) -> bytes:
+            async with room:
+                part = given[start : start + size]
+                read = await self._thread(request, lambda: [_position_of(each) for each in part])
+                games = [each for each in read if not isinstance(each, str)]
+                batches = [await asyncio.wrap_future(pool.evaluate(games, options))] if games else []
 
-        return Response(await asyncio.to_thread(encoded), media_type="application/json")
+                def encoded() -> bytes:
+                    made = iter([each for batch in batches for each in outputs(games, *batch)])
+                    answers = [{"error": each} if isinstance(each, str) else next(made) for each in read]
+                    if not fields.include_logits:
+                        for answer in answers:
+                            answer.pop("logits", None)
+                    return written(answers)[1:-1]
+
+                return await self._thread(request, encoded)
+
+        found = await play_together(one(start) for start in range(0, len(given), size))
+        return Response(b'{"positions":[' + b",".join(found) + b"]}", media_type="application/json")
 
     def _network(self, name: str) -> str:
         """Return the content hash of a served network. Raises HttpError."""
@@ -307,11 +384,11 @@ class WebService:
 
     async def move(self, request: Request, fields: MoveFields) -> dict[str, Any]:
         """Play the engine's move at a level."""
-        game = await asyncio.to_thread(_game, fields)
+        game = await self._thread(request, partial(_game, fields))
         if game.end is not None:
             raise HttpError(422, f"the game is over: {game.end.reason}")
         nodes = fields.nodes or HINT_NODES
-        report = await _unless_gone(request, self._levels.move(game, elo=fields.elo, nodes=nodes))
+        report = await self._levels.move(game, elo=fields.elo, nodes=nodes)
         if report.best_move is None:
             raise PipelineError(report.ended_early or "the search found no move")
 
@@ -322,28 +399,29 @@ class WebService:
             game.judge()
             return {**told, "position": positions.position(game)}
 
-        return await asyncio.to_thread(made)
+        return await self._thread(request, made)
 
-    async def human(self, _: Request, fields: HumanFields) -> dict[str, Any]:
+    async def human(self, request: Request, fields: HumanFields) -> dict[str, Any]:
         """Return what people of a rating play."""
-        return await self._levels.human(await asyncio.to_thread(_game, fields), fields.elo)
+        return await self._levels.human(await self._thread(request, partial(_game, fields)), fields.elo)
 
-    def read_pgn(self, _: Request, fields: PgnFields) -> dict[str, Any]:
+    async def read_pgn(self, request: Request, fields: PgnFields) -> dict[str, Any]:
         """Read a game of a PGN with its variations."""
         notes: list[str] = []
-        pgn = fields.pgn
+        pgn, thread = fields.pgn, partial(self._thread, request)
         if fields.data:
-            pgn = text_of(_bytes_of(fields.data), "the file", notes.append, most=MOST_UNPACKED)
-        listed = positions.games_of(pgn) if not fields.game else []
-        tree = positions.tree_of(pgn, fields.game or 1)
+            pgn = await thread(
+                lambda: text_of(_bytes_of(fields.data), "the file", notes.append, most=MOST_UNPACKED)
+            )
+        listed = await thread(partial(positions.games_of, pgn)) if not fields.game else []
+        tree = await thread(partial(positions.tree_of, pgn, fields.game or 1))
         if len(listed) == positions.MOST_LISTED:
             notes.append(f"only the first {len(listed):,} games are listed")
         tree["faults"] = [*notes, *tree["faults"]]
         return {"games": listed, "game": tree} | ({"text": pgn} if fields.data else {})
 
-    async def write_pgn(self, request: Request) -> dict[str, Any]:
+    def write_pgn(self, _: Request, body: Mapping[str, Any]) -> dict[str, Any]:
         """Write a game as PGN."""
-        body = await _object(request)
         fields = PositionFields().changed(
             **{name: body[name] for name in ("fen", "chess960") if name in body}
         )
@@ -351,33 +429,29 @@ class WebService:
         comment = str(body.get("comment", ""))
         if not isinstance(headers, dict) or not all(isinstance(node, dict) for node in nodes):
             raise HttpError(422, "headers is an object, nodes a list of objects")
-        with self._limits.charged(_owner(request), 1):
-            try:
-                written = await asyncio.to_thread(
-                    positions.pgn_of, fields.fen, nodes, headers, comment, chess960=fields.chess960
-                )
-            except (ValueError, TypeError, RecursionError) as error:
-                raise HttpError(422, str(error)) from None
-        return {"pgn": written}
+        try:
+            return {"pgn": positions.pgn_of(fields.fen, nodes, headers, comment, chess960=fields.chess960)}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise HttpError(422, str(error)) from None
 
     # -- games -------------------------------------------------------------------------------------------
 
-    async def list_games(self, request: Request) -> dict[str, Any]:
+    def list_games(self, request: Request) -> dict[str, Any]:
         """List the stored games, the newest first."""
         heads = self._games.listed(_owner(request))
         return {"games": [{"identity": each["identity"], "title": each["title"]} for each in heads]}
 
-    async def read_game(self, request: Request) -> dict[str, Any]:
+    def read_game(self, request: Request) -> dict[str, Any]:
         """Return a stored game."""
         head, state = self._games.read(request.path_params["identity"], _owner(request))
         return {"title": head.get("title", ""), "state": state}
 
-    async def keep_game(self, request: Request, fields: GameFields) -> None:
+    def keep_game(self, request: Request, fields: GameFields) -> None:
         """Store a game."""
         head = {"title": fields.title[:200].encode(errors="replace").decode()}
         self._games.write(request.path_params["identity"], _owner(request), head, fields.state)
 
-    async def delete_game(self, request: Request) -> None:
+    def delete_game(self, request: Request) -> None:
         """Delete a stored game."""
         self._games.delete(request.path_params["identity"], _owner(request))
 
@@ -390,8 +464,9 @@ class WebService:
     async def start_review(self, request: Request, fields: ReviewFields) -> Response:
         """Start a review of games."""
         job = Job(secrets.token_urlsafe(12), _owner(request), "", fields.pgn, fields.nodes, fields.board)
-        job = await self._reviews.start(job)
-        return JSONResponse(job.data(), 202, headers={"Location": f"{API}/review/{job.identity}"})
+        job = await self._reviews.start(job, payer(request), await self._thread(request, job.sources))
+        headers = {"Location": f"{API}/review/{job.identity}"}
+        return Response(written(job.data()), 202, headers, "application/json")
 
     def _job(self, request: Request) -> Job:
         return self._reviews.get(request.path_params["identity"])
@@ -402,12 +477,15 @@ class WebService:
 
     async def go_on(self, request: Request, fields: RunFields) -> dict[str, Any]:
         """Stop a review, or go on with it. What is reviewed stays."""
-        job = await asyncio.to_thread(self._job, request)
-        return (await (self._reviews.start(job) if fields.running else self._reviews.stop(job))).data()
+        job = await self._thread(request, partial(self._job, request))
+        if fields.running:
+            sources = await self._thread(request, job.sources)
+            return (await self._reviews.start(job, payer(request), sources)).data()
+        return (await self._reviews.stop(job)).data()
 
     async def delete_review(self, request: Request) -> None:
         """Cancel and delete a review."""
-        await self._reviews.delete(await asyncio.to_thread(self._job, request))
+        await self._reviews.delete(await self._thread(request, partial(self._job, request)))
 
     def reviewed_game(self, request: Request) -> dict[str, Any]:
         """Return the review of a game, as far as it is."""
@@ -418,11 +496,12 @@ class WebService:
         text = self._job(request).pgn_of(request.path_params.get("number"))
         return Response(text, media_type="application/x-chess-pgn")
 
-    def _shown(self, made: Callable[..., str | dict[str, Any]], request: Request) -> Response:
-        """Answer with a page of a job, or its data. Runs in a thread."""
-        numbers = [value for value in request.path_params.values() if isinstance(value, int)]
-        found = made(self._job(request), *numbers)
-        return _page(found) if isinstance(found, str) else JSONResponse(found)
+    def review_page(self, request: Request) -> Response | dict[str, Any]:
+        """Return the page of a review's games or of one, or what changes on that while it is reviewed."""
+        job, number = self._job(request), request.path_params.get("number")
+        if number is None:
+            return _page(job.index())
+        return job.grown(number) if request.url.path.endswith(".json") else _page(job.page(number))
 
     async def _health(self, _: Request) -> Response:
         state = self._scheduler.state
@@ -436,6 +515,22 @@ class WebService:
         """Return 200 while the evaluator is ready."""
         state = self._scheduler.state
         return PlainTextResponse(f"{state}\n", 200 if state == "ready" else 503)
+
+
+@dataclass(frozen=True, slots=True)
+class _Charged:
+    """ASGI application of an operation: a request of its client from its header to the end of its answer."""
+
+    service: WebService
+    operation: Operation
+    limits: ClientLimits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        with self.limits.charged(payer(request)) as charge:
+            scope["charge"] = charge
+            response = await self.service.answer(self.operation, request, charge)
+            await response(scope, receive, send)
 
 
 async def _file(request: Request) -> Response:
@@ -475,21 +570,18 @@ def _page(text: str) -> Response:
 
 
 def _owner(request: Request) -> str:
-    name = request.scope["client_name"]
+    """Return whose stored games and reviews a request is about."""
+    name = request.scope["token_name"]
     return f"token {name}" if name else request.client.host if request.client else ""
 
 
-async def _object(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a body. Raises HttpError."""
-    if not request.headers.get("content-type", "application/json").startswith("application/json"):
-        raise HttpError(415, "the body is JSON: send `Content-Type: application/json`")
-    try:
-        body = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        raise HttpError(400, "the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise HttpError(422, f"the body is a JSON object, not {shown(body)}")
-    return body
+def payer_of(token_name: str | None, host: str) -> str:
+    """Return whose limits a request counts for: a token's, or without one those of an address."""
+    return source_of(host) if token_name is None else f"token {token_name}"
+
+
+def payer(request: Request) -> str:
+    return payer_of(request.scope["token_name"], request.client.host if request.client else "")
 
 
 def _bytes_of(text: str) -> bytes:
@@ -531,15 +623,11 @@ def _position_of(given: object) -> Game | str:
 async def _lines(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     if first:
         yield first + b"\n"
-    async for each in rest:
-        yield each + b"\n"
-
-
-async def _collected(first: bytes, rest: AsyncIterator[bytes]) -> list[bytes]:
-    return [first, *[each async for each in rest]] if first else []
-
-
-Result = TypeVar("Result")
+    try:
+        async for each in rest:
+            yield each + b"\n"
+    except HttpError as error:  # The status is sent already.
+        yield written({"error": str(error)}) + b"\n"
 
 
 async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:

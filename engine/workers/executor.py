@@ -20,7 +20,10 @@ from engine.options import Options
 from protocol.host.printing import ReportedError, reason
 
 if TYPE_CHECKING:
-    from engine.pool.pool import PoolStatistics, SearchPool
+    from engine._core import Game as Position
+    from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
+    from engine.search.limits import Limits
+    from engine.search.report import Report
     from protocol.messages import Priority
 
 Game = TypeVar("Game")
@@ -143,6 +146,17 @@ async def play_together(games: Iterable[Coroutine[Any, Any, Game]]) -> list[Game
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def searched(player: PoolPlayer, game: Position, limits: Limits, *, play: bool = False) -> Report:
+    """Return the report of a player's search. A coroutine that is cancelled stops the search; then the player
+    may still be in use for a moment. Raises NoEvaluatorError."""
+    future = player.search(game, limits, play=play)
+    try:
+        return await asyncio.shield(asyncio.wrap_future(future))
+    except asyncio.CancelledError:
+        player.stop()
+        raise
 
 
 class LocalExecutor(ABC, Generic[Game, AnyJob]):

@@ -23,6 +23,9 @@ Send = Callable[[Message], Awaitable[None]]
 BODY_S = 30.0
 """Time limit for the body of a request."""
 
+TOO_MANY = 429
+"""Status of a request beyond its client's limits."""
+
 CLIENT_LEFT = 499
 """Status of a request whose client left before the answer."""
 
@@ -57,8 +60,8 @@ class Middleware:
     """ASGI middleware.
 
     refused: refused requests by HTTP status. in_flight: running requests. draining: refuse new ones.
-    `scope["client_name"]` is the name of a request's token, and `scope["request_id"]` its id: the client's
-    X-Request-Id, or a new one.
+    `scope["token_name"]` is the name of a request's token or None, and `scope["request_id"]` its id:
+    the client's X-Request-Id, or a new one.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class Middleware:
         identity = given if _ID.fullmatch(given) else secrets.token_hex(8).encode()
         answer = _Answer(scope, receive, send, identity, self._most)
         check = self._check()
-        scope["client_name"] = check.name(headers) or ""
+        scope["token_name"] = check.name(headers)
         scope["request_id"] = identity.decode()
         path = scope["path"]
         origin = headers.get("origin", "")
@@ -112,6 +115,10 @@ class Middleware:
             if refusal is not None:
                 more = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
                 raise HttpError(refusal.status, refusal.reason, **more)
+            if "transfer-encoding" in headers and (
+                "content-length" in headers or scope["http_version"] == "1.0"
+            ):
+                raise HttpError(400, "a body's length is given by Content-Length or, in HTTP/1.1, by chunks")
             if int(headers.get("content-length", "0")) > self._most:
                 raise HttpError(413, f"the body is longer than {self._most:,} bytes")
             await self._app(scope, answer.receive, answer.send)
@@ -127,7 +134,7 @@ class Middleware:
         failed = answer.status >= 400 and answer.status != CLIENT_LEFT
         if path.startswith(self._log_prefix) and (check.tokens or failed):
             ms = 1000 * (perf_counter() - began)
-            who = scope["client_name"] or (scope.get("client") or ["?"])[0]
+            who = scope["token_name"] or (scope.get("client") or ["?"])[0]
             what = f"{scope['method']} {printable(path)}"
             self._log(f"{scope['request_id']} {who} {what} {answer.status} {ms:.0f} ms", None)
 
@@ -142,13 +149,14 @@ class _Answer:
         names = {name for name, _ in scope["headers"]}
         self._unread = bool({b"content-length", b"transfer-encoding"} & names)
         self._left = most
+        self._due = perf_counter() + BODY_S
 
     async def receive(self) -> Message:
         """Receive a message. Raises HttpError for a body that is too long or too slow."""
         if not self._unread:
             return await self._receive()
         try:
-            message = await asyncio.wait_for(self._receive(), BODY_S)
+            message = await asyncio.wait_for(self._receive(), max(0.0, self._due - perf_counter()))
         except TimeoutError:
             raise HttpError(408, f"the body did not arrive within {BODY_S:.0f} s") from None
         self._left -= len(message.get("body", b""))

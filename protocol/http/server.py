@@ -40,6 +40,9 @@ ANSWER_S = 30.0
 LINGER_S = 1.0
 """Time for a refused client to read the reason, while its further bytes are discarded."""
 
+HALF_CLOSED_S = 2.0
+"""Time to answer a client that has ended its side. One that has left cannot be told apart from it."""
+
 CLOSE_S = 2.0
 """Time for connections to end when the server stops."""
 
@@ -101,7 +104,7 @@ class Connections:
         return True
 
     def is_busy(self, connection: BoundedHttp) -> None:
-        """Note that a connection's request has arrived."""
+        """Note that a connection's request has arrived, its body included."""
         self._idle.remove(id(connection))
         self._by_number.pop(id(connection), None)
 
@@ -170,6 +173,15 @@ class BoundedHttp(H11Protocol):
         self._bounds.ended(self)
         super().connection_lost(exc)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Return True to keep the connection for the answer to its request."""
+        is_asked = self.conn.their_state is not h11.SEND_BODY and not self._refused
+        if self.scheme == "https" or not is_asked or self.cycle is None or self.cycle.response_complete:
+            return False
+        self.cycle.keep_alive = False
+        self.loop.call_later(HALF_CLOSED_S, self.transport.close)
+        return True
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._unread.start(ANSWER_S)
@@ -193,7 +205,8 @@ class BoundedHttp(H11Protocol):
         super().handle_events()
         if self.conn.their_state is not h11.IDLE:
             self._arriving.cancel()
-            self._bounds.is_busy(self)
+            if self.conn.their_state is not h11.SEND_BODY:
+                self._bounds.is_busy(self)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing: clients could fill the log."""
@@ -206,7 +219,7 @@ class BoundedHttp(H11Protocol):
 
     def displace(self) -> None:
         """Close an idle connection for a new one. One that has had answers must not read this as another."""
-        if not self._answered:
+        if not self._answered and (self.cycle is None or not self.cycle.response_started):
             self.transport.write(REFUSAL)
         self.transport.close()
 

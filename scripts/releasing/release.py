@@ -196,7 +196,7 @@ def make_wheel(python: Path, sdist: Path, environment: dict[str, str], output: P
 def make_code_objects(python: Path, output: Path) -> Path:
     """Compile the AMD kernels, unless that was done for another archive, and return the file.
 
-    python: one that has Wavefront. clang-19 and zig's clang compile.
+    python: one that has Wavefront. clang-19 compiles.
     """
     path = output / "amd-code-objects.zip"
     if not path.exists():

@@ -183,12 +183,12 @@ async function people(node) {
   if (node === tree.now && elo === Number(get("human").value)) drawPeople(node);
 }
 
-/** The moves of people, or of a level of the engine: the sentence says which. */
+/** The moves of people: by a network that imitates them, or an estimate. */
 function drawPeople(node) {
   if (!node.people) return;
   const {network, elo} = node.people, asked = get("human").value;
-  say("human-label", network === "level" ? "Level of this engine (players: wavefront get maia-1500):" : "Players of");
-  say("human-elo", network === "level" && String(elo) !== asked ? `${asked} (first moves of ${elo})` : asked);
+  say("human-label", network === "estimate" ? "Players of (estimate; networks: wavefront get maia-1500)" : "Players of");
+  say("human-elo", String(elo) === asked ? asked : `${asked} (nearest: ${elo})`);
   showPeople(get("people"), node.people, node.policy, move => attempt(() => moved(move)));
 }
 

@@ -11,18 +11,18 @@ QUERY, _ = read_query({"id": "a", "moves": ["e2e4", "e7e5"], "analyze_turns": [0
 
 
 class SilentClient:
-    owner = ""
-
-    def __init__(self, congested: bool = False) -> None:
-        self.congested = congested
+    def __init__(self, congested: bool = False, owner: str = "") -> None:
+        self.congested, self.owner = congested, owner or f"{id(self)}"
 
     def send(self, answer: bytes) -> None: ...
 
     def done(self) -> None: ...
 
 
-def account(waiting: int, running: int, served: int = 0, congested: bool = False) -> ClientTasks:
-    made = ClientTasks(SilentClient(congested), served=served)
+def account(
+    waiting: int, running: int, served: int = 0, congested: bool = False, owner: str = ""
+) -> ClientTasks:
+    made = ClientTasks(SilentClient(congested, owner), served=served)
     for number in range(waiting):
         made.waiting.add(Task(made, QueryState(QUERY), 0, 0, number))
     made.running.update(Task(made, QueryState(QUERY), 0, 0, number) for number in range(running))
@@ -79,6 +79,13 @@ def test_the_client_with_the_fewest_in_flight_is_served_next() -> None:
 def test_equals_take_turns() -> None:
     lately, long_ago = account(1, 2, served=9), account(1, 2, served=4)
     assert next_client([lately, long_ago], has_slot=True, most=9) is long_ago
+
+
+def test_owner_of_many_clients_has_one_turn() -> None:
+    many = [account(1, int(number < 2), owner="many") for number in range(9)]
+    one = account(1, 1, served=1)
+    assert next_client([*many, one], has_slot=True, most=9) is one
+    assert next_client(many, has_slot=True, most=9) is many[2]
 
 
 def test_without_room_a_client_gets_its_first_search_all_the_same() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any
 
 import chess
+import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -282,6 +284,20 @@ def test_a_field_that_is_not_used_is_warned_of(talk: Conversation) -> None:
     assert talk.client.next()["root"]["visits"] == 10
     assert "warning" in talk.ask(id="b", action="query_version", verbose=True)
     assert "version" in talk.client.next()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be suspended by a signal")
+def test_position_has_a_move_when_its_time_ends_before_the_first_evaluation() -> None:
+    with scheduler() as made:
+        talk = Conversation(made)
+        talk.ask(id="warm", nodes=1)
+        (evaluator,) = map(psutil.Process, made.evaluator_pids())
+        evaluator.suspend()
+        talk.say(id="late", moves=["e2e4"], movetime=20)
+        assert "first evaluation" in talk.client.next()["warning"]
+        evaluator.resume()
+        answer = talk.client.next()
+        assert (answer["id"], answer["root"]["visits"], len(answer["moves"])) == ("late", 1, 1)
 
 
 def test_a_client_may_have_so_many_positions_waiting() -> None:

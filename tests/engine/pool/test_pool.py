@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
+from random import Random
 from threading import Event
 from time import perf_counter
 from typing import Any
@@ -172,6 +174,27 @@ def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: SearchPool
     asyncio.run(give_up())
     player.stop()
     assert pool.player(RANDOM).search(Game(), Limits(nodes=20)).result(60).nodes == 20
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be suspended by a signal")
+def test_evaluation_leaves_the_pool_when_it_is_cancelled(pool: SearchPool) -> None:
+    pool.evaluate([Game()], RANDOM).result(60)
+    (evaluator,) = map(psutil.Process, pool.evaluator_pids())
+    evaluator.suspend()
+    waiting = [pool.evaluate([Game()] * 100, RANDOM) for _ in range(20)]
+    random = Random(1)
+    for future in random.sample(waiting, 15):
+        future.cancel()
+    active: Future[int] = Future()
+    pool.submit(lambda: active.set_result(len(pool._loop.active)))
+    assert active.result(60) == 5
+    evaluator.resume()
+    for future in random.sample(waiting, 20):  # While answers come.
+        future.cancel()
+    assert pool.evaluate([Game()], RANDOM).result(60)
+    settled: Future[int] = Future()
+    pool.submit(lambda: settled.set_result(len(pool._loop.active)))
+    assert settled.result(60) == 0
 
 
 def test_prepare_and_inspect_see_the_tree(pool: SearchPool) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from engine.evaluation.balancing.pipeline import PooledPipeline
 from engine.options import Options
+from engine.search import driver, stopping
 from engine.search.control import SearchControl
 from engine.search.limits import Limits
 from engine.search.report import Report
@@ -55,6 +56,9 @@ def lent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def searched(evaluator: str, fen: str, limits: Limits, *, bursts: bool, **options: Any) -> Report:
     made = Options(evaluator=evaluator, verbose_move_stats=True, **options)
     with closing(Session(made)) as session, pytest.MonkeyPatch.context() as patched:
+        # A check by time sees the visits of a collect before those of its batch.
+        patched.setattr(stopping, "CHECK_SECONDS", 60.0)
+        patched.setattr(driver, "BURST_SECONDS", 60.0)
         if not bursts:
             patched.setattr(PooledPipeline, "lend", lambda _: None)
         assert session.ready(60.0)

@@ -19,11 +19,13 @@ from typing import Any, cast
 
 import chess
 import chess.pgn
+import psutil
 import pytest
 from jsonschema import Draft202012Validator
 
 from engine.options import Options
 from engine.pool.pool import SearchPool
+from engine.web.limits import ApiSettings, ClientLimits
 from engine.web.reviews import Job, Reviews
 from engine.web.store import Store
 from tests.engine.web.serving import COMMAND, NDJSON, WAIT_S, Web, web
@@ -118,21 +120,39 @@ def test_analysis_comes_as_lines_when_they_are_asked_for(server: Web) -> None:
     assert lines[-1]["root"]["visits"] == 3000
 
 
-@pytest.mark.parametrize("accept", [NDJSON, "application/json"])
-def test_search_ends_when_its_client_leaves(server: Web, accept: str) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be suspended by a signal")
+@pytest.mark.parametrize(
+    ("path", "body", "accept"),
+    [
+        ("analyse", {"nodes": 4_000_000_000}, "application/json"),
+        ("analyse", {"infinite": True, "report_every": 0.05}, NDJSON),
+        ("evaluate", {"positions": [START] * 500}, "application/json"),
+        ("move", {"nodes": 100_000}, "application/json"),
+        ("human", {"elo": 1500}, "application/json"),
+    ],
+)
+def test_work_ends_when_its_client_leaves(
+    server: Web, path: str, body: dict[str, object], accept: str
+) -> None:
+    assert server.post("evaluate", {"positions": [START]}).status == 200
+    (evaluator,) = psutil.Process(server.process.pid).children()
     connection = HTTPConnection(server.netloc, timeout=WAIT_S)
-    whole, streamed = {"nodes": 4_000_000_000}, {"infinite": True, "report_every": 0.05}
-    body: dict[str, object] = {**streamed} if accept == NDJSON else {**whole}
-    connection.request("POST", "/api/v1/analyse", json.dumps(body), {"Accept": accept})
-    if accept == NDJSON:
-        assert connection.getresponse().fp.readline()
-    while in_flight(server) != 1:
-        pass
-    connection.close()
-    if connection.sock is not None:
-        connection.sock.close()
-    while in_flight(server):
-        pass
+    if accept != NDJSON:
+        evaluator.suspend()  # It never answers in time.
+    try:
+        connection.request("POST", f"/api/v1/{path}", json.dumps(body), {"Accept": accept})
+        if accept == NDJSON:
+            assert connection.getresponse().fp.readline()
+        while in_flight(server) != 1:
+            pass
+        connection.close()
+        if connection.sock is not None:
+            connection.sock.close()
+        while in_flight(server):
+            pass
+    finally:
+        evaluator.resume()
+    assert server.post("evaluate", {"positions": [START]}).status == 200
 
 
 def in_flight(server: Web) -> int:
@@ -301,8 +321,10 @@ def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
 
     async def run() -> Job:
         # Without a pool each step fails by an error that nobody thought of.
-        reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, Store(None, 10**6, 10**6))
-        job = await reviews.start(Job("an-identity", "me", "", SCHOLARS, 5))
+        store, limits = Store(None, 10**6, 10**6), ClientLimits(ApiSettings())
+        reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, store, limits)
+        job = Job("an-identity", "me", "", SCHOLARS, 5)
+        await reviews.start(job, "me", job.sources())
         assert job.task is not None
         await job.task
         return job
@@ -427,7 +449,7 @@ def test_token_and_limits_of_each_client(tmp_path: Path) -> None:
     file.touch(0o600)
     file.write_text(f"ann {TOKEN}-ann\nbob {TOKEN}-bob\n")
     ann, bob = ({"Authorization": f"Bearer {TOKEN}-{name}"} for name in ("ann", "bob"))
-    with web("--token-file", str(file), "--max-requests", "1", "--max-seconds", "0.05") as server:
+    with web("--token-file", str(file), "--max-requests", "1", "--max-seconds", "2") as server:
         assert server.get("/").status == 200
         assert server.get("/api/v1/networks").status == 401
         assert server.get("/api/v1/networks", Authorization=f"Bearer {TOKEN}-eve").status == 403

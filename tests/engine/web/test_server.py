@@ -71,11 +71,14 @@ def test_token_has_a_name_and_can_be_revoked(tmp_path: Path) -> None:
     file.touch(0o600)
     file.write_text(f"ann {TOKEN}-of-ann\nbob {TOKEN}-of-bob\n")
     bob = {"Authorization": f"Bearer {TOKEN}-of-bob"}
+    ann = {"Authorization": f"Bearer {TOKEN}-of-ann"}
     with web("--token-file", str(file)) as server, stream(server, f"{TOKEN}-of-bob") as stays:
         with stream(server, f"{TOKEN}-of-ann") as ends:
             assert server.get("/metrics").status == 401
             assert server.get("/health").data == {"state": "ready"}
             assert b"searching_positions 2.0" in server.get("/metrics", **bob).body
+            games = {"pgn": "1. e4 e5 *", "nodes": 25_000}
+            jobs = [server.post("review", games, **ann).data["id"] for _ in range(2)]  # One runs, one waits.
             file.write_text("no token\n")
             server.process.send_signal(signal.SIGHUP)
             assert server.process.stderr is not None
@@ -83,7 +86,11 @@ def test_token_has_a_name_and_can_be_revoked(tmp_path: Path) -> None:
                 pass
             file.write_text(f"bob {TOKEN}-of-bob\n")
             server.process.send_signal(signal.SIGHUP)
-            assert not json.loads(ends.read().splitlines()[-1])["during_search"]
+            *_, last, reason = map(json.loads, ends.read().splitlines())
+            assert not last["during_search"]
+            assert reason == {"error": "the token was removed"}
+        states = [server.get(f"/api/v1/review/{job}", **bob).data for job in jobs]
+        assert [(job["state"], job["reason"]) for job in states] == [("stopped", "the token was removed")] * 2
         assert json.loads(stays.readline())["during_search"]
         assert server.get("/metrics", Authorization=f"Bearer {TOKEN}-of-ann").status == 403
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -18,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, Router
 
+from protocol.http import middleware
 from protocol.http import server as limits
 from protocol.http.access import AccessCheck
 from protocol.http.middleware import Middleware
@@ -26,6 +28,7 @@ from protocol.http.server import RESERVED, HttpLimits, HttpServer
 WAIT_S = 60.0
 MOST = 16
 OK = b"GET / HTTP/1.0\r\n\r\n"
+POST = b"POST /body HTTP/1.1\r\nHost: localhost\r\n"
 
 
 class Served:
@@ -46,10 +49,10 @@ class Served:
             ]
         )
         self.loop = asyncio.new_event_loop()
-        middleware = Middleware(
+        bounded = Middleware(
             app, AccessCheck, body_bytes=1000, log=lambda text, fault: self.logged.append(text)
         )
-        self.server = HttpServer(middleware, HttpLimits(MOST))
+        self.server = HttpServer(bounded, HttpLimits(MOST))
 
     async def _root(self, request: Request) -> Response:
         return PlainTextResponse("yes\n")
@@ -145,6 +148,9 @@ def test_request_may_come_in_pieces(port: int) -> None:
         (b"GET / HTTP/1.0\r\nA: " + 70_000 * b"a" + b"\r\n\r\n", b"431"),
         (b"GET / HTTP/1.0\r\n" + 20_000 * b"A: b\r\n" + b"\r\n", b"431"),
         (b"GET / HTTP/1.0\r\nA: " + 30_000 * b"a" + b"\r\n\r\n", b"431"),
+        (POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n", b"400"),
+        (b"POST /body HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n", b"400"),
+        (POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef", b"400"),
     ],
 )
 def test_nonsense_is_refused_and_not_repeated(port: int, request_: bytes, code: bytes) -> None:
@@ -171,11 +177,9 @@ def test_memory_is_bounded_when_headers_do_not_end(port: int, line: bytes) -> No
 @pytest.mark.parametrize(
     "request_",
     [
-        b"POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n" + b"a" * 1001,
-        b"POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n",
-        b"POST /body HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n"
-        + b"a" * 1000
-        + b"\r\n1\r\na\r\n",
+        POST + b"Content-Length: 1001\r\n\r\n" + b"a" * 1001,
+        POST + b"Content-Length: 99999999999\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\n3e8\r\n" + b"a" * 1000 + b"\r\n1\r\na\r\n",
     ],
 )
 def test_body_is_refused_when_it_is_too_long(port: int, request_: bytes) -> None:
@@ -188,17 +192,26 @@ def test_connection_ends_when_a_body_is_not_read(port: int) -> None:
     assert b"connection: close" in answer
 
 
-def test_request_is_given_up_when_its_header_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REQUEST_S", 0.3)
+@pytest.mark.parametrize(
+    ("module", "name", "begin"),
+    [
+        (limits, "REQUEST_S", b"GET / HTTP/1.0\r\nA: "),
+        (middleware, "BODY_S", POST + b"Content-Length: 999\r\n\r\n"),
+    ],
+)
+def test_request_is_given_up_when_header_or_body_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, begin: bytes
+) -> None:
+    monkeypatch.setattr(module, name, 0.3)
     with serving() as (_, port), connected(port) as connection:
         connection.settimeout(0.01)
-        connection.sendall(b"GET / HTTP/1.0\r\nA: ")
+        connection.sendall(begin)
         found, ended = b"", False
         while not ended:
             with contextlib.suppress(TimeoutError):
                 try:
                     connection.sendall(b"b")
-                    found += (part := connection.recv(100))
+                    found += (part := connection.recv(1000))
                     ended = part == b""
                 except ConnectionError:
                     ended = True
@@ -213,9 +226,12 @@ def test_answer_is_given_up_when_nobody_takes_it(monkeypatch: pytest.MonkeyPatch
         assert len(rest(connection)) < 100_000_000
 
 
-def test_silent_connections_make_room_for_those_that_ask(port: int) -> None:
+@pytest.mark.parametrize("begin", [b"", POST + b"Content-Length: 9\r\n\r\n"])
+def test_silent_connections_make_room_for_those_that_ask(port: int, begin: bytes) -> None:
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(connected(port)) for _ in range(MOST)]
+        for connection in silent:
+            connection.sendall(begin)
         for _ in range(5):
             assert b"200 OK" in ask(port, OK)
         assert b" 503 " in rest(silent[0]), "the one that said nothing for the longest is gone"
@@ -253,6 +269,16 @@ def test_requests_stay_when_there_is_no_more_room(served: tuple[Served, int]) ->
         assert b" 503 " in ask(port, b""), "one more is refused"
         room.gate.set()
         assert all(b"200 OK" in rest(connection) for connection in waiting)
+
+
+def test_client_that_has_ended_its_side_is_answered(served: tuple[Served, int]) -> None:
+    room, port = served
+    with connected(port) as connection:
+        connection.sendall(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        assert room.entered.acquire(timeout=WAIT_S)
+        room.gate.set()
+        assert rest(connection).endswith(b"waited\n")
 
 
 def test_fault_is_answered_and_logged(served: tuple[Served, int]) -> None:
