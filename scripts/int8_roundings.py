@@ -17,6 +17,7 @@ def main() -> None:
     for name, path in SHIPPED_NETWORKS.items():
         network, file = load_network(path), shipped_file(name)
         roundings, error = backend.measured_roundings(network)
+        backend.check_error(error)
         file.write_bytes(encoded(network, roundings, error))
         print(f"{file}: {error}")
 

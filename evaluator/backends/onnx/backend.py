@@ -165,6 +165,7 @@ class OnnxBackend(Backend):
                     known = run_in_child(measured_roundings, network, self.threads, 10)
                 except ChildEnded as error:
                     raise BackendError(f"int8 cannot be prepared: {error}") from None
+                check_error(known[1])
                 keep_roundings(network, *known)
             roundings, self.quantisation_error = known
             model = rounded_model(network, roundings)
@@ -210,8 +211,7 @@ class OnnxBackend(Backend):
 
 
 def measured_roundings(network: NetworkSpec, threads: int | None = None, nice: int = 0) -> Known:
-    """Measure a network's roundings and their error. nice: of the process. Raises BackendError if the error
-    is too large."""
+    """Measure a network's roundings and their error (`check_error`). nice: of the process."""
     if nice and hasattr(os, "nice"):
         os.nice(nice)
     threads = threads or default_threads()
@@ -222,7 +222,9 @@ def measured_roundings(network: NetworkSpec, threads: int | None = None, nice: i
     roundings = calibrated(exact, products, sample.slice(0, CALIBRATED_POSITIONS))
     rounded = open_session(rounded_model(network, roundings), threads)
     outputs = outputs_of(network)
-    return roundings, _checked_error(*(session.run(outputs, feed_of(rest)) for session in (exact, rounded)))
+    wanted, got = (session.run(outputs, feed_of(rest)) for session in (exact, rounded))
+    logits = float(np.sqrt(np.square(got[0] - wanted[0]).mean()) / wanted[0].std())
+    return roundings, QuantisationError(logits, value=float(np.abs(got[1] - wanted[1]).max()))
 
 
 def rounded_model(network: NetworkSpec, roundings: Mapping[str, Rounding]) -> bytes:
@@ -231,11 +233,8 @@ def rounded_model(network: NetworkSpec, roundings: Mapping[str, Rounding]) -> by
     return bytes(model.SerializeToString())
 
 
-def _checked_error(exact: list[Any], quantised: list[Any]) -> QuantisationError:
-    error = QuantisationError(
-        logits=float(np.sqrt(np.square(quantised[0] - exact[0]).mean()) / exact[0].std()),
-        value=float(np.abs(quantised[1] - exact[1]).max()),
-    )
+def check_error(error: QuantisationError) -> None:
+    """Log the error of 8 bits. Raises BackendError if it is too large."""
     if not (error.logits <= MAX_LOGITS_ERROR and error.value <= MAX_VALUE_ERROR):
         raise BackendError(
             f"int8 changes this network too much (logits by {error.logits:.1%} of their spread, value by up "
@@ -245,4 +244,3 @@ def _checked_error(exact: list[Any], quantised: list[Any]) -> QuantisationError:
     _log.info(
         "int8 changes logits by %.1f%% of their spread, value by up to %.3f", 100 * error.logits, error.value
     )
-    return error
