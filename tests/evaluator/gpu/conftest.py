@@ -31,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
             item.add_marker(pytest.mark.kernels)
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fibers on a busy machine hold the device for longer than a GPU's driver may hang."""
+    monkeypatch.setattr("evaluator.gpu.tuning.child._SLICE_S", 60.0)
+
+
 def _shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     base = tmp_path_factory.getbasetemp()
     return base if worker_id == "master" else base.parent
