@@ -49,10 +49,7 @@ class Levels:
         if elo:
             options = options.changed(limit_strength=True, elo=elo)
         options = options.changed(chess960=game.board.chess960)
-        if self._address not in (
-            "",
-            options.evaluator,
-        ):  # That evaluator died: its players would wait for it.
+        if self._address not in ("", options.evaluator):  # Its players would wait for the one that died.
             self._ended += self._play.statistics().searches
             asyncio.get_running_loop().run_in_executor(None, self._play.close)
             self._play, self._idle = SearchPool(log=self._log, priority="play"), []

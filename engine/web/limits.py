@@ -125,7 +125,7 @@ class ClientLimits:
         most, rate = self._settings.max_seconds, self._rate(use)
         if most and use.running and rate > 0:
             left = max(0.0, most - use.spent) / rate
-            use.timer = asyncio.get_running_loop().call_later(left, self._end_spent, use)
+            use.timer = asyncio.get_running_loop().call_later(left, self._end_spent, charge.client)
 
     def _rate(self, use: _Use) -> float:
         return len(use.running) - self._settings.max_seconds / WINDOW_S
@@ -134,9 +134,9 @@ class ClientLimits:
         now = perf_counter()
         use.spent, use.at = max(0.0, use.spent + self._rate(use) * (now - use.at)), now
 
-    def _end_spent(self, use: _Use) -> None:
-        self._count_seconds(use)
-        self.end([charge.client for charge in use.running][:1], self._spent(use))
+    def _end_spent(self, client: str) -> None:
+        self._count_seconds(self._uses[client])
+        self.end([client], self._spent(self._uses[client]))
 
     def _spent(self, use: _Use) -> HttpError:
         most = self._settings.max_seconds

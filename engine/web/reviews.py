@@ -32,7 +32,7 @@ MOST_OF_CLIENT = 8
 """Jobs of one client that wait or run."""
 
 MOST_ENDED = 32
-"""Jobs that ended early and are kept here besides the store."""
+"""Jobs that ended early and are kept in memory, as well as in the store."""
 
 MOST_RUNNING = 64
 """Clients whose reviews share the pool."""

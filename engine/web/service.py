@@ -238,13 +238,11 @@ class WebService:
         """Return a handler's answer, a JSON value encoded. It runs in a thread if it is no coroutine."""
         if asyncio.iscoroutinefunction(handle):
             found = await handle(*given)
-            return found if found is None or isinstance(found, Response) else written(found)
-
-        def made() -> bytes | Response | None:
-            found = handle(*given)
-            return found if found is None or isinstance(found, Response) else written(found)
-
-        return await self._thread(request, made)
+        else:
+            found = await self._thread(request, partial(handle, *given))
+        if found is None or isinstance(found, Response):
+            return found
+        return await self._thread(request, partial(written, found))
 
     async def _thread(self, request: Request, call: Callable[[], Result]) -> Result:
         """Return the result of a call in a thread: clients take turns, and short work has threads of its
@@ -340,10 +338,10 @@ class WebService:
         if not any(link.client for link in links):
             raise NoEvaluatorError("the evaluator is starting")
         size = batch_size(links, self._options)
-        room = asyncio.Semaphore(EVALUATED_AT_ONCE)
+        slots = asyncio.Semaphore(EVALUATED_AT_ONCE)
 
         async def one(start: int) -> bytes:
-            async with room:
+            async with slots:
                 part = given[start : start + size]
                 read = await self._thread(request, lambda: [_position_of(each) for each in part])
                 games = [each for each in read if not isinstance(each, str)]

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class Lane:
-    """Room for some pieces of work at a time. Only the event loop may use it.
+    """Limits how much work runs at a time. Only the event loop may use it.
 
     most: maximum pieces at a time. of_one: the same of one client.
     """

@@ -161,7 +161,7 @@ class OnnxBackend(Backend):
         if int8:
             known = known_roundings(network)
             if known is None:
-                try:  # A service may have players. With 19, this would not end beside a flood.
+                try:  # A service may have players. With 19, this would not end under a flood.
                     known = run_in_child(measured_roundings, network, self.threads, 10)
                 except ChildEnded as error:
                     raise BackendError(f"int8 cannot be prepared: {error}") from None

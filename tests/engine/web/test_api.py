@@ -449,7 +449,7 @@ def test_token_and_limits_of_each_client(tmp_path: Path) -> None:
     file.touch(0o600)
     file.write_text(f"ann {TOKEN}-ann\nbob {TOKEN}-bob\n")
     ann, bob = ({"Authorization": f"Bearer {TOKEN}-{name}"} for name in ("ann", "bob"))
-    with web("--token-file", str(file), "--max-requests", "1", "--max-seconds", "2") as server:
+    with web("--token-file", str(file), "--max-requests", "1", "--max-seconds", "0.5") as server:
         assert server.get("/").status == 200
         assert server.get("/api/v1/networks").status == 401
         assert server.get("/api/v1/networks", Authorization=f"Bearer {TOKEN}-eve").status == 403
