@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING
 
-from protocol.host.native import locate_core as _locate_core
-from protocol.host.version import __version__ as __version__
+from protocol.common.native import locate_core as _locate_core
+from protocol.common.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from engine._core import Game as Game

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from protocol.host.outputs import add_overwrite_flag
-from protocol.host.printing import ReportedError
-from protocol.host.processes import INTERRUPTED, run_interruptible
+from protocol.common.outputs import add_overwrite_flag
+from protocol.common.printing import ReportedError
+from protocol.common.processes import INTERRUPTED, run_interruptible
 
 if TYPE_CHECKING:
     from engine.games.campaign import Campaign, RunEnding
@@ -99,7 +99,7 @@ def _executor(arguments: argparse.Namespace, workers: int) -> MakeExecutor[Any]:
     if arguments.ray is None:
         return partial(local_executor, workers=workers)
     if workers > 1:
-        from protocol.settings.spec import SettingsError
+        from protocol.common.settings.spec import SettingsError
 
         raise SettingsError("workers are processes of this machine: with --ray leave them out")
     from engine.workers.ray import ray_executor

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from protocol.host import processes
+from protocol.common import processes
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from engine.option_flags import options_of_arguments, with_whole_fens
     from engine.options import OptionError
-    from protocol.host.printing import ReportedError, say
+    from protocol.common.printing import ReportedError, say
 
     parsed = _parsed(with_whole_fens(words))
     if parsed is None:
@@ -79,7 +79,7 @@ def _parsed(words: list[str]) -> Namespace | None:
     import argparse
 
     from engine.option_flags import add_flags
-    from protocol.host.commands import add_commands, parse, refuse
+    from protocol.common.commands import add_commands, parse, refuse
 
     parser = argparse.ArgumentParser(
         prog="wavefront",

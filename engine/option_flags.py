@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from engine.options import OPTIONS, Options
-from protocol.settings import sources
-from protocol.settings.spec import Setting, shown_number
+from protocol.common.settings import sources
+from protocol.common.settings.spec import Setting, shown_number
 
 RUN_FLAGS = {
     "weights": "network file, wavefront-cpu or wavefront-gpu (default: chosen by device)",

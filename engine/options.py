@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from protocol.settings.spec import (
+from protocol.common.settings.spec import (
     Setting,
     SettingsError,
     SettingsGroup,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from engine._core import TreeFileSize
     from engine.evaluation.connection.link import EvaluatorLink
     from engine.search.task import SearchTask
-    from protocol.messages import NetworkInfo, Priority
+    from protocol.wire.messages import NetworkInfo, Priority
 
 IN_PROCESS_BATCH = 256
 """Positions per batch with the in-process evaluator, if MinibatchSize is 0."""

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from engine.games.suite_file import Suite, SuitePosition, read_suite
-from protocol.host.printing import say
+from protocol.common.printing import say
 
 if TYPE_CHECKING:
     from engine.options import Options

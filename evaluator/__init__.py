@@ -6,6 +6,6 @@ Knows no chess rules.
 
 from pathlib import Path as _Path
 
-from protocol.host.native import locate_core as _locate_core
+from protocol.common.native import locate_core as _locate_core
 
 _locate_core(__name__, __path__, _Path(__file__).resolve().parent)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from protocol.host.files import write_atomically
-from protocol.host.folders import cache_folder
+from protocol.common.files import write_atomically
+from protocol.common.folders import cache_folder
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any, TypeVar
 
-from protocol.host.processes import child_command, group_of_its_own, how_it_ended, own_input
+from protocol.common.processes import child_command, group_of_its_own, how_it_ended, own_input
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from protocol.host import processes
+from protocol.common import processes
 
 COMMANDS = (
     "serve",
@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process's exit status."""
     import argparse
 
-    from protocol.host.commands import add_commands, parse
-    from protocol.host.printing import ReportedError
+    from protocol.common.commands import add_commands, parse
+    from protocol.common.printing import ReportedError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or (arguments[0].startswith("-") and not {"-h", "--help"} & set(arguments)):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from textwrap import indent
 from typing import Any
 
-from protocol.host.printing import printable
+from protocol.common.printing import printable
 
 KEPT_WARNINGS = 20
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.messages import PRIORITIES
+from protocol.wire.messages import PRIORITIES
 
 BATCH_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 """Upper edges of the histogram of batch sizes, in positions."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from protocol.host.printing import printable
+from protocol.common.printing import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

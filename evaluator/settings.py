@@ -11,8 +11,8 @@ import argparse
 import textwrap
 from dataclasses import dataclass
 
-from protocol.settings import sources
-from protocol.settings.spec import Setting, SettingsGroup, setting, settings_of
+from protocol.common.settings import sources
+from protocol.common.settings.spec import Setting, SettingsGroup, setting, settings_of
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")

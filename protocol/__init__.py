@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING, Any
 
-from protocol.host.native import locate_core as _locate_core
+from protocol.common.native import locate_core as _locate_core
 
 if TYPE_CHECKING:
     from protocol.client import Completed, EvaluatorClient

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import zmq
 
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.codec import decode_reply, encode, encode_evaluate
-from protocol.compression import Compressor, offered
+from protocol.common.closing import Closing
 from protocol.connections.address_list import is_near
 from protocol.connections.connection import Connection, connect, wait_for
 from protocol.errors import (
@@ -39,8 +38,9 @@ from protocol.errors import (
     UnknownNetwork,
     remote_error,
 )
-from protocol.host.closing import Closing
-from protocol.messages import (
+from protocol.wire.codec import decode_reply, encode, encode_evaluate
+from protocol.wire.compression import Compressor, offered
+from protocol.wire.messages import (
     FEATURES,
     SUPPORTED_VERSIONS,
     Alias,
@@ -70,7 +70,7 @@ from protocol.messages import (
     Unloaded,
     Welcome,
 )
-from protocol.messages import Cancelled as CancelledMessage
+from protocol.wire.messages import Cancelled as CancelledMessage
 
 if TYPE_CHECKING:
     from protocol._core import Stream

@@ -23,9 +23,9 @@ from engine.web.openapi import document
 from engine.web.service import WebService
 from evaluator.metrics import Metrics, State
 from evaluator.service.http.prometheus import registry
-from protocol.fields import Field
-from protocol.messages import REPLIES, REQUESTS, NetworkInfo, first_frame
-from protocol.settings.spec import Setting, shown_number
+from protocol.common.settings.spec import Setting, shown_number
+from protocol.wire.fields import Field
+from protocol.wire.messages import REPLIES, REQUESTS, NetworkInfo, first_frame
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -14,11 +14,11 @@ import pytest
 
 from evaluator import caching
 from evaluator.devices.calibration import latency_model
+from protocol.common.folders import cache_folder, config_folder, expanded, user_names
+from protocol.common.keys.credentials import credentials_for
+from protocol.common.keys.notation import KeysError
+from protocol.common.processes import child_command
 from protocol.connections.addresses import runtime_directory
-from protocol.host.folders import cache_folder, config_folder, expanded, user_names
-from protocol.host.processes import child_command
-from protocol.keys.credentials import credentials_for
-from protocol.keys.notation import KeysError
 from tests import programs
 from tests.evaluator.service.harness import EchoBackend
 from tests.paths import CACHE, REPOSITORY
@@ -73,7 +73,7 @@ def test_modules_on_pythonpath_do_not_shadow_the_packages(shadows: Path, install
 
 
 def test_a_child_of_an_interpreter_that_ignores_its_environment_does_so_too() -> None:
-    code = "from protocol.host.processes import child_command; print(child_command('engine'))"
+    code = "from protocol.common.processes import child_command; print(child_command('engine'))"
     command = [sys.executable, "-E", "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); {code}"]
     assert "'-E', '-P'" in run(command).stdout
     assert child_command("engine", "perft")[1:] == ["-P", str(LAUNCHER), "engine", "perft"]
@@ -90,12 +90,12 @@ def sources_with(pattern: str) -> set[str]:
 
 
 def test_one_module_makes_the_command_lines_of_children() -> None:
-    assert sources_with(r"sys\.executable") == {"protocol/host/processes.py"}
+    assert sources_with(r"sys\.executable") == {"protocol/common/processes.py"}
 
 
 def test_one_module_asks_for_the_users_folders_and_names() -> None:
     wanted = r"platformdirs|expanduser|Path\.home\(|getpass|\bpwd\b"
-    assert sources_with(wanted) == {"protocol/host/folders.py"}
+    assert sources_with(wanted) == {"protocol/common/folders.py"}
 
 
 # -- the console scripts ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 
 from engine import cli as engine_cli
 from evaluator import cli as evaluator_cli
-from protocol.host.commands import module_of
+from protocol.common.commands import module_of
 from tests.evaluator.service.harness import running
 from tests.paths import REPOSITORY
 from tests.programs import ENGINE, python, run

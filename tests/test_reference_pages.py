@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages import REPLIES, REQUESTS, first_frame
+from protocol.wire.messages import REPLIES, REQUESTS, first_frame
 from tests.paths import REPOSITORY
 
 reference = import_module("scripts.reference_pages")

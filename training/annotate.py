@@ -19,7 +19,7 @@ from engine.games.campaign import Campaign
 from engine.games.display import QuietView
 from engine.options import Options
 from engine.selfplay.shard import Shard, ShardError, read_header, read_shard, write_shard
-from protocol.host.printing import failing_as, reason
+from protocol.common.printing import failing_as, reason
 from training.data.annotations import annotated, identity, prior_identity
 from training.data.reading import encoded_positions
 from training.errors import TrainingError

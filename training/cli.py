@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from protocol.host import processes
+from protocol.common import processes
 
 COMMANDS = (
     "label",
@@ -35,9 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status: 0, 1 for a failure, 2 for wrong usage."""
     import argparse
 
-    from protocol.host.commands import add_commands, parse
-    from protocol.host.printing import ReportedError
-    from protocol.settings.spec import SettingsError
+    from protocol.common.commands import add_commands, parse
+    from protocol.common.printing import ReportedError
+    from protocol.common.settings.spec import SettingsError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(

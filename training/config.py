@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from engine.settings.tables import Table
-from protocol.settings.spec import UNREACHED, SettingsError, setting
+from protocol.common.settings.spec import UNREACHED, SettingsError, setting
 
 INPUT_FORMATS = ("1", "2", "3", "4", "5", "132", "133")
 ACTIVATIONS = ("mish", "relu", "swish", "relu_squared", "selu")

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from protocol.host.extras import install
-from protocol.host.printing import ReportedError
+from protocol.common.extras import install
+from protocol.common.printing import ReportedError
 
 
 class TrainingError(ReportedError, RuntimeError):

@@ -23,7 +23,7 @@ from training.errors import TrainingError
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
-    from protocol.messages import NetworkInfo
+    from protocol.wire.messages import NetworkInfo
 
 REQUESTS_IN_FLIGHT = 3
 LEAST_BATCH = 64

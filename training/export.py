@@ -16,7 +16,7 @@ from evaluator.backends.reference import forward
 from evaluator.network import load_network
 from evaluator.network.spec import NetworkSpec
 from evaluator.network.writer import write_network
-from protocol.host.printing import failing_as
+from protocol.common.printing import failing_as
 from training.errors import TrainingError
 from training.model.network import AttentionNetwork, policy_source
 

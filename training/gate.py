@@ -11,8 +11,8 @@ from typing import Any
 
 from engine.search.network_constants import CONSTANTS
 from evaluator.network import network_file
-from protocol.host.files import write_atomically
-from protocol.host.processes import INTERRUPTED
+from protocol.common.files import write_atomically
+from protocol.common.processes import INTERRUPTED
 from training.data.annotations import prior_identity
 from training.errors import TrainingError
 from training.step import run_step

@@ -22,9 +22,9 @@ from typing import Any
 from engine.games.journal import Journal
 from engine.selfplay.shard import ShardError, read_header
 from engine.settings.tables import Table
-from protocol.host.files import replace_file
-from protocol.host.processes import INTERRUPTED
-from protocol.settings.spec import SettingsError
+from protocol.common.files import replace_file
+from protocol.common.processes import INTERRUPTED
+from protocol.common.settings.spec import SettingsError
 from training.config import LoopSettings
 from training.data.annotations import prior_identity
 from training.data.reading import count_positions, last_of, shards_of

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from protocol.host.outputs import figure_of, save_figure
-from protocol.host.printing import failing_as
+from protocol.common.outputs import figure_of, save_figure
+from protocol.common.printing import failing_as
 from training.errors import TrainingError
 
 METRICS = "metrics.jsonl"

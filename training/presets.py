@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.settings.tables import parts_of
-from protocol.settings.spec import Setting, settings_of
+from protocol.common.settings.spec import Setting, settings_of
 from training.config import (
     DataSettings,
     LoopSettings,

@@ -25,7 +25,7 @@ from engine.search.limits import Limits
 from engine.search.report import Report
 from engine.selfplay.shard import read_shard
 from engine.workers.executor import ExecutorError, LocalExecutor, Log, WorkerContext, play_together
-from protocol.host.printing import reason
+from protocol.common.printing import reason
 from training.data.replay import ShardGames
 
 PULL = 0.75

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Sequence
 from typing import IO
 
-from protocol.host.processes import child_command, own_input
+from protocol.common.processes import child_command, own_input
 from wavefront_launcher import start
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.batching.policies import POLICIES
 from benchmarks.batching.simulation import CURVES, Outcome, curve_model, patterns, simulate
 from evaluator.scheduling.latency import LatencyModel
-from protocol.messages import PRIORITIES
+from protocol.wire.messages import PRIORITIES
 
 
 def main() -> int:

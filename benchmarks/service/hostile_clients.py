@@ -36,12 +36,12 @@ from benchmarks.common.processes import CommandError
 from evaluator.backends.probe import probe_batch
 from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch
-from protocol.codec import encode_evaluate
+from protocol.common.keys.clients import AllowedClient, allow
+from protocol.common.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
+from protocol.common.keys.notation import show_key
+from protocol.common.keys.pairs import pair_at
 from protocol.errors import EvaluatorLost, Overloaded
-from protocol.keys.clients import AllowedClient, allow
-from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
-from protocol.keys.notation import show_key
-from protocol.keys.pairs import pair_at
+from protocol.wire.codec import encode_evaluate
 from tests.evaluator.zmtp import GREETING, connect, exactly, frame, message, shake_hands
 
 DEVICE = "sleeping:base=1,each=0.001"

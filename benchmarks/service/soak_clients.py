@@ -25,8 +25,8 @@ from evaluator.backends.probe import probe_batch
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import EvaluatorError, EvaluatorLost
-from protocol.messages import Priority
 from protocol.random_evaluation import random_evaluation
+from protocol.wire.messages import Priority
 
 WAIT_S = 180.0
 """Seconds after which a request counts as unanswered."""

@@ -11,11 +11,11 @@ from engine.analysis.errors import QueryError
 from engine.analysis.messages import MOST_ID_CHARACTERS, listed, whole_numbers
 from engine.analysis.query import QUERY_OPTIONS
 from engine.options import Options
-from protocol.host.version import __version__, git_hash
-from protocol.settings.spec import Setting, shown, unknown
+from protocol.common.settings.spec import Setting, shown, unknown
+from protocol.common.version import __version__, git_hash
 
 if TYPE_CHECKING:
-    from protocol.messages import NetworkInfo
+    from protocol.wire.messages import NetworkInfo
 
 FORMAT = 1
 """Version of the format of queries and answers. Incompatible changes increase it."""

@@ -15,8 +15,8 @@ from engine.analysis.evaluation import read_line
 from engine.games.epd import read_epd
 from engine.games.pgn_reading import PgnGames, main_fault
 from engine.games.text import read_text
-from protocol.host.printing import reason
-from protocol.settings.spec import shown
+from protocol.common.printing import reason
+from protocol.common.settings.spec import shown
 
 MAX_LINE_BYTES = READ_BYTES = 1 << 20
 

@@ -17,8 +17,8 @@ from engine.analysis.fields import Fields
 from engine.analysis.messages import read_object
 from engine.analysis.query import read_game
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
-from protocol.host.printing import reason
-from protocol.settings.spec import shown
+from protocol.common.printing import reason
+from protocol.common.settings.spec import shown
 
 if TYPE_CHECKING:
     from engine.analysis.clients import Task

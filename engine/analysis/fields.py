@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.settings.spec import SettingsGroup, setting
+from protocol.common.settings.spec import SettingsGroup, setting
 
 MOST_NODES = 4_000_000_000
 MOST_MILLISECONDS = 10**12

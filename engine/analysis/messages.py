@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.analysis.errors import QueryError
-from protocol.settings.spec import shown
+from protocol.common.settings.spec import shown
 
 MOST_ID_CHARACTERS = 200
 

@@ -19,7 +19,7 @@ from engine.search.contempt import Contempt
 from engine.search.fen import read_fen
 from engine.search.limits import Limits
 from engine.search.notation import read_move
-from protocol.settings.spec import Setting, SettingsError, settings_of, shown, unknown
+from protocol.common.settings.spec import Setting, SettingsError, settings_of, shown, unknown
 
 MOST_MOVES = 20_000
 """Maximum moves of a game: no game of chess is half as long."""

@@ -12,7 +12,7 @@ from engine._core import Game
 from engine.analysis.errors import QueryError
 from engine.analysis.messages import listed
 from engine.search.notation import is_move, read_move, uci_of
-from protocol.settings.spec import shown
+from protocol.common.settings.spec import shown
 
 PLAYERS = ("white", "black")
 MOVE_PATTERN = "^[a-h][1-8][a-h][1-8][nbrqNBRQ]?$"

@@ -34,10 +34,10 @@ from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.search.memory import cache_megabytes, tree_megabytes
-from protocol.settings.spec import shown
+from protocol.common.settings.spec import shown
 
 if TYPE_CHECKING:
-    from protocol.messages import NetworkInfo
+    from protocol.wire.messages import NetworkInfo
 
 LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES = 16, 1
 """Minimum memory of one search, however many there are."""

@@ -24,7 +24,7 @@ from engine.analysis.restrictions import (
 )
 from engine.analysis.restrictions import MOST_MOVES as MOST_RESTRICTED_MOVES
 from engine.search.notation import MOST_CHARACTERS
-from protocol.settings.spec import Setting, settings_of
+from protocol.common.settings.spec import Setting, settings_of
 
 Schema = dict[str, Any]
 

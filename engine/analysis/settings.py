@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.settings.spec import SettingsGroup, setting
+from protocol.common.settings.spec import SettingsGroup, setting
 
 
 @dataclass(frozen=True, slots=True)

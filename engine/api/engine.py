@@ -26,8 +26,8 @@ from engine.search.limits import Clock, Limits
 from engine.search.notation import read_move, uci_of
 from engine.search.report import Line, Report
 from engine.session import Session
-from protocol.host.closing import Closing
-from protocol.settings.spec import shown
+from protocol.common.closing import Closing
+from protocol.common.settings.spec import shown
 
 
 class NamedMove(Protocol):

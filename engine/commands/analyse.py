@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.search.control import SearchControl
     from engine.search.limits import Limits
     from engine.session import Session
-    from protocol.host.interruptible import interruptible
+    from protocol.common.interruptible import interruptible
 
     if (arguments.movetime is not None and arguments.movetime < 1) or (
         arguments.nodes is not None and arguments.nodes < 1

@@ -10,7 +10,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.host.printing import say
+from protocol.common.printing import say
 
 if TYPE_CHECKING:
     from engine.analysis.settings import AnalysisSettings
@@ -25,8 +25,8 @@ HELP = "analyse positions and games for programs, many concurrently: JSON lines 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.analysis.settings import AnalysisSettings
     from engine.option_flags import add_flags
-    from protocol.settings import sources
-    from protocol.settings.spec import settings_of
+    from protocol.common.settings import sources
+    from protocol.common.settings.spec import settings_of
 
     parser.add_argument(
         "--quit-without-waiting",
@@ -49,7 +49,7 @@ def default_options() -> Options:
 def run(arguments: argparse.Namespace) -> int:
     from engine.analysis.settings import AnalysisSettings
     from engine.option_flags import options_of_arguments
-    from protocol.settings.sources import from_arguments
+    from protocol.common.settings.sources import from_arguments
 
     if arguments.schema:
         from engine.analysis.schema import schema_text
@@ -65,7 +65,7 @@ def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) ->
     """Serve standard input and output until both are finished."""
     from engine.analysis.lines import LineClient, read_lines
     from engine.analysis.scheduler import Scheduler
-    from protocol.host.processes import own_input
+    from protocol.common.processes import own_input
 
     failures: list[NoEvaluatorError] = []
     scheduler = Scheduler(options, settings, log=_log)

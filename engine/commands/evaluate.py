@@ -26,8 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from protocol.host.outputs import add_overwrite_flag, guard_output
-from protocol.host.printing import ReportedError, failing_as, reason, say
+from protocol.common.outputs import add_overwrite_flag, guard_output
+from protocol.common.printing import ReportedError, failing_as, reason, say
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from engine.option_flags import options_of_arguments
     from engine.pool.pool import SearchPool
-    from protocol.host.processes import INTERRUPTED, own_input
+    from protocol.common.processes import INTERRUPTED, own_input
 
     options = options_of_arguments(arguments)
     if arguments.file == "-" and sys.stdin is None:

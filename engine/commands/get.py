@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.host.printing import ReportedError, reason, say
-from protocol.host.processes import INTERRUPTED
+from protocol.common.printing import ReportedError, reason, say
+from protocol.common.processes import INTERRUPTED
 
 if TYPE_CHECKING:
-    from protocol.host.published import Published
+    from protocol.common.published import Published
 
 _log = partial(say, "wavefront get")
 
@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Return 1 if a network cannot be fetched. Raises SettingsError for unknown names."""
-    from protocol.host.published import networks_folder, published
-    from protocol.settings.spec import SettingsError, unknown
+    from protocol.common.published import networks_folder, published
+    from protocol.common.settings.spec import SettingsError, unknown
 
     if (folder := networks_folder()) is None:
         raise SettingsError("this user has no data folder: set XDG_DATA_HOME to a folder")
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _is_there(network: Published, path: Path) -> bool:
     """Return True if a file is there, with the known or kept digest. Raises SettingsError for another one."""
-    from protocol.settings.spec import SettingsError
+    from protocol.common.settings.spec import SettingsError
 
     if not path.is_file():
         return False
@@ -112,7 +112,7 @@ def _fetch(network: Published, url: str, path: Path) -> str:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from protocol.host.files import UNFINISHED, lock, replace_file, write_atomically
+    from protocol.common.files import UNFINISHED, lock, replace_file, write_atomically
 
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + UNFINISHED)
@@ -181,7 +181,7 @@ def _check_readable(path: Path) -> None:
     """Raise ReportedError if the evaluator cannot read a network file."""
     from subprocess import DEVNULL, PIPE, run
 
-    from protocol.host.processes import child_command
+    from protocol.common.processes import child_command
 
     command = child_command("evaluator", "describe", str(path))
     done = run(command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, text=True, errors="replace")

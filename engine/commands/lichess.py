@@ -70,8 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.lichess.provider import Provider
     from engine.option_flags import options_of_arguments
     from engine.pool.pool import SearchPool
-    from protocol.host.printing import reason
-    from protocol.host.processes import INTERRUPTED, interrupted_by_signals
+    from protocol.common.printing import reason
+    from protocol.common.processes import INTERRUPTED, interrupted_by_signals
 
     options = options_of_arguments(arguments)
     _check(arguments)
@@ -125,9 +125,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raise SettingsError for invalid arguments."""
-    from protocol.host.included import INCLUDED_NETWORKS
-    from protocol.host.published import network_of_user
-    from protocol.settings.spec import SettingsError
+    from protocol.common.included import INCLUDED_NETWORKS
+    from protocol.common.published import network_of_user
+    from protocol.common.settings.spec import SettingsError
 
     ranges = {"jobs": (1, 1000), "max_threads": (1, 65536), "max_hash": (1, 1048576)}
     for name, (low, high) in ranges.items():
@@ -142,9 +142,9 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _tokens(path: Path | None) -> list[str]:
     """Return the tokens of a file, or of the environment. Raises OSError and SettingsError."""
-    from protocol.keys.files import read_private
-    from protocol.keys.notation import KeysError
-    from protocol.settings.spec import SettingsError
+    from protocol.common.keys.files import read_private
+    from protocol.common.keys.notation import KeysError
+    from protocol.common.settings.spec import SettingsError
 
     if path is None:
         text = os.environ.pop(TOKEN, "")  # Child processes do not get it.
@@ -167,10 +167,10 @@ def _tokens(path: Path | None) -> list[str]:
 
 def _secret(path: Path | None) -> str:
     """Return the provider secret of a file, made if it is missing. Raises OSError and SettingsError."""
-    from protocol.host.files import write_atomically
-    from protocol.keys.files import read_private
-    from protocol.keys.notation import KeysError
-    from protocol.settings.spec import SettingsError
+    from protocol.common.files import write_atomically
+    from protocol.common.keys.files import read_private
+    from protocol.common.keys.notation import KeysError
+    from protocol.common.settings.spec import SettingsError
 
     made = secrets.token_urlsafe(32)
     if path is None:
@@ -210,7 +210,7 @@ def _fail(reason: str) -> int:
 
 
 def _log(text: str) -> None:
-    from protocol.host.printing import printable
+    from protocol.common.printing import printable
 
     begin = "\r\x1b[K" if sys.stderr.isatty() else ""  # Instead of the line of progress.
     print(f"{begin}wavefront lichess: {printable(text)}", file=sys.stderr, flush=True)

@@ -17,7 +17,7 @@ from engine.campaigns import (
     run_campaign,
 )
 from engine.option_flags import add_engine_flags, given_options
-from protocol.host.outputs import PlotError, guard_apart, guard_output, is_figure, named_files
+from protocol.common.outputs import PlotError, guard_apart, guard_output, is_figure, named_files
 
 if TYPE_CHECKING:
     from engine.match.campaign import MatchCampaign
@@ -147,7 +147,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     """Return the match that the file and the flags configure. Raises SettingsError."""
     from engine.match.configfile import match_config
     from engine.settings.tables import merge, parse_settings
-    from protocol.settings.sources import read_document
+    from protocol.common.settings.sources import read_document
 
     source = arguments.config_file or "match"
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
@@ -202,9 +202,9 @@ def player_table(text: str) -> dict[str, Any]:
     """Parse a player written key=value,key=value. A first part without a key is a network or a program.
     Raises SettingsError."""
     from engine.settings.tables import parse_pairs
-    from protocol.host.included import INCLUDED_NETWORKS
-    from protocol.host.published import network_of_user
-    from protocol.settings.spec import SettingsError
+    from protocol.common.included import INCLUDED_NETWORKS
+    from protocol.common.published import network_of_user
+    from protocol.common.settings.spec import SettingsError
 
     entries = parse_pairs(text, "--player")
     short = entries.pop("", None)

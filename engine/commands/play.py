@@ -16,8 +16,8 @@ from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
-from protocol.host.printing import printable
-from protocol.host.processes import INTERRUPTED, interrupted_by_signals, own_input
+from protocol.common.printing import printable
+from protocol.common.processes import INTERRUPTED, interrupted_by_signals, own_input
 
 if TYPE_CHECKING:
     import chess
@@ -106,7 +106,7 @@ def _play(arguments: argparse.Namespace, options: Options, casual: CasualGame, f
 
     from engine.api import Engine, EngineError
     from engine.games.casual import MOST_NODES, opponent
-    from protocol.host.published import imitators
+    from protocol.common.published import imitators
 
     drawn = not arguments.white and not arguments.black
     person = Random().random() < 0.5 if drawn else bool(arguments.white)
@@ -297,7 +297,7 @@ class TerminalGame:
 
     def _searched(self, search: Callable[[], T]) -> T:
         """Return the result of a search. Raises KeyboardInterrupt if it was interrupted, and EngineError."""
-        from protocol.host.interruptible import interruptible
+        from protocol.common.interruptible import interruptible
 
         found, interrupted = interruptible(search, self._engine.stop)
         if interrupted:

@@ -17,12 +17,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
-from protocol.host.folders import expanded
-from protocol.host.outputs import add_overwrite_flag
-from protocol.host.printing import reason as reason_of
-from protocol.host.printing import say
-from protocol.host.processes import INTERRUPTED
-from protocol.settings.spec import shown
+from protocol.common.folders import expanded
+from protocol.common.outputs import add_overwrite_flag
+from protocol.common.printing import reason as reason_of
+from protocol.common.printing import say
+from protocol.common.processes import INTERRUPTED
+from protocol.common.settings.spec import shown
 
 if TYPE_CHECKING:
     from engine.options import Options
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.review.games import games_of
     from engine.review.people import Imitators
     from engine.review.searching import ReviewJob
-    from protocol.host.published import imitators, network_of_user
+    from protocol.common.published import imitators, network_of_user
 
     nodes = NODES[arguments.depth] if arguments.nodes is None else arguments.nodes
     if not 1 <= nodes <= MOST_NODES:

@@ -126,7 +126,7 @@ def core() -> str:
 
 def uci() -> str:
     """Play a move as GUIs do, without arguments and with an open pipe, and measure `uciok` and `readyok`."""
-    from protocol.host.processes import child_command
+    from protocol.common.processes import child_command
 
     began = perf_counter()
     process = subprocess.Popen(
@@ -160,7 +160,7 @@ def uci() -> str:
 
 def output_of(program: str, *arguments: str) -> str:
     """Standard output of one of our programs. Raises CheckError if its exit status is not 0."""
-    from protocol.host.processes import child_command
+    from protocol.common.processes import child_command
 
     done = subprocess.run(
         child_command(program, *arguments), capture_output=True, encoding="utf-8", timeout=COMMAND_SECONDS

@@ -16,7 +16,7 @@ from engine.campaigns import (
     run_campaign,
 )
 from engine.option_flags import add_engine_flags, given_options
-from protocol.host.outputs import guard_apart, named_files
+from protocol.common.outputs import guard_apart, named_files
 
 if TYPE_CHECKING:
     from engine.games.campaign import RunEnding
@@ -107,8 +107,8 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     """Return the run that the file and the flags configure. Raises OptionError."""
     from engine.selfplay.config import selfplay_config
     from engine.settings.tables import merge, parse_settings
-    from protocol.settings.sources import read_document
-    from protocol.settings.spec import SettingsError
+    from protocol.common.settings.sources import read_document
+    from protocol.common.settings.spec import SettingsError
 
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
     flags: dict[str, Any] = {

@@ -73,7 +73,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> TuneConfig:
 
     from engine.settings.tables import merge
     from engine.tune.config import tune_config
-    from protocol.settings.sources import read_document
+    from protocol.common.settings.sources import read_document
 
     document = read_document(arguments.config_file)
     flags: dict[str, Any] = {

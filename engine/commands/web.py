@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.host.printing import ReportedError, say
+from protocol.common.printing import ReportedError, say
 
 if TYPE_CHECKING:
     from engine.evaluation.errors import NoEvaluatorError
     from engine.web.server import WebServer
-    from protocol.http.access import AccessCheck
+    from protocol.common.http.access import AccessCheck
 
 _log = partial(say, "wavefront web")
 
@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.commands.analysis import default_options
     from engine.option_flags import add_flags
     from engine.web.limits import ApiSettings
-    from protocol.settings import sources
-    from protocol.settings.spec import settings_of
+    from protocol.common.settings import sources
+    from protocol.common.settings.spec import settings_of
 
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.add_argument(
@@ -96,11 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.option_flags import options_of_arguments
     from engine.review.people import Imitators
     from engine.web.limits import ApiSettings
-    from protocol.host.folders import data_folder
-    from protocol.host.published import imitators, network_of_user
-    from protocol.http.access import check_address, read_address
-    from protocol.settings.sources import from_arguments
-    from protocol.settings.spec import SettingsError
+    from protocol.common.folders import data_folder
+    from protocol.common.http.access import check_address, read_address
+    from protocol.common.published import imitators, network_of_user
+    from protocol.common.settings.sources import from_arguments
+    from protocol.common.settings.spec import SettingsError
 
     options = options_of_arguments(arguments, default_options())
     plain = argparse.Namespace(**vars(arguments) | {"config": None})
@@ -165,7 +165,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read_check(arguments: argparse.Namespace) -> AccessCheck:
     """Return the check of clients by the flags. Raises SettingsError."""
-    from protocol.http.access import AccessCheck, read_tokens
+    from protocol.common.http.access import AccessCheck, read_tokens
 
     tokens = {} if arguments.token_file is None else read_tokens(arguments.token_file)
     return AccessCheck(tokens, tuple(arguments.origin), tuple(arguments.host))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from protocol.host.printing import ReportedError
+from protocol.common.printing import ReportedError
 
 
 class NoEvaluatorError(ReportedError, RuntimeError):

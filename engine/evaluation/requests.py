@@ -29,7 +29,7 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from protocol.batch import PositionBatch
     from protocol.client import Completed, EvaluatorClient
-    from protocol.messages import Priority
+    from protocol.wire.messages import Priority
 
 OVERLOADED_SECONDS = 0.01
 """Pause if the evaluator's queue is full of other clients' work, as there is no event to wait for."""

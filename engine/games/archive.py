@@ -17,7 +17,7 @@ from engine.games.campaign import Campaign, Entry, Game
 from engine.games.journal import Journal, JournalError, campaign_journal
 from engine.games.pgn import PgnFile
 from engine.workers.executor import Log
-from protocol.host.outputs import OutputError, guard_output, guard_run
+from protocol.common.outputs import OutputError, guard_output, guard_run
 
 
 class Numbered(Protocol):

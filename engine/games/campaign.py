@@ -24,7 +24,7 @@ from engine.games.throughput import Throughput
 from engine.pool.pool import PoolStatistics
 from engine.workers.executor import ExecutorError, FailedGame, GameExecutor, GameJob, Log, MakeExecutor
 from engine.workers.local import local_executor
-from protocol.host.files import write_atomically
+from protocol.common.files import write_atomically
 
 MOST_FAILED = 10
 """Games that may fail by errors that nobody thought of, more than are played, before the run ends."""

@@ -11,7 +11,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Self, TextIO, TypeVar
 
-from protocol.host.closing import Closing
+from protocol.common.closing import Closing
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -9,7 +9,7 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
-from protocol.host.files import lock, open_to_append, replace_end
+from protocol.common.files import lock, open_to_append, replace_end
 
 PGN_BEGINNINGS = b"[{;%0123456789"
 """First characters of PGN files: tags, comments or a move number."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.options import Options
-from protocol.host.folders import expanded
+from protocol.common.folders import expanded
 
 
 def options_identity(options: Options, *, apart: Collection[str]) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.games.identity import differences
-from protocol.host.closing import Closing
-from protocol.host.files import append_whole, lock, open_to_append
-from protocol.host.printing import ReportedError, failing_as
-from protocol.host.version import __version__
+from protocol.common.closing import Closing
+from protocol.common.files import append_whole, lock, open_to_append
+from protocol.common.printing import ReportedError, failing_as
+from protocol.common.version import __version__
 
 T = TypeVar("T")
 

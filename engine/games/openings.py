@@ -21,9 +21,9 @@ from engine.games.epd import position_lines, read_epd
 from engine.games.identity import file_identity
 from engine.games.pgn_reading import PgnGames, main_fault
 from engine.games.text import STANDARD_INPUT, TextError, read_text
-from protocol.host.folders import expanded
-from protocol.host.printing import ReportedError, reason
-from protocol.settings.spec import UNREACHED, setting
+from protocol.common.folders import expanded
+from protocol.common.printing import ReportedError, reason
+from protocol.common.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
 

@@ -18,8 +18,8 @@ import chess.pgn
 
 from engine.games.journal import JournalError
 from engine.games.record import GameRecord, MoveRecord
-from protocol.host.files import append_whole, open_to_append
-from protocol.host.printing import failing_as
+from protocol.common.files import append_whole, open_to_append
+from protocol.common.printing import failing_as
 
 
 def pgn_text(

@@ -12,7 +12,7 @@ import chess
 from engine._core import Game
 from engine.games.epd import position_lines, read_epd
 from engine.games.text import read_text
-from protocol.host.printing import ReportedError, failing_as
+from protocol.common.printing import ReportedError, failing_as
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-from protocol.host.printing import ReportedError
+from protocol.common.printing import ReportedError
 
 STANDARD_INPUT = Path("-")
 

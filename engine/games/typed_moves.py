@@ -11,7 +11,7 @@ from pathlib import Path
 import chess
 import chess.pgn
 
-from protocol.host.printing import printable
+from protocol.common.printing import printable
 
 _MOVE_NUMBER = re.compile(r"\d+\.+")
 

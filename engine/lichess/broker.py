@@ -13,7 +13,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from protocol.host.printing import ReportedError, reason
+from protocol.common.printing import ReportedError, reason
 
 LICHESS = "https://lichess.org"
 BROKER = "https://engine.lichess.ovh"

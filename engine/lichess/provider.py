@@ -23,7 +23,7 @@ from engine.search.limits import Limits
 from engine.search.memory import LEAST_MB, cache_megabytes, tree_megabytes
 from engine.search.report import Report
 from engine.uci.text import best_move_line, info_lines
-from protocol.host.printing import reason
+from protocol.common.printing import reason
 
 FIRST_S, EVERY_S = 0.02, 0.25
 """Time from the start of a search to its first report, and between later ones."""

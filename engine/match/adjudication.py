@@ -14,9 +14,9 @@ import chess.syzygy
 
 from engine.games.record import MoveRecord, Reason
 from engine.games.referee import Verdict, win_for
-from protocol.host.folders import expanded
-from protocol.host.printing import ReportedError
-from protocol.settings.spec import UNREACHED, setting
+from protocol.common.folders import expanded
+from protocol.common.printing import ReportedError
+from protocol.common.settings.spec import UNREACHED, setting
 
 TablebaseResults = Literal["all", "wins", "draws"]
 

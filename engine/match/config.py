@@ -20,7 +20,7 @@ from engine.match.schedule import Format, Schedule
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
 from engine.workers import MAX_WORKERS
-from protocol.settings.spec import UNREACHED, setting
+from protocol.common.settings.spec import UNREACHED, setting
 
 UciValue = str | int | bool | None
 

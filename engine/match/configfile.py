@@ -21,8 +21,8 @@ from engine.match.timecontrol import TimeControl
 from engine.options import Options
 from engine.search.levels import with_network
 from engine.settings.tables import Table
-from protocol.settings.sources import source_named
-from protocol.settings.spec import UNREACHED, SettingsError, setting
+from protocol.common.settings.sources import source_named
+from protocol.common.settings.spec import UNREACHED, SettingsError, setting
 
 UCI_OPTION = "option."
 

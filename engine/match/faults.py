@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.games.record import GameRecord, Reason
-from protocol.host.printing import ReportedError
+from protocol.common.printing import ReportedError
 
 FAULTS_IN_A_ROW = 10
 """Consecutive games lost by a player's disconnects or stalls after which the match fails."""

@@ -11,8 +11,8 @@ from engine.games.record import GameOutcome
 from engine.match.config import MatchConfig
 from engine.match.results.standings import Standings
 from engine.match.results.statistics import Estimate, elo
-from protocol.host.outputs import PlotError, figure_of, save_figure
-from protocol.host.printing import failing_as
+from protocol.common.outputs import PlotError, figure_of, save_figure
+from protocol.common.printing import failing_as
 
 POINTS = 400
 """Maximum points of a curve: more are not visible."""

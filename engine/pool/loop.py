@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from engine.evaluation.balancing.routing import WORTH_SENDING
 from engine.evaluation.connection.health import QUIET_SECONDS
-from protocol.host.wakeup import Wakeup
+from protocol.common.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from engine.evaluation.balancing.pooled import PooledEvaluator

@@ -31,11 +31,11 @@ from engine.search.limits import Limits
 from engine.search.player import Player
 from engine.search.report import Report
 from engine.search.tree import SearchTree
-from protocol.host.closing import Closing
+from protocol.common.closing import Closing
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
-    from protocol.messages import NetworkInfo, Priority
+    from protocol.wire.messages import NetworkInfo, Priority
 
 Pooled = PooledSearch | PooledEvaluation
 """The tasks of a pool."""

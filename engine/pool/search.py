@@ -29,7 +29,7 @@ from engine.search.driver import Search
 from engine.search.player import NetworkSearch, Pause, Player
 from engine.search.report import Report
 from engine.search.task import SearchTask
-from protocol.messages import NetworkInfo
+from protocol.wire.messages import NetworkInfo
 
 
 @dataclass(frozen=True, slots=True)

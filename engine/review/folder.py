@@ -17,9 +17,9 @@ from engine.games.journal import Journal, JournalError
 from engine.review.annotating import ANNOTATOR, annotated
 from engine.review.games import GameReview, SourceGame
 from engine.review.pages import GENERATOR, game_page, index_page
-from protocol.host.closing import Closing
-from protocol.host.files import write_atomically
-from protocol.host.outputs import guard_output
+from protocol.common.closing import Closing
+from protocol.common.files import write_atomically
+from protocol.common.outputs import guard_output
 
 KIND, VERSION = "wavefront review", 2
 """Key of the journal's header, and the version of its entries."""

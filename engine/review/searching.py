@@ -45,7 +45,7 @@ from engine.workers.executor import (
     play_together,
     searched,
 )
-from protocol.host.printing import reason
+from protocol.common.printing import reason
 
 DOUBTFUL, AGAIN = 0.03, 3
 """Lost expected score from which both positions of a move are searched again, and factor of the nodes."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine._core import BatchRule
-from protocol.messages import best_rate
+from protocol.wire.messages import best_rate
 
 if TYPE_CHECKING:
     from engine.options import Options

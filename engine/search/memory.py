@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from engine.options import Options
-from protocol.host.memory import process_memory
+from protocol.common.memory import process_memory
 
 DEFAULT_MB = Options().tree_memory
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.options import Options
-    from protocol.settings.spec import Value
+    from protocol.common.settings.spec import Value
 
 # docs/lab/search.md has the matches of both.
 

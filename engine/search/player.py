@@ -36,7 +36,7 @@ from engine.search.static_choice import continued
 from engine.search.task import SearchTask
 from engine.search.time.keeper import TimeKeeper
 from engine.search.tree import SearchTree
-from protocol.host.included import INCLUDED_NETWORKS
+from protocol.common.included import INCLUDED_NETWORKS
 
 
 @dataclass(frozen=True, slots=True)

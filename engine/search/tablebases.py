@@ -13,7 +13,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from engine._core import Tablebases
-from protocol.host.folders import expanded
+from protocol.common.folders import expanded
 
 INCLUDED = Path(__file__).resolve().parents[1] / "tablebases"
 """Folder of the included tables."""

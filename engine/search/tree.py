@@ -18,7 +18,7 @@ from engine.search.tree_file import Favoured, note_of, read_header, replace_file
 
 if TYPE_CHECKING:
     from engine._core import TreeFileSize
-    from protocol.messages import NetworkInfo
+    from protocol.wire.messages import NetworkInfo
 
 CORE_OPTIONS = tuple(option.name for option in OPTIONS if hasattr(SearchParams, option.name))
 """Options with the same name and value as a parameter of the core."""

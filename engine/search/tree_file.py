@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine._core import tree_file_header
-from protocol.host import files
+from protocol.common import files
 
 if TYPE_CHECKING:
     from engine._core import Game, SearchParams, TreeFileSize

@@ -21,9 +21,9 @@ from engine.selfplay.job import SelfPlayJob
 from engine.selfplay.packing import Packer
 from engine.selfplay.statistics import Totals
 from engine.workers.executor import Log
-from protocol.host.files import UNFINISHED, write_atomically
-from protocol.host.folders import expanded
-from protocol.host.printing import failing_as
+from protocol.common.files import UNFINISHED, write_atomically
+from protocol.common.folders import expanded
+from protocol.common.printing import failing_as
 
 MAX_OPENINGS = 2000
 """Number of openings drawn before they repeat."""

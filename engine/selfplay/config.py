@@ -13,7 +13,7 @@ from engine.games.openings import OpeningSettings
 from engine.options import Options
 from engine.settings.tables import Table
 from engine.workers import MAX_WORKERS
-from protocol.settings.spec import UNREACHED, SettingsError, setting
+from protocol.common.settings.spec import UNREACHED, SettingsError, setting
 
 SELFPLAY_OPTIONS = Options(
     hash=2,

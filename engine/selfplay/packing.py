@@ -13,7 +13,7 @@ from engine.games.journal import JournalError
 from engine.selfplay.archive import Folder
 from engine.selfplay.shard import SUFFIX, ShardError, read_shard, write_shard
 from engine.selfplay.shard_games import shard_of
-from protocol.host.printing import failing_as, reason
+from protocol.common.printing import failing_as, reason
 
 GAMES_PER_SHARD = 500
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from engine.selfplay import shard_coding as coding
 from engine.selfplay.shard_coding import Columns
-from protocol.host.files import write_atomically
+from protocol.common.files import write_atomically
 
 MAGIC = b"WFSHARD1"
 SUFFIX = ".shard"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import isfinite
 
-from protocol.settings.spec import SettingsError, shown
+from protocol.common.settings.spec import SettingsError, shown
 
 
 @lru_cache(maxsize=16)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from protocol.host.version import __version__
+from protocol.common.version import __version__
 
 NAME = f"Wavefront {__version__} (Lc0 networks)"
 """Nibbler shows the statistics of all moves for engines whose name has "Lc0" in it."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from protocol.settings.sources import source_named
-from protocol.settings.spec import SettingsError, SettingsGroup, setting, settings_of, shown, unknown
+from protocol.common.settings.sources import source_named
+from protocol.common.settings.spec import SettingsError, SettingsGroup, setting, settings_of, shown, unknown
 
 T = TypeVar("T")
 Group = TypeVar("Group", bound=SettingsGroup)

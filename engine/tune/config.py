@@ -18,8 +18,8 @@ from engine.match.configfile import match_config
 from engine.options import Options
 from engine.settings.tables import Table
 from engine.tune.spsa import Parameter, Spsa
-from protocol.settings.sources import source_named
-from protocol.settings.spec import UNREACHED, SettingsError, setting, shown, shown_number
+from protocol.common.settings.sources import source_named
+from protocol.common.settings.spec import UNREACHED, SettingsError, setting, shown, shown_number
 
 PLUS, MINUS = "theta+", "theta-"
 """Names of the two players with the tuned options."""

@@ -8,7 +8,7 @@ from html import escape
 
 from engine.tune.progress import Progress
 from engine.tune.result import TunedValue, tuned_values
-from protocol.host.files import write_atomically
+from protocol.common.files import write_atomically
 
 WIDTH, HEIGHT, LEFT, TOP, GAP = 640, 110, 90, 40, 34
 """Size of a parameter's panel in pixels, and its distances to the left, to the top and to the next."""

@@ -33,8 +33,8 @@ from engine.uci.parse import (
 )
 from engine.uci.search_thread import SearchThread
 from engine.uci.text import option_line
-from protocol.host.printing import failing_as
-from protocol.host.processes import own_input
+from protocol.common.printing import failing_as
+from protocol.common.processes import own_input
 
 if TYPE_CHECKING:
     from engine.session import Session

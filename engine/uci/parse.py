@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 
 from engine.search.limits import DEFAULT_MS, Clock, Limits
-from protocol.host.printing import printable
+from protocol.common.printing import printable
 
 GUI_ENCODING = "mbcs" if sys.platform == "win32" else "utf-8"
 """Encoding of lines that are not UTF-8: the code page of Windows, in which GUIs send paths there."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from engine.options import Options
 from engine.search.report import Line, MoveStatistics, Report
 from engine.search.scores import thousandths
-from protocol.settings.spec import Setting
+from protocol.common.settings.spec import Setting
 
 
 def option_line(option: Setting, name: str = "") -> str:

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from protocol.http.middleware import HttpError
-from protocol.settings.spec import shown
+from protocol.common.http.middleware import HttpError
+from protocol.common.settings.spec import shown
 
 PIECE = 1 << 12
 """Characters of a text that is decoded at once."""

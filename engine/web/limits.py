@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from time import perf_counter
 
-from protocol.http.middleware import TOO_MANY, HttpError
-from protocol.settings.spec import SettingsGroup, setting
+from protocol.common.http.middleware import TOO_MANY, HttpError
+from protocol.common.settings.spec import SettingsGroup, setting
 
 WINDOW_S = 60.0
 """Time in which a client's `seconds` are available again."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from engine.analysis.schema import IDENTITY, schema, setting_schema
 from engine.search.levels import LEAST_ELO, MOST_ELO
-from protocol.host.version import __version__
-from protocol.settings.spec import SettingsGroup, setting, settings_of
+from protocol.common.settings.spec import SettingsGroup, setting, settings_of
+from protocol.common.version import __version__
 
 Schema = dict[str, Any]
 

@@ -25,8 +25,8 @@ from engine.web.limits import ClientLimits
 from engine.web.store import Store
 from engine.web.turns import Lane
 from engine.workers.executor import GameExecutor, Log, WorkerContext
-from protocol.host.printing import reason
-from protocol.http.middleware import TOO_MANY, HttpError
+from protocol.common.http.middleware import TOO_MANY, HttpError
+from protocol.common.printing import reason
 
 MOST_OF_CLIENT = 8
 """Jobs of one client that wait or run."""

@@ -18,10 +18,10 @@ from starlette.types import Receive, Scope, Send
 
 from engine.analysis.actions import STATES
 from engine.web.service import WebService
-from protocol.http.access import AccessCheck, ListenAddress
-from protocol.http.middleware import HttpError, Middleware
-from protocol.http.server import HttpLimits, HttpServer
-from protocol.settings.spec import SettingsError, shown
+from protocol.common.http.access import AccessCheck, ListenAddress
+from protocol.common.http.middleware import HttpError, Middleware
+from protocol.common.http.server import HttpLimits, HttpServer
+from protocol.common.settings.spec import SettingsError, shown
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -55,10 +55,10 @@ from engine.web.reviews import ENDED, Job, Reviews
 from engine.web.store import Store
 from engine.web.turns import Lane, Result
 from engine.workers.executor import play_together
-from protocol.host.printing import reason
-from protocol.http.middleware import CLIENT_LEFT, HEADERS, HttpError
-from protocol.http.sources import source_of
-from protocol.settings.spec import SettingsError, shown
+from protocol.common.http.middleware import CLIENT_LEFT, HEADERS, HttpError
+from protocol.common.http.sources import source_of
+from protocol.common.printing import reason
+from protocol.common.settings.spec import SettingsError, shown
 
 if TYPE_CHECKING:
     from engine._core import Game

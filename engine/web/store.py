@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from protocol.host.files import write_atomically
-from protocol.http.middleware import HttpError
+from protocol.common.files import write_atomically
+from protocol.common.http.middleware import HttpError
 
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 

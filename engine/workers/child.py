@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.workers.executor import GameJob, WorkerContext, WorkerLostError, first_line
 from engine.workers.game_worker import GameWorker
-from protocol.host.printing import reason
-from protocol.host.processes import child_command, group_of_its_own, how_it_ended, leave
+from protocol.common.printing import reason
+from protocol.common.processes import child_command, group_of_its_own, how_it_ended, leave
 
 if TYPE_CHECKING:
     Channel = Connection[Any, Any]

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
-from protocol.host.printing import ReportedError, reason
+from protocol.common.printing import ReportedError, reason
 
 if TYPE_CHECKING:
     from engine._core import Game as Position
     from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
     from engine.search.limits import Limits
     from engine.search.report import Report
-    from protocol.messages import Priority
+    from protocol.wire.messages import Priority
 
 Game = TypeVar("Game")
 Played = TypeVar("Played", covariant=True)

@@ -12,11 +12,11 @@ from engine.evaluation.errors import NoEvaluatorError
 from engine.search.batching import FAST_DEVICE
 from engine.workers.executor import Game, GameExecutor, GameJob, Log, WorkerContext
 from engine.workers.processes import ProcessExecutor
-from protocol.host.processors import usable_processors
+from protocol.common.processors import usable_processors
 
 if TYPE_CHECKING:
     from engine.pool.pool import SearchPool
-    from protocol.messages import Curve
+    from protocol.wire.messages import Curve
 
 MOST_GROWTH = 0.25
 """Assumed time of a further position, at least, as a share of the measured one: two sizes may be close."""
@@ -65,7 +65,7 @@ def _process_count(job: GameJob[Game], workers: int, pool: SearchPool | None) ->
 def expected_rate(curve: Curve, largest: int) -> float:
     """Return the positions per second that a device reaches when its curve is measured up to its largest
     batch: a service measures the larger ones while it runs. The last two sizes say how time grows."""
-    from protocol.messages import best_rate
+    from protocol.wire.messages import best_rate
 
     rate = best_rate(curve)
     if len(curve) < 2 or curve[-1][0] >= largest:

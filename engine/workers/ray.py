@@ -33,8 +33,8 @@ from engine.workers.executor import (
 from engine.workers.game_worker import GameWorker
 from engine.workers.playing import GameSupervisor
 from engine.workers.supervisor import Slot
-from protocol.host.folders import expanded
-from protocol.host.printing import failing_as
+from protocol.common.folders import expanded
+from protocol.common.printing import failing_as
 
 PROBE_SECONDS = 5.0
 """Timeout for a connection to the cluster's address."""

@@ -15,8 +15,8 @@ from evaluator.backends.buffer_lease import BufferLease
 from evaluator.device_lease import DeviceLease
 from evaluator.sensors import Sensors
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.host.closing import Closing
-from protocol.host.printing import ReportedError
+from protocol.common.closing import Closing
+from protocol.common.printing import ReportedError
 
 
 class BackendError(ReportedError):

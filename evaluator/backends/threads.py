@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import psutil
 
-from protocol.host.processors import usable_processors
+from protocol.common.processors import usable_processors
 
 
 def default_threads() -> int:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from evaluator import remote
-from protocol.host.folders import expanded
+from protocol.common.folders import expanded
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluator.scheduling.latency import LADDER, LatencyModel
-from protocol.host.outputs import add_overwrite_flag, figure_of, guard_output, is_figure, save_figure
+from protocol.common.outputs import add_overwrite_flag, figure_of, guard_output, is_figure, save_figure
 
 HELP = "measure positions per second and milliseconds by batch size; the knee is the recommended batch size"
 
@@ -122,7 +122,7 @@ def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: 
     """Measure an evaluator process as a client with IN_FLIGHT requests in flight."""
     from evaluator.backends.probe import probe_batch
     from protocol import EvaluatorClient
-    from protocol.host.processes import child_command
+    from protocol.common.processes import child_command
 
     command = child_command("evaluator", "serve", "--embedded", "--backend", arguments.backend)
     if arguments.network:

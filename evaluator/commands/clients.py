@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from evaluator import remote
-from protocol.host.printing import printable
+from protocol.common.printing import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

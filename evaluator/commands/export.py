@@ -7,8 +7,8 @@ import argparse
 from pathlib import Path
 
 from evaluator.network import load_network, network_file
-from protocol.host.outputs import add_overwrite_flag, guard_output
-from protocol.host.printing import ReportedError, failing_as
+from protocol.common.outputs import add_overwrite_flag, guard_output
+from protocol.common.printing import ReportedError, failing_as
 
 HELP = "write a network as an ONNX model"
 

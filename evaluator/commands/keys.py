@@ -66,21 +66,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand. Raises KeysError."""
-    from protocol.keys.files import keys_folder
+    from protocol.common.keys.files import keys_folder
 
     arguments.do(arguments, keys_folder(arguments.keys))
     return 0
 
 
 def _pair_file(whose: str) -> str:
-    from protocol.keys.files import CLIENT_PAIR, SERVICE_PAIR
+    from protocol.common.keys.files import CLIENT_PAIR, SERVICE_PAIR
 
     return SERVICE_PAIR if whose == "service" else CLIENT_PAIR
 
 
 def _make(arguments: argparse.Namespace, folder: Path) -> None:
-    from protocol.keys.notation import KeysError, show_key
-    from protocol.keys.pairs import make_pair
+    from protocol.common.keys.notation import KeysError, show_key
+    from protocol.common.keys.pairs import make_pair
 
     path = folder / _pair_file(arguments.whose)
     try:
@@ -95,8 +95,8 @@ def _make(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def _show(arguments: argparse.Namespace, folder: Path) -> None:
-    from protocol.keys.notation import KeysError, show_key
-    from protocol.keys.pairs import read_pair
+    from protocol.common.keys.notation import KeysError, show_key
+    from protocol.common.keys.pairs import read_pair
 
     path = folder / _pair_file(arguments.whose)
     try:
@@ -114,11 +114,11 @@ def _show(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def _list(arguments: argparse.Namespace, folder: Path) -> None:
-    from protocol.keys.clients import read_clients
-    from protocol.keys.files import CLIENTS, SERVICES
-    from protocol.keys.notation import show_key
-    from protocol.keys.pairs import read_pair
-    from protocol.keys.services import read_services
+    from protocol.common.keys.clients import read_clients
+    from protocol.common.keys.files import CLIENTS, SERVICES
+    from protocol.common.keys.notation import show_key
+    from protocol.common.keys.pairs import read_pair
+    from protocol.common.keys.services import read_services
 
     found: dict[str, Any] = {"folder": str(folder)}
     for whose in ("service", "client"):
@@ -149,9 +149,9 @@ def _list(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def _allow(arguments: argparse.Namespace, folder: Path) -> None:
-    from protocol.keys.clients import AllowedClient, Quota, allow
-    from protocol.keys.files import CLIENTS
-    from protocol.keys.notation import read_key
+    from protocol.common.keys.clients import AllowedClient, Quota, allow
+    from protocol.common.keys.files import CLIENTS
+    from protocol.common.keys.notation import read_key
 
     rights, quota = "admin" if arguments.admin else "play", Quota.of(arguments.limit)
     client = AllowedClient(arguments.name, rights, read_key(arguments.key), quota)
@@ -161,25 +161,25 @@ def _allow(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def _revoke(arguments: argparse.Namespace, folder: Path) -> None:
-    from protocol.keys.clients import revoke
-    from protocol.keys.files import CLIENTS
+    from protocol.common.keys.clients import revoke
+    from protocol.common.keys.files import CLIENTS
 
     revoke(folder / CLIENTS, arguments.name)
     print(f"{arguments.name} is let in no more. {NOTE} It then cuts the client off.")
 
 
 def _trust(arguments: argparse.Namespace, folder: Path) -> None:
-    from protocol.keys.files import SERVICES
-    from protocol.keys.notation import read_key
-    from protocol.keys.services import trust
+    from protocol.common.keys.files import SERVICES
+    from protocol.common.keys.notation import read_key
+    from protocol.common.keys.services import trust
 
     trust(folder / SERVICES, arguments.address, read_key(arguments.key))
     print(f"{arguments.address} is now the service with this key only")
 
 
 def _forget(arguments: argparse.Namespace, folder: Path) -> None:
-    from protocol.keys.files import SERVICES
-    from protocol.keys.services import forget
+    from protocol.common.keys.files import SERVICES
+    from protocol.common.keys.services import forget
 
     forget(folder / SERVICES, arguments.address)
     print(f"the key of {arguments.address} is forgotten")

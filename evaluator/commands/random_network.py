@@ -11,8 +11,8 @@ from evaluator.network.describe import cost_of
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.schema import WeightsEncoding
 from evaluator.network.writer import write_network
-from protocol.host.outputs import add_overwrite_flag, guard_output
-from protocol.host.printing import ReportedError, failing_as
+from protocol.common.outputs import add_overwrite_flag, guard_output
+from protocol.common.printing import ReportedError, failing_as
 
 HELP = "write an lc0 network with random weights"
 

@@ -28,9 +28,9 @@ from evaluator.gpu.driver.discovery import Discovery, discover
 from evaluator.gpu.machine import impersonal, machine_facts
 from evaluator.gpu.plan.plan import FP8_POSITIONS
 from evaluator.gpu.plan.program import LibraryStep
-from protocol.host.files import write_atomically
-from protocol.host.outputs import add_overwrite_flag, guard_output
-from protocol.host.printing import ReportedError, failing_as
+from protocol.common.files import write_atomically
+from protocol.common.outputs import add_overwrite_flag, guard_output
+from protocol.common.printing import ReportedError, failing_as
 
 HELP = (
     "measure the GPUs and write a report to send in: versions, self-check, speed by batch size, times of "

@@ -28,14 +28,14 @@ from evaluator import logs
 from evaluator.backends.threads import default_threads
 from evaluator.progress import listen
 from evaluator.settings import Settings, add_flags, from_arguments
-from protocol.host.processes import own_input
-from protocol.settings.spec import SettingsError
+from protocol.common.processes import own_input
+from protocol.common.settings.spec import SettingsError
 
 if TYPE_CHECKING:
     from evaluator.service.connections.access import Access
     from evaluator.service.networks import NetworkToLoad
     from evaluator.service.service import EvaluatorService
-    from protocol.messages import NetworkInfo
+    from protocol.wire.messages import NetworkInfo
 
 HELP = "run the service until it is interrupted or drained"
 

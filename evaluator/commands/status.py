@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from protocol.client import EvaluatorClient
-    from protocol.messages import StatusReply
+    from protocol.wire.messages import StatusReply
 
 HELP = "show state, networks, devices and classes of a running service; the exit status is 0 if it is ready"
 

@@ -128,7 +128,7 @@ NB_MODULE(_core, module) {
   module.def(
       "is_sound", &wavefront::evaluator::is_sound_batch, nb::arg("batch"),
       nb::sig("def is_sound(batch: protocol.batch.PositionBatch) -> bool"),
-      R"(Return True if `protocol.codec.check_batch` would accept a batch. Raises ValueError unless there is one
+      R"(Return True if `protocol.wire.codec.check_batch` would accept a batch. Raises ValueError unless there is one
 more move offset than positions.)");
   module.def("run_batch", &wavefront::evaluator::run_batch, nb::arg("parts"), nb::arg("input"), nb::kw_only(),
              nb::arg("offsets_at"), nb::arg("moves_at"), nb::arg("capacity"), nb::arg("turn"),

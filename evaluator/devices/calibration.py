@@ -27,7 +27,7 @@ from evaluator.devices.machine import MAX_OTHERS_SHARE, others_share, reading
 from evaluator.scheduling.growth import Growth, is_flat
 from evaluator.scheduling.latency import LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel, steps_to
 from protocol.batch import PositionBatch
-from protocol.host.closing import Closing
+from protocol.common.closing import Closing
 
 log = logging.getLogger("evaluator.calibration")
 

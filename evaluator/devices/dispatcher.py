@@ -29,7 +29,7 @@ from evaluator.scheduling.placement import Leave, Station, free_at_ms, place, sh
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Order, QueueLimits, Scheduler
 from protocol.errors import DeadlineExceeded, DeviceFailed, Overloaded
-from protocol.messages import PRIORITIES, NetworkInfo
+from protocol.wire.messages import PRIORITIES, NetworkInfo
 
 log = logging.getLogger("evaluator.dispatcher")
 

@@ -22,7 +22,7 @@ from evaluator.devices.served_network import ServedNetwork
 from evaluator.network.describe import cost_of
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
-from protocol.messages import NetworkInfo
+from protocol.wire.messages import NetworkInfo
 
 if TYPE_CHECKING:
     from evaluator.network import NetworkSpec

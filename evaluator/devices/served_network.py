@@ -18,7 +18,7 @@ from evaluator.scheduling.capacity import together
 from evaluator.scheduling.requests import Segment
 from evaluator.scheduling.scheduler import Scheduler
 from protocol.errors import RemoteError
-from protocol.messages import Curve, NetworkInfo
+from protocol.wire.messages import Curve, NetworkInfo
 
 
 @dataclass(slots=True, eq=False)

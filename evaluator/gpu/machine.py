@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from protocol.host.folders import user_names
-from protocol.host.version import __version__
+from protocol.common.folders import user_names
+from protocol.common.version import __version__
 
 _PACKAGES = ("hip-python", "rocm-bindings-hip", "cuda-bindings", "nvidia-cuda-nvrtc", "numpy", "onnxruntime")
 

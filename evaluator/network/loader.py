@@ -29,9 +29,9 @@ from evaluator.network.spec import (
     SEUnit,
 )
 from protocol.batch import PLANES
-from protocol.host.folders import expanded
-from protocol.host.included import INCLUDED_NETWORKS
-from protocol.host.published import network_of_user, remedy
+from protocol.common.folders import expanded
+from protocol.common.included import INCLUDED_NETWORKS
+from protocol.common.published import network_of_user, remedy
 
 _NETWORKS = Path(__file__).resolve().parents[1] / "networks"
 

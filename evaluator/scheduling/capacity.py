@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.placement import Station, share_out
-from protocol.messages import Curve
+from protocol.wire.messages import Curve
 
 
 def together(models: Sequence[LatencyModel]) -> tuple[int, Curve]:

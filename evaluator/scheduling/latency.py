@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.scheduling.growth import Growth
-from protocol.messages import Curve
+from protocol.wire.messages import Curve
 
 LADDER = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 """Measured batch sizes; each is at most 1.5 times the previous one from 16 on."""

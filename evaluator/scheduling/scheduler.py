@@ -23,7 +23,7 @@ from typing import NamedTuple
 from evaluator.scheduling.batching import Pending
 from evaluator.scheduling.fair_queue import FairQueue, Turns
 from evaluator.scheduling.requests import Request, Segment
-from protocol.messages import PRIORITIES
+from protocol.wire.messages import PRIORITIES
 
 GUARANTEED_SHARE = 0.05
 """Minimum share of device time for analysis and for self-play, each while its requests wait."""

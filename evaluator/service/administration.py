@@ -11,10 +11,10 @@ from evaluator.service.connections.transport import Client
 from evaluator.service.lifecycle import SHUTTING_DOWN
 from evaluator.service.networks import NetworkToLoad, ReloadedNetwork
 from evaluator.service.record import Service
-from protocol import messages
+from protocol.common.keys.notation import KeysError
+from protocol.common.printing import printable
 from protocol.errors import BadRequest, Draining, LoadFailed, NotAllowed
-from protocol.host.printing import printable
-from protocol.keys.notation import KeysError
+from protocol.wire import messages
 
 log = logging.getLogger("evaluator.service")
 

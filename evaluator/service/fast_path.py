@@ -25,7 +25,7 @@ from evaluator.service.connections.hub_sockets import HubSockets
 from evaluator.service.connections.transport import Arrived
 from evaluator.service.record import Service
 from evaluator.service.sessions import Session
-from protocol.messages import PRIORITIES
+from protocol.wire.messages import PRIORITIES
 
 if sys.platform == "linux":
     from evaluator._core import DeviceLoop

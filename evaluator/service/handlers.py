@@ -15,14 +15,14 @@ from evaluator.service.fast_path import FastPath
 from evaluator.service.lifecycle import ELSEWHERE
 from evaluator.service.record import Service
 from evaluator.service.sessions import Session
-from protocol import messages
 from protocol.batch import PositionBatch
-from protocol.codec import check_batch, decode_request
-from protocol.compression import offered
+from protocol.common.printing import printable
+from protocol.common.version import __version__
 from protocol.errors import DeadlineExceeded, Draining, DuplicateId, NotReady, UnsupportedVersion
-from protocol.host.printing import printable
-from protocol.host.version import __version__
-from protocol.messages import NETWORKS, PRIORITIES, SUPPORTED_VERSIONS
+from protocol.wire import messages
+from protocol.wire.codec import check_batch, decode_request
+from protocol.wire.compression import offered
+from protocol.wire.messages import NETWORKS, PRIORITIES, SUPPORTED_VERSIONS
 
 SERVER = f"wavefront-evaluator {__version__}"
 

@@ -14,8 +14,8 @@ from evaluator.service.fast_path import IN_A_ROW, FastPath
 from evaluator.service.handlers import Handlers
 from evaluator.service.loop_threads import LoopThreads
 from evaluator.service.record import Service
-from protocol.codec import peek_id
 from protocol.errors import BadRequest, RemoteError
+from protocol.wire.codec import peek_id
 
 log = logging.getLogger("evaluator.service")
 

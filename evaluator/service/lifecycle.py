@@ -20,8 +20,8 @@ from evaluator.service.connections.transport import Client
 from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
 from evaluator.service.systemd import ServiceManager
-from protocol import messages
 from protocol.errors import Draining
+from protocol.wire import messages
 
 log = logging.getLogger("evaluator.service")
 

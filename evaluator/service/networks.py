@@ -17,7 +17,7 @@ from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.loading import Loader
 from evaluator.devices.served_network import ServedNetwork
 from protocol.errors import BadRequest, NotReady, UnknownNetwork
-from protocol.messages import DEFAULT_ALIAS, NetworkInfo
+from protocol.wire.messages import DEFAULT_ALIAS, NetworkInfo
 
 log = logging.getLogger("evaluator.service")
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from math import ceil
 
 from evaluator.scheduling.requests import Request
+from protocol.common.keys.clients import Quota
 from protocol.errors import NotAllowed, Overloaded
-from protocol.keys.clients import Quota
-from protocol.messages import PRIORITIES
+from protocol.wire.messages import PRIORITIES
 
 
 class Usage:

@@ -23,7 +23,7 @@ from evaluator.service.networks import ServedNetworks
 from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
 from evaluator.service.systemd import ServiceManager
-from protocol.messages import PRIORITIES
+from protocol.wire.messages import PRIORITIES
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.record import Service
 from evaluator.settings import Settings
-from protocol.keys.notation import KeysError
+from protocol.common.keys.notation import KeysError
 
 log = logging.getLogger("evaluator.service")
 

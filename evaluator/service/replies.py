@@ -18,9 +18,9 @@ from evaluator.scheduling.requests import Request
 from evaluator.service.connections.transport import Client, Delivery, Sockets
 from evaluator.service.sessions import Sessions
 from evaluator.service.tracing import Tracing
-from protocol import messages
-from protocol.codec import Frame, encode, encode_result
 from protocol.errors import DeadlineExceeded, DeviceFailed, RemoteError
+from protocol.wire import messages
+from protocol.wire.codec import Frame, encode, encode_result
 
 log = logging.getLogger("evaluator.service")
 

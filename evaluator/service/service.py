@@ -39,7 +39,7 @@ from evaluator.service.systemd import ServiceManager
 from evaluator.service.tracing import Tracing
 from evaluator.settings import Settings
 from protocol.errors import Draining, NotAllowed
-from protocol.messages import NetworkInfo
+from protocol.wire.messages import NetworkInfo
 
 log = logging.getLogger("evaluator.service")
 

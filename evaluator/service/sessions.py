@@ -19,7 +19,7 @@ from evaluator.service.connections.access import Access
 from evaluator.service.connections.transport import GONE, Arrived, Client, Sockets
 from evaluator.service.quotas import Usage
 from protocol.errors import NotAllowed, Overloaded
-from protocol.messages import PRIORITIES
+from protocol.wire.messages import PRIORITIES
 
 log = logging.getLogger("evaluator.service")
 

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from evaluator.devices.runners import now_ms
 from evaluator.scheduling.requests import Request
+from protocol.common.extras import install
 from protocol.errors import RemoteError
-from protocol.host.extras import install
-from protocol.messages import PRIORITIES
+from protocol.wire.messages import PRIORITIES
 
 EXPORT_S = 2.0
 """Time limit of a call of the collector. A service that ends waits no longer for one that does not answer."""

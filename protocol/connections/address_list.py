@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from protocol.settings.spec import SettingsError, shown
+from protocol.common.settings.spec import SettingsError, shown
 
 HOW = "tcp://HOST:PORT, tcp://[IPV6]:PORT or ipc://PATH, several with commas between"
 

@@ -12,8 +12,8 @@ import socket
 
 import zmq
 
-from protocol.keys.credentials import Credentials
-from protocol.keys.notation import show_key
+from protocol.common.keys.credentials import Credentials
+from protocol.common.keys.notation import show_key
 
 GREETING_S = 1.0
 """Timeout in seconds for connecting and receiving the greeting."""

@@ -14,11 +14,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.codec import MAX_REPLY_HEADER, max_message_bytes
 from protocol.connections.handshake import too_many
 from protocol.connections.multipart import READABLE
 from protocol.errors import EvaluatorLost
-from protocol.messages import WIRE_MAX_POSITIONS
+from protocol.wire.codec import MAX_REPLY_HEADER, max_message_bytes
+from protocol.wire.messages import WIRE_MAX_POSITIONS
 
 if sys.platform == "linux":
     from protocol._core import Stream

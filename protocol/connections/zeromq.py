@@ -13,13 +13,13 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from protocol.codec import MAX_REPLY_HEADER, max_message_bytes
+from protocol.common.keys.credentials import credentials_for
+from protocol.common.keys.notation import KeysError
 from protocol.connections import multipart
 from protocol.connections.handshake import TOO_MANY, why_refused
 from protocol.connections.multipart import READABLE
 from protocol.errors import EvaluatorLost
-from protocol.keys.credentials import credentials_for
-from protocol.keys.notation import KeysError
+from protocol.wire.codec import MAX_REPLY_HEADER, max_message_bytes
 
 HEARTBEAT_MS = 250
 """Interval of pings on an idle connection; it is lost after four missed answers.

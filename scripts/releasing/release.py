@@ -90,9 +90,9 @@ def main() -> int:
 
 def check_version(version: str) -> None:
     """End with an error unless version file and CHANGELOG name the version."""
-    declared = re.search(r'__version__ = "(.+)"', (ROOT / "protocol/host/version.py").read_text("utf-8"))
+    declared = re.search(r'__version__ = "(.+)"', (ROOT / "protocol/common/version.py").read_text("utf-8"))
     if declared is None or declared[1] != version:
-        sys.exit(f"error: protocol/host/version.py says {declared and declared[1]}, not {version}")
+        sys.exit(f"error: protocol/common/version.py says {declared and declared[1]}, not {version}")
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE):
         sys.exit(f"error: CHANGELOG.md has no heading `## [{version}] - YYYY-MM-DD`")

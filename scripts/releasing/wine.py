@@ -60,7 +60,9 @@ def archive(folder: Path) -> Path:
 def prepare(folder: Path) -> None:
     """Make the zip, and fill the folder. What it had is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    version = re.search(r'__version__ = "(.+)"', (REPOSITORY / "protocol/host/version.py").read_text("utf-8"))
+    version = re.search(
+        r'__version__ = "(.+)"', (REPOSITORY / "protocol/common/version.py").read_text("utf-8")
+    )
     assert version is not None
     name = f"wavefront-{version[1]}-windows-x86_64"
     run("scripts/release", version[1], "--for-wine", "--output", folder)

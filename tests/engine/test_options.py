@@ -13,8 +13,8 @@ from engine.evaluation.connection.process import EvaluatorSettings
 from engine.option_flags import add_flags, default_toml, options_of_arguments
 from engine.options import OPTIONS, AliasValues, OptionError, Options
 from engine.uci.text import option_line
-from protocol.settings.sources import read_toml
-from protocol.settings.spec import Setting, Value
+from protocol.common.settings.sources import read_toml
+from protocol.common.settings.spec import Setting, Value
 from tests.paths import REPOSITORY
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from evaluator.settings import Settings, add_flags, default_toml, from_arguments
-from protocol.messages import WIRE_MAX_POSITIONS
-from protocol.settings.spec import SettingsError, settings_of
+from protocol.common.settings.spec import SettingsError, settings_of
+from protocol.wire.messages import WIRE_MAX_POSITIONS
 from tests.paths import REPOSITORY
 
 

@@ -21,14 +21,14 @@ import zmq
 
 from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch
-from protocol.codec import encode, encode_evaluate
-from protocol.compression import Compressor
+from protocol.common.keys.files import SERVICE_PAIR
+from protocol.common.keys.notation import show_key
+from protocol.common.keys.pairs import pair_at
 from protocol.errors import ERRORS, EvaluatorLost, RemoteError
-from protocol.keys.files import SERVICE_PAIR
-from protocol.keys.notation import show_key
-from protocol.keys.pairs import pair_at
-from protocol.messages import Evaluate, Hello
 from protocol.random_evaluation import random_evaluation
+from protocol.wire.codec import encode, encode_evaluate
+from protocol.wire.compression import Compressor
+from protocol.wire.messages import Evaluate, Hello
 from tests.protocol.kit.__main__ import main
 from tests.protocol.kit.evaluator import ScriptedEvaluator
 from tests.protocol.kit.vectors import vectors

@@ -13,9 +13,9 @@ import pytest
 import zmq
 
 from protocol.client import EvaluatorClient
-from protocol.codec import decode_request, encode
 from protocol.errors import EvaluatorError, EvaluatorLost, UnknownNetwork
-from protocol.messages import WIRE_MAX_POSITIONS, NetworkInfo, Welcome
+from protocol.wire.codec import decode_request, encode
+from protocol.wire.messages import WIRE_MAX_POSITIONS, NetworkInfo, Welcome
 
 NETWORK = NetworkInfo("net", "0" * 64, 1, recommended_batch=8, curve=((1, 1.0), (8, 2.0)))
 WELCOME = Welcome(1, version=1, server="s", max_batch=64, networks=(NETWORK,), state="ready", default="net")

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocol import codec
 from protocol._core import plain_evaluate, plain_result
 from protocol.batch import EvaluationBatch
-from protocol.codec import decode_reply, decode_request, encode, encode_evaluate
 from protocol.errors import RemoteError
-from protocol.messages import Evaluate, Result
+from protocol.wire import codec
+from protocol.wire.codec import decode_reply, decode_request, encode, encode_evaluate
+from protocol.wire.messages import Evaluate, Result
 from tests.backends.batches import varied_batch
 from tests.rounds import rounds
 

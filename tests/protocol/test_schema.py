@@ -11,10 +11,10 @@ import msgpack
 import numpy as np
 import pytest
 
-from protocol import messages
 from protocol.batch import POSITION_DTYPE, EvaluationBatch, PositionBatch
-from protocol.codec import decode_reply, decode_request, encode
 from protocol.errors import BadRequest
+from protocol.wire import messages
+from protocol.wire.codec import decode_reply, decode_request, encode
 from tests.protocol.kit.__main__ import main
 from tests.protocol.kit.schema import schema
 

@@ -12,7 +12,7 @@ import pytest
 
 from evaluator.backends import open_backend
 from protocol.batch import POSITION_DTYPE, PositionBatch
-from protocol.codec import check_batch
+from protocol.wire.codec import check_batch
 from scripts import protocol_vectors
 from tests.engine.core.encoding import reference_encoder
 from tests.protocol.kit.__main__ import main

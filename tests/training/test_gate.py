@@ -16,7 +16,7 @@ import pytest
 from engine.search.network_constants import ON_CPU, ON_GPU
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
-from protocol.host.processes import INTERRUPTED
+from protocol.common.processes import INTERRUPTED
 from tests.training.run.runs import run_training, start_training
 from training.gate import verdict_of
 

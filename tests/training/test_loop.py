@@ -14,7 +14,7 @@ import pytest
 from engine.selfplay.shard import read_header, write_shard
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
-from protocol.settings.spec import SettingsError
+from protocol.common.settings.spec import SettingsError
 from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, read_until, run_training, start_training, write_run

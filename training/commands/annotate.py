@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.host.processes import INTERRUPTED, child_command
-from protocol.host.processors import share_of_processors
+from protocol.common.processes import INTERRUPTED, child_command
+from protocol.common.processors import share_of_processors
 
 if TYPE_CHECKING:
     from engine.options import Options

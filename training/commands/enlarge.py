@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from protocol.host.outputs import add_overwrite_flag, guard_output
+from protocol.common.outputs import add_overwrite_flag, guard_output
 from training.errors import TrainingError, require_torch
 
 HELP = "write a larger network that computes the same as a smaller one, as a start for training"

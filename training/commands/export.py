@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from protocol.host.outputs import add_overwrite_flag, guard_output
+from protocol.common.outputs import add_overwrite_flag, guard_output
 from training.errors import TrainingError, require_torch
 
 HELP = "write a run's network as an lc0 file, compared with the reference backend"

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from protocol.host.files import write_atomically
-from protocol.host.outputs import add_overwrite_flag, guard_output, same_file
-from protocol.host.processes import INTERRUPTED
+from protocol.common.files import write_atomically
+from protocol.common.outputs import add_overwrite_flag, guard_output, same_file
+from protocol.common.processes import INTERRUPTED
 
 HELP = (
     "play a match between a new network and another; the exit status is 0 if an SPRT accepts the new one, "

@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from protocol.host.outputs import add_overwrite_flag, guard_run
+from protocol.common.outputs import add_overwrite_flag, guard_run
 
 HELP = "make shards from labelled games, self-play folders and lc0's chunks"
 

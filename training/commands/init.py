@@ -8,9 +8,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from protocol.host.files import write_atomically
-from protocol.host.outputs import add_overwrite_flag, guard_output, named_files
-from protocol.host.printing import failing_as
+from protocol.common.files import write_atomically
+from protocol.common.outputs import add_overwrite_flag, guard_output, named_files
+from protocol.common.printing import failing_as
 from training.errors import TrainingError, require_torch
 
 HELP = "write the settings file of a new run"

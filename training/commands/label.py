@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.host.outputs import add_overwrite_flag, guard_run
+from protocol.common.outputs import add_overwrite_flag, guard_run
 
 if TYPE_CHECKING:
     from training.label.manifest import Manifest
@@ -21,8 +21,8 @@ HELP = "play games and label their positions with a UCI engine; the same command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from protocol.settings.sources import add_flags
-    from protocol.settings.spec import settings_of
+    from protocol.common.settings.sources import add_flags
+    from protocol.common.settings.spec import settings_of
     from training.label.settings import LabelSettings
 
     parser.add_argument("--output", required=True, metavar="FOLDER", help="folder for the shards")
@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from engine.games.display import view_of
     from engine.selfplay.shard import SIX_DIGITS, SUFFIX
-    from protocol.host.processes import INTERRUPTED, run_interruptible
-    from protocol.settings.sources import from_arguments
+    from protocol.common.processes import INTERRUPTED, run_interruptible
+    from protocol.common.settings.sources import from_arguments
     from training.label.archive import JOURNAL, SUMMARY
     from training.label.campaign import LabelCampaign
     from training.label.display import DISPLAY, summary_line

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from protocol.host.outputs import add_overwrite_flag, guard_output, is_figure
+from protocol.common.outputs import add_overwrite_flag, guard_output, is_figure
 
 HELP = "draw the losses of runs over the positions seen, or the Elo of a loop's generations"
 

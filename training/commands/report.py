@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.host.outputs import add_overwrite_flag, figure_of, guard_output, is_figure
+from protocol.common.outputs import add_overwrite_flag, figure_of, guard_output, is_figure
 
 if TYPE_CHECKING:
     from training.report.figures import NetworkReport
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from engine.options import Options
     from evaluator.network import network_file
-    from protocol.host.processors import usable_processors
+    from protocol.common.processors import usable_processors
     from training.data.reading import shards_of
     from training.evaluation import Evaluation
     from training.label.settings import LabelSettings

@@ -7,8 +7,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from protocol.host.outputs import add_overwrite_flag, guard_run
-from protocol.host.processes import INTERRUPTED
+from protocol.common.outputs import add_overwrite_flag, guard_run
+from protocol.common.processes import INTERRUPTED
 from training.errors import require_torch
 
 HELP = "repeat self-play, annotation, training and gates; the same command resumes an interrupted loop"
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     require_torch()
-    from protocol.settings.sources import read_document
+    from protocol.common.settings.sources import read_document
     from training.loop import BEST, JOURNAL, Loop, loop_settings
 
     settings = loop_settings(read_document(arguments.config), arguments.config)

@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any
 
-from protocol.host.printing import reason
+from protocol.common.printing import reason
 
 HELP = "check shards and print what they hold"
 

@@ -9,9 +9,9 @@ import sys
 import tomllib
 from time import perf_counter
 
-from protocol.host.folders import expanded
-from protocol.host.outputs import add_overwrite_flag, figure_of, guard_run, is_figure
-from protocol.host.processes import INTERRUPTED
+from protocol.common.folders import expanded
+from protocol.common.outputs import add_overwrite_flag, figure_of, guard_run, is_figure
+from protocol.common.processes import INTERRUPTED
 from training.errors import require_torch
 
 HELP = "train a network; the same command resumes an interrupted run"
@@ -80,8 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
 def document_of(arguments: argparse.Namespace) -> dict[str, object]:
     """Return the tables of the file, overridden by --output and --set. Raises SettingsError."""
     from engine.settings.tables import merge
-    from protocol.settings.sources import read_document
-    from protocol.settings.spec import SettingsError
+    from protocol.common.settings.sources import read_document
+    from protocol.common.settings.spec import SettingsError
 
     document = read_document(arguments.config)
     for text in arguments.set:
@@ -98,7 +98,7 @@ def document_of(arguments: argparse.Namespace) -> dict[str, object]:
 
 def _list(value: str, text: str) -> object:
     """Parse a list in TOML's notation. text: the whole setting. Raises SettingsError."""
-    from protocol.settings.spec import SettingsError
+    from protocol.common.settings.spec import SettingsError
 
     try:
         return tomllib.loads(f"value = {value}")["value"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engine.selfplay.shard import Shard, ShardError
 from engine.selfplay.shard_coding import share_bytes, wdl_bytes
 from evaluator.network import network_file
-from protocol.host.printing import failing_as
+from protocol.common.printing import failing_as
 from training.errors import TrainingError
 
 EXACT_NATS, MOST_NATS = 4, 8

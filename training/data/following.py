@@ -11,7 +11,7 @@ from threading import Event
 from time import perf_counter
 
 from engine.selfplay.shard import ShardError
-from protocol.host.printing import reason
+from protocol.common.printing import reason
 from training.config import DataSettings
 from training.data.reading import ReadShard, ShardReader, shard_files
 from training.errors import TrainingError

@@ -12,7 +12,7 @@ from typing import Any
 
 from engine.games.journal import Journal
 from engine.selfplay.shard import SUFFIX, Shard, write_shard
-from protocol.host.printing import failing_as
+from protocol.common.printing import failing_as
 from training.config import DataSettings, TargetSettings
 from training.data import labelled_games
 from training.data.chunks import CHUNK_SUFFIXES, ChunkGames

@@ -17,7 +17,7 @@ from engine._core import Game, Tablebases, encode_line
 from engine.selfplay.shard import SUFFIX, UNKNOWN_PLIES, Shard, ShardError, read_header, read_shard
 from engine.selfplay.shard_coding import NAT_STEPS, NO_SHARE, wdl_of
 from protocol.batch import POSITION_DTYPE
-from protocol.host.printing import reason
+from protocol.common.printing import reason
 from training import targets
 from training.config import DataSettings, TargetSettings
 from training.data.annotations import prior_identity, usable

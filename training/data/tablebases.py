@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from engine._core import Game, Tablebases
 from engine.selfplay.shard import Shard
-from protocol.host.folders import expanded
+from protocol.common.folders import expanded
 from training.data.replay import games_at
 from training.errors import TrainingError
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from engine.games.journal import Journal, JournalError, campaign_journal
 from engine.selfplay.shard import SUFFIX, Shard, write_shard
-from protocol.host.files import replace_file
-from protocol.host.printing import failing_as
+from protocol.common.files import replace_file
+from protocol.common.printing import failing_as
 from training.data.reading import UNDECIDED
 from training.label.game import Branch, LabelledGame
 from training.label.label import Label

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from engine._core import Game
 from engine.match.players.uci_client import UciClient, UciError
 from engine.selfplay.move_codes import move_code
-from protocol.host.printing import ReportedError
+from protocol.common.printing import ReportedError
 from training.data.tablebases import open_tablebases
 from training.label.exact import exact_label
 from training.label.label import Label

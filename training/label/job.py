@@ -18,7 +18,7 @@ from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
 from engine.search.limits import Limits
 from engine.workers.executor import LocalExecutor, Log, WorkerContext
 from evaluator.network import network_file
-from protocol.host.processors import usable_processors
+from protocol.common.processors import usable_processors
 from training.label.engine import EngineError, Labeller
 from training.label.game import LabelledGame, play_game
 from training.label.settings import LabelSettings

@@ -18,9 +18,9 @@ import numpy as np
 
 from engine.games.identity import differences
 from engine.selfplay.shard import Shard, ShardError, read_shard
-from protocol.host.printing import failing_as
-from protocol.settings.sources import read_document, read_toml
-from protocol.settings.spec import SettingsError
+from protocol.common.printing import failing_as
+from protocol.common.settings.sources import read_document, read_toml
+from protocol.common.settings.spec import SettingsError
 from training.data.reading import shards_of
 from training.data.table import LISTED
 from training.errors import TrainingError

@@ -9,8 +9,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine.workers import MAX_WORKERS
-from protocol.settings.sources import toml_text
-from protocol.settings.spec import UNREACHED, Setting, SettingsError, SettingsGroup, setting, settings_of
+from protocol.common.settings.sources import toml_text
+from protocol.common.settings.spec import (
+    UNREACHED,
+    Setting,
+    SettingsError,
+    SettingsGroup,
+    setting,
+    settings_of,
+)
 
 WARM_SHARE = 3 / 8
 """Default nodes of the search for several lines, relative to the first search."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from protocol.host.outputs import figure_of, save_figure
+from protocol.common.outputs import figure_of, save_figure
 from training.report.figures import NetworkReport
 
 TICKS = (0.4, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0, 4.0)

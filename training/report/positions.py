@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engine._core import Game
 from engine.selfplay.shard import Shard, ShardError, read_shard
-from protocol.host.printing import failing_as
+from protocol.common.printing import failing_as
 from training.config import TargetSettings
 from training.data.reading import asked_moves, encoded_positions, played_through
 from training.data.replay import games_at

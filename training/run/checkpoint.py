@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from protocol.host.files import write_atomically
-from protocol.host.printing import failing_as
+from protocol.common.files import write_atomically
+from protocol.common.printing import failing_as
 from training.errors import TrainingError
 
 NAME = "checkpoint.pt"

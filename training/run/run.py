@@ -13,9 +13,9 @@ from time import perf_counter
 from types import FrameType
 from typing import Any, TextIO
 
-from protocol.host.files import lock
-from protocol.host.folders import expanded
-from protocol.host.printing import failing_as
+from protocol.common.files import lock
+from protocol.common.folders import expanded
+from protocol.common.printing import failing_as
 from training.config import RunSettings, TrainConfig, with_defaults
 from training.data.following import Follower, NewShards
 from training.data.reading import ShardReader, shard_files

@@ -53,9 +53,9 @@ from engine.match.faults import MatchError
 from engine.match.players.player import PlayerError
 from engine.options import Options
 from engine.workers.executor import ExecutorError
-from protocol.host.files import write_atomically
-from protocol.host.processes import run_interruptible
-from protocol.settings.spec import SettingsError
+from protocol.common.files import write_atomically
+from protocol.common.processes import run_interruptible
+from protocol.common.settings.spec import SettingsError
 
 NOTE_SECONDS = 30.0
 """Time between two lines of progress, if the output is no terminal."""

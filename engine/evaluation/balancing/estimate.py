@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.messages import best_rate
+from protocol.wire.messages import best_rate
 
 UNMEASURED = ((1, 2.0), (64, 10.0))
 """Assumed curve (positions, ms) if an evaluator reports none or an impossible one."""

@@ -20,7 +20,7 @@ if sys.platform == "linux":
 if TYPE_CHECKING:
     from engine._core import BatchRule
     from protocol.client import EvaluatorClient
-    from protocol.messages import NetworkInfo
+    from protocol.wire.messages import NetworkInfo
 
 
 class PooledPipeline(Generic[S]):

@@ -34,11 +34,11 @@ from engine.evaluation.errors import (
 )
 from engine.evaluation.requests import refusal
 from protocol.batch import PositionBatch
-from protocol.settings.spec import SettingsError
+from protocol.common.settings.spec import SettingsError
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
-    from protocol.messages import NetworkInfo, Priority
+    from protocol.wire.messages import NetworkInfo, Priority
 
 
 class PooledEvaluator(Generic[S]):

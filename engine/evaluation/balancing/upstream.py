@@ -21,7 +21,7 @@ from protocol.errors import Draining, EvaluatorError, EvaluatorLost, Overloaded
 if TYPE_CHECKING:
     from protocol.batch import PositionBatch
     from protocol.client import Completed, EvaluatorClient
-    from protocol.messages import NetworkInfo, Priority
+    from protocol.wire.messages import NetworkInfo, Priority
 
 RETRY_SECONDS = 2.0
 """Time between two attempts to reach a failed evaluator while others do its work."""

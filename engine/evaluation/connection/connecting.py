@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from engine.evaluation.connection.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
-from protocol.host.folders import expanded
+from protocol.common.folders import expanded
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
-    from protocol.messages import NetworkInfo
+    from protocol.wire.messages import NetworkInfo
 
 HELLO_SECONDS = 30.0
 """Timeout of the handshake."""

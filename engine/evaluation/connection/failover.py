@@ -28,7 +28,7 @@ from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalErr
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
-    from protocol.messages import NetworkInfo
+    from protocol.wire.messages import NetworkInfo
 
 RETURN_SECONDS = 5.0
 MOST_SECONDS = 320.0

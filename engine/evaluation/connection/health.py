@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
-    from protocol.messages import StatusReply
+    from protocol.wire.messages import StatusReply
 
 UNKNOWN, UNREACHABLE = "", "unreachable"
 """States besides those that evaluators report: not checked yet, and no answer."""

@@ -26,13 +26,13 @@ from engine.evaluation.errors import (
     EvaluatorRefusalError,
     NoEvaluatorError,
 )
-from protocol.host.extras import missing
-from protocol.host.processes import crash_signal
-from protocol.settings.spec import SettingsError
+from protocol.common.extras import missing
+from protocol.common.processes import crash_signal
+from protocol.common.settings.spec import SettingsError
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
-    from protocol.messages import NetworkInfo
+    from protocol.wire.messages import NetworkInfo
 
 FALLBACK_SECONDS = 3.0
 """Time without a given evaluator after which an embedded one replaces it, if that is allowed."""

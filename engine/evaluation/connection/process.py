@@ -25,12 +25,12 @@ from engine.evaluation.errors import (
 )
 from engine.options import Options
 from engine.settings.lc0_names import AUTODISCOVER
+from protocol.common.printing import reason
+from protocol.common.processes import CRASHES_VARIABLE, child_command, crash_signal, group_of_its_own
 from protocol.connections.address_list import parse_addresses
-from protocol.host.printing import reason
-from protocol.host.processes import CRASHES_VARIABLE, child_command, crash_signal, group_of_its_own
 
 if TYPE_CHECKING:
-    from protocol.messages import NetworkInfo
+    from protocol.wire.messages import NetworkInfo
 
 NetworkKey = tuple[str, str, str]
 """Weights, policy head and value head, as given in the options."""
@@ -98,7 +98,7 @@ def crash_folder() -> str | None:
     """
     import tempfile
 
-    from protocol.host.folders import cache_folder
+    from protocol.common.folders import cache_folder
 
     path = cache_folder()
     with contextlib.suppress(OSError):

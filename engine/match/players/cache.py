@@ -14,7 +14,7 @@ from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.players.player import EnginePlayer, Player, PlayerError
 from engine.match.players.program import ProgramPlayer
 from engine.options import Options
-from protocol.host.memory import process_memory
+from protocol.common.memory import process_memory
 
 if TYPE_CHECKING:
     from engine.pool.pool import SearchPool

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from protocol.host.printing import printable
-from protocol.host.processes import group_of_its_own, how_it_ended, kill_group
+from protocol.common.printing import printable
+from protocol.common.processes import group_of_its_own, how_it_ended, kill_group
 
 MAX_PENDING_BYTES = 1 << 20
 """Limit of a running search's output that is kept; older lines are discarded."""

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from engine.match.results.likelihood import Floats, likeliest_with_mean, likeliest_with_t_value, regularised
 from engine.match.results.statistics import GAME_SCORES, NORMALISED_ELO, PAIR_SCORES, Tally, score_of_elo
-from protocol.settings.spec import setting
+from protocol.common.settings.spec import setting
 
 EloModel = Literal["logistic", "normalised"]
 Decision = Literal["continue", "H0", "H1"]

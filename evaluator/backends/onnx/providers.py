@@ -23,7 +23,7 @@ from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.onnx.sessions import CPU, opened, session_options
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.crashes import Phase
-from protocol.host.version import __version__
+from protocol.common.version import __version__
 
 log = logging.getLogger(__name__)
 

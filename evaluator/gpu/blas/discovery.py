@@ -18,7 +18,7 @@ from evaluator.gpu.driver.device import DeviceError, DeviceInfo
 from evaluator.gpu.driver.discovery import open_device, subject_of
 from evaluator.gpu.driver.target import Precision
 from evaluator.network.spec import Activation
-from protocol.host.processes import crash_signal
+from protocol.common.processes import crash_signal
 
 log = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from protocol.host.folders import cache_folder
-from protocol.host.processes import CRASHES_VARIABLE
+from protocol.common.folders import cache_folder
+from protocol.common.processes import CRASHES_VARIABLE
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator.gpu.driver.target import Precision, Target
-from protocol.host.printing import ReportedError
+from protocol.common.printing import ReportedError
 
 Argument: TypeAlias = Any
 """A kernel's argument: a ctypes value (c_uint64 for addresses)."""

@@ -16,8 +16,8 @@ from types import ModuleType
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.crashes import Phase
 from evaluator.gpu.driver.device import Device, DeviceError, DeviceInfo
-from protocol.host.extras import install
-from protocol.host.version import __version__
+from protocol.common.extras import install
+from protocol.common.version import __version__
 
 _VENDORS = {
     "amd": (

@@ -40,8 +40,8 @@ from evaluator.gpu.driver.target import Precision
 from evaluator.gpu.plan.needs import Needs
 from evaluator.gpu.plan.tiles import Measured
 from evaluator.gpu.tuning.tune import Tuner, library_of_key
-from protocol.host.printing import reason
-from protocol.host.processes import child_command, crash_signal, group_of_its_own, how_it_ended, own_input
+from protocol.common.printing import reason
+from protocol.common.processes import child_command, crash_signal, group_of_its_own, how_it_ended, own_input
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from evaluator.gpu.plan import weights as pack
 from evaluator.gpu.plan.quantised import Packed, WeightFormat, rounded
 from evaluator.gpu.plan.quantised import pack as pack_codes
 from evaluator.network.e4m3 import codes, decoded, nearest
-from protocol.host.closing import Closing
+from protocol.common.closing import Closing
 
 RESIDUAL_AT = 1 << 13
 """Start of a residual in the inputs, in elements: its rows differ from those of the inputs."""

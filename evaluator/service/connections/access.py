@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from ipaddress import ip_address
 
-from protocol.keys.clients import AllowedClient, Quota, read_clients
-from protocol.keys.files import CLIENTS, SERVICE_PAIR, keys_folder
-from protocol.keys.notation import show_key
-from protocol.keys.pairs import KeyPair, pair_at
+from protocol.common.keys.clients import AllowedClient, Quota, read_clients
+from protocol.common.keys.files import CLIENTS, SERVICE_PAIR, keys_folder
+from protocol.common.keys.notation import show_key
+from protocol.common.keys.pairs import KeyPair, pair_at
 
 REFUSALS_LOGGED_EVERY_S = 1.0
 

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import zmq
 
+from protocol.common.printing import reason
 from protocol.connections.addresses import runtime_directory
-from protocol.host.printing import reason
 
 BACKLOG = 512
 """Connections that may wait to be accepted."""

@@ -26,8 +26,8 @@ from evaluator.service.connections.limits import (
 )
 from evaluator.service.connections.transport import GONE, Arrived, Client, Delivery, Origin
 from evaluator.service.connections.zeromq import ZeroMqSockets
-from protocol.codec import max_message_bytes, max_request_bytes
-from protocol.host.wakeup import Wakeup
+from protocol.common.wakeup import Wakeup
+from protocol.wire.codec import max_message_bytes, max_request_bytes
 
 if sys.platform == "linux":
     from protocol._core import Hub

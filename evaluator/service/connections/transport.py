@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from protocol.host.wakeup import Wakeup
+from protocol.common.wakeup import Wakeup
 
 GONE = "gone"
 """Address of a client whose connection has ended."""

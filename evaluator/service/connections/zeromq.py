@@ -25,11 +25,11 @@ from evaluator.service.connections.endpoints import BACKLOG, AddressError, bind,
 from evaluator.service.connections.limits import ClosedLog, ConnectionLimits
 from evaluator.service.connections.transport import Arrived, Client, Delivery, Origin
 from protocol._core import SilentConnections
-from protocol.codec import max_message_bytes
+from protocol.common.keys.notation import KeysError, show_key
+from protocol.common.wakeup import Wakeup
 from protocol.connections import multipart
 from protocol.connections.multipart import READABLE
-from protocol.host.wakeup import Wakeup
-from protocol.keys.notation import KeysError, show_key
+from protocol.wire.codec import max_message_bytes
 
 if sys.platform == "linux":
     from protocol._core import sending_too_much, source_of_peer

@@ -22,8 +22,8 @@ from evaluator.metrics import BATCH_EDGES, Histogram, Requests, State
 from evaluator.service.http.history import STEP_S, History, Reading
 from evaluator.service.record import Service
 from evaluator.service.sessions import Session
-from protocol.host.version import __version__
-from protocol.messages import PRIORITIES
+from protocol.common.version import __version__
+from protocol.wire.messages import PRIORITIES
 
 MOST_CLIENTS = 100
 """Maximum clients in a document; those with the highest rates are included."""

@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import (
 
 from evaluator.metrics import RATE_WINDOW_S, TIME_EDGES, Histogram, Metrics, State
 from evaluator.service.lifecycle import STATES
-from protocol.host.version import __version__
+from protocol.common.version import __version__
 
 Labels = tuple[str, ...]
 

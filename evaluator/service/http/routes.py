@@ -24,9 +24,9 @@ from evaluator import page
 from evaluator.service.http.overview import StatusDocument
 from evaluator.service.http.prometheus import registry
 from evaluator.service.record import Service
-from protocol.http.access import AccessCheck
-from protocol.http.middleware import Middleware
-from protocol.http.server import HttpLimits, HttpServer
+from protocol.common.http.access import AccessCheck
+from protocol.common.http.middleware import Middleware
+from protocol.common.http.server import HttpLimits, HttpServer
 
 log = logging.getLogger("evaluator.service")
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Writes flat msgpack maps with text keys, with the same bytes as protocol/codec.py.
+// Writes flat msgpack maps with text keys, with the same bytes as protocol/wire/codec.py.
 #pragma once
 
 #include <cstddef>

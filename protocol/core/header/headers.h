@@ -28,11 +28,11 @@ struct ResultHeader {
   std::string_view network;   // content hash, at most 255 bytes; empty unless negotiated
 };
 
-// Return nullopt for other messages and for invalid or unusual headers; protocol/codec.py distinguishes them.
+// Return nullopt for other messages and for invalid or unusual headers; protocol/wire/codec.py distinguishes them.
 std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> data);
 std::optional<ResultHeader> result_header(std::span<const unsigned char> data);
 
-// Returns a header's bytes, the same as those of protocol/codec.py. A result omits an empty instance or
+// Returns a header's bytes, the same as those of protocol/wire/codec.py. A result omits an empty instance or
 // network.
 std::vector<unsigned char> written(const EvaluateHeader& header);
 std::vector<unsigned char> written(const ResultHeader& header);

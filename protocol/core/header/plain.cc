@@ -12,7 +12,7 @@ constexpr std::size_t kOffsetBytes = 4, kMoveBytes = 2, kFloatBytes = 4, kMostMo
 // Limit of the protocol (WIRE_MAX_POSITIONS).
 constexpr std::size_t kMostPositions = 65536;
 
-// Longer headers are left to protocol/codec.py.
+// Longer headers are left to protocol/wire/codec.py.
 constexpr std::size_t kMostOfHeader = 4096;
 
 bool has_plain_shape(Frames frames) {

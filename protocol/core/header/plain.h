@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Plain messages: four frames, a common header, and arrays of the sizes that it declares. The cores handle
 // only
-// these; protocol/codec.py handles all others and every error.
+// these; protocol/wire/codec.py handles all others and every error.
 #pragma once
 
 #include <cstddef>

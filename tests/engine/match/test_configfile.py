@@ -18,8 +18,8 @@ from engine.match.configfile import DEFAULT_TIME, match_config
 from engine.match.results.sprt import Sprt
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
-from protocol.settings.sources import read_document
-from protocol.settings.spec import SettingsError
+from protocol.common.settings.sources import read_document
+from protocol.common.settings.spec import SettingsError
 from tests.paths import REPOSITORY
 
 

@@ -20,7 +20,7 @@ from engine.search.limits import Clock, Limits
 from engine.search.network_constants import CONSTANTS, with_network_constants
 from engine.search.task import SearchTask
 from engine.search.tree import CORE_OPTIONS, SearchTree
-from protocol.messages import NetworkInfo
+from protocol.wire.messages import NetworkInfo
 from tests.engine.core.tree.search_helpers import search
 
 TUNED, CPU = CONSTANTS

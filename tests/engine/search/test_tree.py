@@ -12,7 +12,7 @@ from engine.options import OPTIONS, Options
 from engine.search.limits import Limits
 from engine.search.task import SearchTask
 from engine.search.tree import SearchTree, search_params
-from protocol.messages import NetworkInfo
+from protocol.wire.messages import NetworkInfo
 from tests.engine.core.tree.search_helpers import search
 
 SMALL = Options(tree_memory=16, hash=1)

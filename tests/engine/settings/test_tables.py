@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from engine.settings.tables import Table, merge, parse_pairs, parse_settings
-from protocol.settings.spec import SettingsError, setting
+from protocol.common.settings.spec import SettingsError, setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import pytest
 
 from engine.games.identity import differences
 from engine.tune.config import tune_config
-from protocol.settings.sources import read_document
-from protocol.settings.spec import SettingsError
+from protocol.common.settings.sources import read_document
+from protocol.common.settings.spec import SettingsError
 from tests.engine.tune.tunings import tuning
 from tests.paths import REPOSITORY
 

@@ -13,7 +13,7 @@ import pytest
 
 from engine.options import OPTIONS
 from evaluator.backends.threads import default_threads
-from protocol.settings.spec import Setting
+from protocol.common.settings.spec import Setting
 from tests.engine.uci.uci_process import UciProcess, shared_engine
 from tests.paths import REPOSITORY
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.web.bodies import MOST_OF_ELEMENT, PIECE, read_object, written
 from engine.web.limits import ApiSettings, ClientLimits
 from engine.web.turns import Lane
-from protocol.http.middleware import HttpError
+from protocol.common.http.middleware import HttpError
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

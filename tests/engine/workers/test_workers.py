@@ -21,7 +21,7 @@ from engine.selfplay.campaign import SelfPlayCampaign
 from engine.workers.executor import ExecutorError
 from engine.workers.local import expected_rate, workers_for
 from protocol.client import EvaluatorClient
-from protocol.messages import Curve
+from protocol.wire.messages import Curve
 from tests.engine.games.recorder import Recorder
 from tests.engine.match.matches import engine, match, play, replay
 from tests.engine.match.test_resume import assert_complete, journal_numbers, read_games, runner_process

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from evaluator.backends.probe import probe_batch, uneven_batch
-from protocol.codec import check_batch
+from protocol.wire.codec import check_batch
 
 
 def test_probe_positions_keep_the_protocol_and_repeat_themselves() -> None:

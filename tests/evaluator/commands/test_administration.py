@@ -15,9 +15,9 @@ import pytest
 
 from evaluator import cli
 from evaluator.service.connections.access import Access
-from protocol.keys.clients import AllowedClient, allow
-from protocol.keys.files import CLIENT_PAIR, CLIENTS
-from protocol.keys.pairs import make_pair
+from protocol.common.keys.clients import AllowedClient, allow
+from protocol.common.keys.files import CLIENT_PAIR, CLIENTS
+from protocol.common.keys.pairs import make_pair
 from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
 from tests.evaluator.service.process import free_port, needs_ipc, needs_posix
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.batching.simulation import curve_model
 from evaluator import cli
-from protocol.host.commands import module_of
+from protocol.common.commands import module_of
 from tests.evaluator.service.harness import numbered_batch, running
 
 

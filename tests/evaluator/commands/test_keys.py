@@ -12,10 +12,10 @@ import zmq
 from zmq.utils import z85
 
 from evaluator import cli
-from protocol.keys.clients import read_clients
-from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
-from protocol.keys.notation import read_key, show_key
-from protocol.keys.pairs import read_pair
+from protocol.common.keys.clients import read_clients
+from protocol.common.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
+from protocol.common.keys.notation import read_key, show_key
+from protocol.common.keys.pairs import read_pair
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="files have no modes here")
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from evaluator._core import is_sound
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, PositionBatch
-from protocol.codec import check_batch
 from protocol.errors import BadRequest
+from protocol.wire.codec import check_batch
 from tests.backends.batches import varied_batch
 
 

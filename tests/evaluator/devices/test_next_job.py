@@ -15,7 +15,7 @@ from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Order, Scheduler
-from protocol.messages import NetworkInfo
+from protocol.wire.messages import NetworkInfo
 from tests.evaluator.service.harness import EchoBackend, numbered_batch
 
 FLOOD, COUNT = 18, 100

@@ -21,7 +21,7 @@ from evaluator.scheduling.latency import LatencyModel, steps_to
 from evaluator.scheduling.requests import Request
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.messages import NetworkInfo
+from protocol.wire.messages import NetworkInfo
 from tests.evaluator.service.harness import (
     EchoBackend,
     Harness,

@@ -19,7 +19,7 @@ from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch
-from protocol.messages import NetworkInfo
+from protocol.wire.messages import NetworkInfo
 from tests.evaluator.service.harness import (
     WAIT_S,
     EchoBackend,

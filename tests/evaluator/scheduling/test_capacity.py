@@ -8,7 +8,7 @@ import pytest
 from benchmarks.batching.simulation import CURVES, curve_model
 from evaluator.scheduling.capacity import together
 from evaluator.scheduling.latency import LatencyModel
-from protocol.messages import best_rate
+from protocol.wire.messages import best_rate
 
 
 def model(curve: str = "h200-t82", padded: bool = False) -> LatencyModel:

@@ -17,9 +17,9 @@ from evaluator.service.connections import hub_sockets
 from evaluator.service.fast_path import IN_A_ROW
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.codec import decode_reply, encode_evaluate
 from protocol.errors import BadRequest, DuplicateId, UnknownNetwork
-from protocol.messages import Error, Result
+from protocol.wire.codec import decode_reply, encode_evaluate
+from protocol.wire.messages import Error, Result
 from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, received, running, same
 from tests.evaluator.service.leasing import Held, LeasingBackend
 

@@ -12,8 +12,8 @@ import pytest
 import zmq
 
 from evaluator.service.connections import hub_sockets
-from protocol.codec import decode_reply, encode, max_message_bytes
-from protocol.messages import Alias, Aliased, Error, Evaluate, Hello, Load, Result, Welcome
+from protocol.wire.codec import decode_reply, encode, max_message_bytes
+from protocol.wire.messages import Alias, Aliased, Error, Evaluate, Hello, Load, Result, Welcome
 from tests.evaluator.service.harness import WAIT_S, Harness, foreign_client, numbered_batch, running
 
 

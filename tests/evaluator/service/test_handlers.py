@@ -11,10 +11,10 @@ import msgpack
 import pytest
 
 from protocol import EvaluatorClient
-from protocol.codec import decode_reply, encode
 from protocol.connections.multipart import send
 from protocol.errors import DeadlineExceeded, NotReady, TooLarge, UnknownNetwork
-from protocol.messages import Evaluate, Hello, Welcome
+from protocol.wire.codec import decode_reply, encode
+from protocol.wire.messages import Evaluate, Hello, Welcome
 from tests.evaluator.service.harness import (
     WAIT_S,
     Harness,

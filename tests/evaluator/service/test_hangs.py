@@ -19,7 +19,7 @@ from evaluator.scheduling.batching import BatchPolicy
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed
-from protocol.messages import StatusReply
+from protocol.wire.messages import StatusReply
 from tests.evaluator.service.harness import WAIT_S, answers, expected, numbered_batch, received, running, same
 from tests.evaluator.service.test_failures import with_standby
 

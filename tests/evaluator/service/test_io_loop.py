@@ -10,7 +10,7 @@ import pytest
 
 from evaluator.devices.runners import now_ms
 from evaluator.service import handlers, io_loop
-from protocol.messages import Ping
+from protocol.wire.messages import Ping
 from tests.evaluator.service.harness import WAIT_S, Harness
 
 

@@ -19,10 +19,10 @@ import pytest
 from zmq.utils import z85
 
 from protocol import EvaluatorClient
+from protocol.common.keys.clients import AllowedClient, allow, revoke
+from protocol.common.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
+from protocol.common.keys.pairs import KeyPair, make_pair, read_pair
 from protocol.errors import EvaluatorLost
-from protocol.keys.clients import AllowedClient, allow, revoke
-from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
-from protocol.keys.pairs import KeyPair, make_pair, read_pair
 from tests.engine.uci.uci_process import UciProcess
 from tests.paths import CACHE, REPOSITORY
 

@@ -15,9 +15,9 @@ import zmq
 from evaluator.service.connections import hub_sockets
 from evaluator.service.fast_path import IN_A_ROW
 from protocol import EvaluatorClient
-from protocol.codec import decode_reply, encode, encode_evaluate
 from protocol.errors import NetworkChanged, UnknownNetwork
-from protocol.messages import FEATURES, Error, Hello, Result, Welcome
+from protocol.wire.codec import decode_reply, encode, encode_evaluate
+from protocol.wire.messages import FEATURES, Error, Hello, Result, Welcome
 from tests.evaluator.service.harness import WAIT_S, Harness, foreign_client, numbered_batch, running
 from tests.evaluator.service.leasing import LeasingBackend
 from tests.paths import DATA

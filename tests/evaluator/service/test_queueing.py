@@ -12,7 +12,7 @@ from evaluator.service.connections.limits import ConnectionLimits
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeadlineExceeded, Overloaded
-from protocol.messages import Priority, best_rate
+from protocol.wire.messages import Priority, best_rate
 from tests.evaluator.service.harness import (
     WAIT_S,
     EchoBackend,

@@ -11,9 +11,9 @@ import pytest
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Scheduler
 from evaluator.service.quotas import Usage
+from protocol.common.keys.clients import AllowedClient, Quota, allow, read_clients
+from protocol.common.keys.notation import KeysError
 from protocol.errors import NotAllowed, Overloaded
-from protocol.keys.clients import AllowedClient, Quota, allow, read_clients
-from protocol.keys.notation import KeysError
 from tests.evaluator.service.harness import numbered_batch
 
 BATCH = numbered_batch(8)

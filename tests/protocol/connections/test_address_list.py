@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from engine.options import OptionError, Options
+from protocol.common.settings.spec import SettingsError
 from protocol.connections.address_list import parse_addresses
-from protocol.settings.spec import SettingsError
 
 
 @pytest.mark.parametrize(

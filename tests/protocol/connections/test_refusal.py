@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from protocol import EvaluatorClient
+from protocol.common.keys.files import SERVICE_PAIR
+from protocol.common.keys.notation import show_key
+from protocol.common.keys.pairs import pair_at
 from protocol.connections import unix, zeromq
 from protocol.errors import EvaluatorLost
-from protocol.keys.files import SERVICE_PAIR
-from protocol.keys.notation import show_key
-from protocol.keys.pairs import pair_at
 from tests.evaluator.zmtp import GREETING, command, exactly
 
 WAIT_S = 30.0

@@ -22,7 +22,7 @@ if sys.platform != "linux":
     pytest.skip("there are such connections on Linux only", allow_module_level=True)
 
 from protocol._core import Hub, Stream
-from protocol.host.wakeup import Wakeup
+from protocol.common.wakeup import Wakeup
 from tests.evaluator.zmtp import (
     COMMAND,
     GREETING,

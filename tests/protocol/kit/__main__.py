@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from protocol.common.keys.files import SERVICE_PAIR
+from protocol.common.keys.notation import show_key
+from protocol.common.keys.pairs import pair_at
 from protocol.connections.addresses import DEFAULT_TCP
-from protocol.keys.files import SERVICE_PAIR
-from protocol.keys.notation import show_key
-from protocol.keys.pairs import pair_at
 from protocol.policy import policy_moves
 from tests.protocol.kit.schema import schema
 from tests.protocol.kit.vectors import vectors

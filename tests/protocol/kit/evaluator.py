@@ -12,10 +12,11 @@ from typing import Any
 import msgpack
 import zmq
 
-from protocol.codec import decode_request, encode, max_message_bytes, peek_id
+from protocol.common.keys.pairs import KeyPair
 from protocol.errors import Draining, DuplicateId, RemoteError, UnknownNetwork
-from protocol.keys.pairs import KeyPair
-from protocol.messages import (
+from protocol.random_evaluation import random_evaluation
+from protocol.wire.codec import decode_request, encode, max_message_bytes, peek_id
+from protocol.wire.messages import (
     PROTOCOL_VERSION,
     Cancel,
     Cancelled,
@@ -31,7 +32,6 @@ from protocol.messages import (
     StatusReply,
     Welcome,
 )
-from protocol.random_evaluation import random_evaluation
 from tests.protocol.kit.judging import faults_of
 
 MAX_BATCH = 64

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from protocol.fields import Field, Schema, fields_of
-from protocol.messages import PROTOCOL_VERSION, REPLIES, REQUESTS, NetworkInfo, first_frame
+from protocol.wire.fields import Field, Schema, fields_of
+from protocol.wire.messages import PROTOCOL_VERSION, REPLIES, REQUESTS, NetworkInfo, first_frame
 
 
 def _object(fields: Iterable[Field], head: Schema) -> Schema:

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TextIO
 
-from protocol.compression import offered
-from protocol.keys.pairs import KeyPair
+from protocol.common.keys.pairs import KeyPair
+from protocol.wire.compression import offered
 from tests.protocol.kit.evaluator import OpenRequest, ScriptedEvaluator
 
 ROUNDS = 3

@@ -15,7 +15,7 @@ import pytest
 
 from evaluator.network import load_network
 from evaluator.network.writer import write_network
-from protocol.settings.sources import read_document
+from protocol.common.settings.sources import read_document
 from tests.training.run.runs import SETTINGS, read_until, run_training, start_training, write_run
 
 pytestmark = pytest.mark.integration

@@ -15,9 +15,9 @@ from typing import Any, Self
 from engine._core import Batch, BatchRule, Exchange, Game, Tree
 from engine.evaluation.encoding import position_batch
 from protocol._core import Hub, Stream
-from protocol.codec import decode_request, encode, encode_evaluate
-from protocol.messages import Evaluate, Result
 from protocol.random_evaluation import random_evaluation
+from protocol.wire.codec import decode_request, encode, encode_evaluate
+from protocol.wire.messages import Evaluate, Result
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, new_tree
 
 WAIT_S = 60.0

@@ -21,7 +21,7 @@ from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from protocol.batch import PositionBatch
 from protocol.client import EvaluatorClient
-from protocol.codec import check_batch
+from protocol.wire.codec import check_batch
 
 pytestmark = pytest.mark.integration
 

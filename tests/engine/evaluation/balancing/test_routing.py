@@ -11,7 +11,7 @@ import pytest
 from engine.evaluation.balancing.routing import LARGE_REQUEST, LEAST_SHARED, best_offer
 from engine.evaluation.balancing.upstream import Offer
 from engine.evaluation.connection.process import NetworkKey
-from protocol.messages import NetworkInfo
+from protocol.wire.messages import NetworkInfo
 
 KEY: NetworkKey = ("", "", "")
 

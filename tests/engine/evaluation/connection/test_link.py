@@ -28,9 +28,9 @@ from engine.evaluation.errors import EvaluatorRefusalError
 from engine.evaluation.requests import Requests
 from engine.options import Options
 from evaluator.network import SHIPPED_NETWORK
-from protocol.codec import decode_request, encode
 from protocol.errors import UnknownNetwork
-from protocol.messages import Error, Hello, NetworkInfo, Reply, Welcome
+from protocol.wire.codec import decode_request, encode
+from protocol.wire.messages import Error, Hello, NetworkInfo, Reply, Welcome
 from tests.engine.uci.uci_process import UciProcess, eventually, sockets_of
 from tests.evaluator.service.plugin import Plugin
 from tests.paths import REPOSITORY

@@ -14,7 +14,7 @@ import pytest
 
 from evaluator.gpu.driver import crashes
 from evaluator.gpu.driver.crashes import Crash, Phase
-from protocol.host.processes import CRASHES_VARIABLE
+from protocol.common.processes import CRASHES_VARIABLE
 from tests.paths import CACHE
 
 DEVICE = "Discrete|gfx1100|HIP 7.15"

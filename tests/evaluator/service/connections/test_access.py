@@ -24,16 +24,16 @@ from evaluator.service.connections.access import Access, Domain, is_loopback
 from evaluator.service.connections.endpoints import AddressError
 from evaluator.settings import Settings
 from protocol import EvaluatorClient
-from protocol.codec import decode_reply, encode
+from protocol.common.keys.clients import AllowedClient, allow, revoke
+from protocol.common.keys.credentials import Credentials
+from protocol.common.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR, SERVICES
+from protocol.common.keys.notation import show_key
+from protocol.common.keys.pairs import new_pair, pair_at, read_pair
+from protocol.common.keys.services import trust
 from protocol.connections.handshake import mechanism_of
 from protocol.errors import EvaluatorLost, LoadFailed, NotAllowed
-from protocol.keys.clients import AllowedClient, allow, revoke
-from protocol.keys.credentials import Credentials
-from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR, SERVICES
-from protocol.keys.notation import show_key
-from protocol.keys.pairs import new_pair, pair_at, read_pair
-from protocol.keys.services import trust
-from protocol.messages import Clients, Error, Ping
+from protocol.wire.codec import decode_reply, encode
+from protocol.wire.messages import Clients, Error, Ping
 from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, running, same
 from tests.evaluator.service.proxy import proxy_to
 

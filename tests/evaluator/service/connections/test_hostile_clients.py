@@ -23,8 +23,8 @@ from evaluator.backends.probe import probe_batch
 from evaluator.service.connections import hub_sockets
 from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch
-from protocol.codec import encode_evaluate
 from protocol.errors import EvaluatorLost
+from protocol.wire.codec import encode_evaluate
 from tests.evaluator.service.plugin import Plugin
 from tests.evaluator.service.process import free_port, wait_for_line
 from tests.evaluator.zmtp import GREETING, connect, frame, is_closed, message

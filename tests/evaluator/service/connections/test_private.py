@@ -17,9 +17,9 @@ from evaluator.service.connections import hub_sockets
 from evaluator.service.connections.endpoints import AddressError
 from evaluator.service.connections.limits import ConnectionLimits
 from protocol import EvaluatorClient
-from protocol.codec import decode_reply, encode_evaluate
 from protocol.connections.unix import UnixConnection
 from protocol.errors import EvaluatorLost
+from protocol.wire.codec import decode_reply, encode_evaluate
 from tests.evaluator.service.harness import (
     WAIT_S,
     EchoBackend,

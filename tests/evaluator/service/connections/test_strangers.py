@@ -19,11 +19,11 @@ import zmq
 from evaluator.backends.probe import probe_batch
 from evaluator.service.connections import hub_sockets
 from protocol import EvaluatorClient
+from protocol.common.keys.clients import AllowedClient, allow
+from protocol.common.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
+from protocol.common.keys.notation import show_key
+from protocol.common.keys.pairs import pair_at
 from protocol.errors import Overloaded
-from protocol.keys.clients import AllowedClient, allow
-from protocol.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
-from protocol.keys.notation import show_key
-from protocol.keys.pairs import pair_at
 from tests.evaluator.service.process import free_port, serving, wait_for_line
 from tests.evaluator.zmtp import GREETING, exactly, is_closed
 from tests.paths import CACHE

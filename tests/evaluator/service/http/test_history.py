@@ -7,7 +7,7 @@ import pytest
 
 from evaluator.metrics import Requests
 from evaluator.service.http.history import MINUTE_S, RATE_S, STEP_S, STEPS, History, Reading
-from protocol.messages import PRIORITIES
+from protocol.wire.messages import PRIORITIES
 
 
 class Counters:

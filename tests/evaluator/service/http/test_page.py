@@ -31,7 +31,7 @@ from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.messages import PRIORITIES
+from protocol.wire.messages import PRIORITIES
 from tests.evaluator.service.harness import WAIT_S, EchoBackend, Harness, expected, numbered_batch, running
 from tests.evaluator.service.test_failures import failing
 
