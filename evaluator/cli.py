@@ -33,7 +33,7 @@ COMMANDS = (
 
 def console() -> NoReturn:
     """The console script."""
-    from evaluator.gpu.driver.crashes import record_crashes
+    from evaluator.backends.common.crashes import record_crashes
 
     record_crashes()
     processes.console(main)

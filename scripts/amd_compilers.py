@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from evaluator.gpu.driver.device import CompilationError
+from evaluator.backends.gpu.driver.device import CompilationError
 
 COMPILERS = ("clang-19", "clang-22", "rocm")
 _CLANGS = [(f"clang-{version}",) for version in (19, 20, 21, 22)]

@@ -23,14 +23,14 @@ from pathlib import Path
 
 import msgpack
 
-from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.compiler import AMD_FLAGS, KernelKey, source
-from evaluator.gpu.driver.shipped import ARCHIVE, MACHINES, digest
-from evaluator.gpu.driver.target import MatrixUnit, Precision, Target, amd_target
-from evaluator.gpu.plan import fp8
-from evaluator.gpu.plan.plan import Plan
-from evaluator.gpu.plan.tiles import Choice, candidates, model_chooser
-from evaluator.gpu.run.buckets import BUCKETS
+from evaluator.backends.gpu.blas.product import Product
+from evaluator.backends.gpu.driver.compiler import AMD_FLAGS, KernelKey, source
+from evaluator.backends.gpu.driver.shipped import ARCHIVE, MACHINES, digest
+from evaluator.backends.gpu.driver.target import MatrixUnit, Precision, Target, amd_target
+from evaluator.backends.gpu.plan import fp8
+from evaluator.backends.gpu.plan.plan import Plan
+from evaluator.backends.gpu.plan.tiles import Choice, candidates, model_chooser
+from evaluator.backends.gpu.run.buckets import BUCKETS
 from evaluator.network import load_network
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.schema import PolicyFormat

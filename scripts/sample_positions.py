@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the real positions for calibrating and checking backends, in every input format of lc0.
 
-    python scripts/sample_positions.py SHARD... > evaluator/backends/sample.npz
+    python scripts/sample_positions.py SHARD... > evaluator/backends/common/sample.npz
 
 The shards are files of `python -m training label` or `import`. Each contributes equally many random
 positions, both along games and from branches.
@@ -20,7 +20,7 @@ import numpy as np
 from engine._core import Game
 from engine.evaluation.encoding import encode_games
 from engine.selfplay.shard import read_shard
-from evaluator.backends.sample import POSITIONS, SAME_PLANES, columns
+from evaluator.backends.common.sample import POSITIONS, SAME_PLANES, columns
 from evaluator.network.schema import InputFormat
 from training.data.replay import games_at
 

@@ -20,22 +20,22 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.compiler import AMD_FLAGS, KernelKey, source
-from evaluator.gpu.driver.device import CompilationError, DeviceError
-from evaluator.gpu.driver.target import Precision, Target, amd_target, nvidia_target
-from evaluator.gpu.plan import fp8, hopper
-from evaluator.gpu.plan.plan import Plan
-from evaluator.gpu.plan.program import Launch
-from evaluator.gpu.plan.quantised import WeightFormat, rounded_network
-from evaluator.gpu.plan.tiles import Choice, Chooser, candidates, model_chooser
+from evaluator.backends.gpu.blas.product import Product
+from evaluator.backends.gpu.driver.compiler import AMD_FLAGS, KernelKey, source
+from evaluator.backends.gpu.driver.device import CompilationError, DeviceError
+from evaluator.backends.gpu.driver.target import Precision, Target, amd_target, nvidia_target
+from evaluator.backends.gpu.plan import fp8, hopper
+from evaluator.backends.gpu.plan.plan import Plan
+from evaluator.backends.gpu.plan.program import Launch
+from evaluator.backends.gpu.plan.quantised import WeightFormat, rounded_network
+from evaluator.backends.gpu.plan.tiles import Choice, Chooser, candidates, model_chooser
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import AttentionBody
 from scripts import amd_compilers
 
 nvidia: Any
 try:
-    from evaluator.gpu.driver import nvidia
+    from evaluator.backends.gpu.driver import nvidia
 except ImportError:
     nvidia = None
 

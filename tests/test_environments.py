@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator import caching
+from evaluator.backends.common import caching
 from evaluator.devices.calibration import latency_model
 from protocol.common.folders import cache_folder, config_folder, expanded, user_names
 from protocol.common.keys.credentials import credentials_for

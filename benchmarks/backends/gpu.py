@@ -30,11 +30,11 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluator.backends.gpu import GpuBackend
-from evaluator.backends.gpu import open as open_gpu
-from evaluator.backends.probe import probe_batch
-from evaluator.backends.reference import ReferenceBackend
-from evaluator.gpu.plan.program import Launch
+from evaluator.backends.common.probe import probe_batch
+from evaluator.backends.gpu.backend import GpuBackend
+from evaluator.backends.gpu.backend import open as open_gpu
+from evaluator.backends.gpu.plan.program import Launch
+from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network import load_network
 from evaluator.network.describe import cost_of
 from evaluator.network.random_network import SHAPES, random_network

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.common.figures import Figure, print_figures
 from benchmarks.common.installation import REPOSITORY
 from evaluator.backends import Backend, open_backend
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from evaluator.network import SHIPPED_NETWORK, NetworkSpec, load_network
 from evaluator.network.describe import cost_of
 from evaluator.network.random_network import random_network

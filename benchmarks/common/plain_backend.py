@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
-from evaluator.backends.base import Backend
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.base import Backend
+from evaluator.backends.common.probe import probe_batch
 from evaluator.scheduling.latency import LADDER
 
 NEAR = 0.9

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluator.backends.base import Backend
+from evaluator.backends.common.base import Backend
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
 

@@ -33,7 +33,7 @@ from engine.options import Options
 from engine.pool.pool import SearchPool
 from engine.search.limits import Limits
 from evaluator.backends import open_backend
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from evaluator.network import SHIPPED_NETWORK, load_network
 from protocol import EvaluatorClient
 from protocol.batch import PositionBatch
@@ -73,7 +73,7 @@ def service_rate(address: str, size: int, clients: int, seconds: float) -> float
     """Return positions per second of several clients, each with two batches in flight."""
     code = (
         "import sys, time\n"
-        "from evaluator.backends.probe import probe_batch\n"
+        "from evaluator.backends.common.probe import probe_batch\n"
         "from protocol import EvaluatorClient\n"
         "address, size, seconds, seed = sys.argv[1], *map(int, sys.argv[2:])\n"
         "batch = probe_batch(size, seed)\n"

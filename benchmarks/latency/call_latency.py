@@ -27,7 +27,7 @@ from engine.commands.bench import POSITIONS
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.session import Session
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from protocol import EvaluatorClient
 
 NODES = 2000

@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.latency.timed_lease import TimedBufferLease
 from evaluator import backends
-from evaluator.backends.base import Backend
-from evaluator.backends.buffer_lease import BufferLease
+from evaluator.backends.common.base import Backend
+from evaluator.backends.common.buffer_lease import BufferLease
 from evaluator.cli import main as evaluator
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import MAX_LEGAL_MOVES, EvaluationBatch, PositionBatch

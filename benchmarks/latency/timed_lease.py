@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from evaluator._core import Program
-from evaluator.gpu.driver.device import NOT_READY, Call
-from evaluator.gpu.run.in_flight import Layout
+from evaluator.backends.gpu.driver.device import NOT_READY, Call
+from evaluator.backends.gpu.run.in_flight import Layout
 from protocol.batch import EvaluationBatch
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t)
@@ -43,7 +43,7 @@ class TimedBufferLease:
         """Do nothing: nobody else uses them."""
 
     def program(self, slot: int, positions: int, moves: int) -> Program | None:
-        """See `evaluator.backends.buffer_lease.BufferLease`."""
+        """See `evaluator.backends.common.buffer_lease.BufferLease`."""
         layout = self._layout
         if positions > layout.positions or moves > layout.max_moves:
             return None

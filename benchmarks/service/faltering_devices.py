@@ -13,10 +13,10 @@ import threading
 import time
 from pathlib import Path
 
-from evaluator.backends.base import Backend, BackendError
+from evaluator.backends.common.base import Backend, BackendError
+from evaluator.backends.reference.random_evaluation import random_evaluation
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.random_evaluation import random_evaluation
 
 NEEDS_NETWORK = False
 

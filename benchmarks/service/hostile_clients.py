@@ -33,7 +33,7 @@ import psutil
 from benchmarks.common import sleeping_devices
 from benchmarks.common.installation import CHECKOUT, started_module
 from benchmarks.common.processes import CommandError
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.common.keys.clients import AllowedClient, allow

@@ -31,7 +31,7 @@ from benchmarks.common.figures import Figure, print_figures
 from benchmarks.common.installation import started_module
 from benchmarks.common.processes import CommandError
 from benchmarks.service.service_scale import START_S, T82, service
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from evaluator.settings import Settings
 from protocol import EvaluatorClient
 from protocol.errors import Overloaded

@@ -26,7 +26,7 @@ from benchmarks.common import sleeping_devices
 from benchmarks.common.installation import CHECKOUT
 from benchmarks.common.processes import CommandError
 from benchmarks.common.tuned import tuned
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from protocol import EvaluatorClient
 from protocol.errors import EvaluatorLost
 

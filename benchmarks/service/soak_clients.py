@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
+from evaluator.backends.reference.random_evaluation import random_evaluation
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import EvaluatorError, EvaluatorLost
-from protocol.random_evaluation import random_evaluation
 from protocol.wire.messages import Priority
 
 WAIT_S = 180.0

@@ -10,5 +10,5 @@ result      values with errors, the command of a test match, JSON data
 display     tables and lines
 plot        the values over the games as SVG
 
-The tuning of GPU kernels, `wavefront-evaluator tune`, is in evaluator/gpu/tuning.
+The tuning of GPU kernels, `wavefront-evaluator tune`, is in evaluator/backends/gpu/tuning.
 """

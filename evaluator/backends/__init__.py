@@ -24,7 +24,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from evaluator.backends.base import Backend, BackendError
+from evaluator.backends.common.base import Backend, BackendError
 from evaluator.network.spec import NetworkSpec
 
 __all__ = [
@@ -43,11 +43,11 @@ log = logging.getLogger(__name__)
 AUTO = "auto"
 
 _BUILT_IN = {
-    "gpu": "evaluator.backends.gpu",
+    "gpu": "evaluator.backends.gpu.backend",
     "onnx": "evaluator.backends.onnx.backend",
-    "reference": "evaluator.backends.reference",
-    "random": "evaluator.backends.random",
-    "uniform": "evaluator.backends.uniform",
+    "reference": "evaluator.backends.reference.backend",
+    "random": "evaluator.backends.reference.random",
+    "uniform": "evaluator.backends.reference.uniform",
 }
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from evaluator.backends import available_backends, needs_network, open_backend, with_tuning
-from evaluator.backends.base import Backend, BackendError
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.base import Backend, BackendError
+from evaluator.backends.common.probe import probe_batch
+from evaluator.backends.common.progress import warn
 from evaluator.network.spec import NetworkSpec
-from evaluator.progress import warn
 from protocol.batch import PositionBatch
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def open_fastest(
         _log.info("backend auto passes over %s", reason)
     chosen = opened[0] if len(opened) == 1 else _fastest(opened, network)
     if chosen.name != _PREFERRED:
-        from evaluator.gpu.driver.discovery import found_devices
+        from evaluator.backends.gpu.driver.discovery import found_devices
 
         for notice in found_devices().notices:
             warn(f"{notice}; {chosen.name} on {chosen.device} is used instead")
@@ -92,7 +92,7 @@ def _variants(name: str, *, int8: bool | None, providers: bool) -> list[dict[str
 
 
 def _fastest(opened: list[Backend], network: NetworkSpec) -> Backend:
-    from evaluator.backends.reference import ReferenceBackend
+    from evaluator.backends.reference.backend import ReferenceBackend
 
     batch = probe_batch(_BATCH)
     expected = ReferenceBackend(network).evaluate(batch).logits

@@ -120,7 +120,7 @@ def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> 
 
 def _through_service(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
     """Measure an evaluator process as a client with IN_FLIGHT requests in flight."""
-    from evaluator.backends.probe import probe_batch
+    from evaluator.backends.common.probe import probe_batch
     from protocol import EvaluatorClient
     from protocol.common.processes import child_command
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from evaluator.gpu.driver import crashes
-from evaluator.gpu.driver.crashes import Phase
-from evaluator.gpu.driver.device import DeviceError, DeviceInfo
-from evaluator.gpu.driver.discovery import discover, fastest, open_device, restrictions, subject_of
-from evaluator.gpu.driver.sensors import read_sensors
-from evaluator.gpu.driver.target import Precision
-from evaluator.sensors import Sensors
+from evaluator.backends.common import crashes
+from evaluator.backends.common.crashes import Phase
+from evaluator.backends.common.sensors import Sensors
+from evaluator.backends.gpu.driver.device import DeviceError, DeviceInfo
+from evaluator.backends.gpu.driver.discovery import discover, fastest, open_device, restrictions, subject_of
+from evaluator.backends.gpu.driver.sensors import read_sensors
+from evaluator.backends.gpu.driver.target import Precision
 
 if TYPE_CHECKING:
     from evaluator.backends.onnx.providers import FoundProvider

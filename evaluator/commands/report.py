@@ -16,18 +16,18 @@ from typing import Any
 from rich.console import Console
 
 from evaluator.backends import BackendError
-from evaluator.backends.gpu import GpuBackend
-from evaluator.backends.gpu import open as open_gpu
-from evaluator.backends.gpu_options import PRECISIONS
-from evaluator.child import ChildEnded, run_in_child
+from evaluator.backends.common import crashes
+from evaluator.backends.common.child import ChildEnded, run_in_child
+from evaluator.backends.gpu.backend import GpuBackend
+from evaluator.backends.gpu.backend import open as open_gpu
+from evaluator.backends.gpu.driver.device import DeviceError
+from evaluator.backends.gpu.driver.discovery import Discovery, discover
+from evaluator.backends.gpu.machine import impersonal, machine_facts
+from evaluator.backends.gpu.options import PRECISIONS
+from evaluator.backends.gpu.plan.plan import FP8_POSITIONS
+from evaluator.backends.gpu.plan.program import LibraryStep
 from evaluator.commands import devices
 from evaluator.commands.verify import found_agreement, network_of
-from evaluator.gpu.driver import crashes
-from evaluator.gpu.driver.device import DeviceError
-from evaluator.gpu.driver.discovery import Discovery, discover
-from evaluator.gpu.machine import impersonal, machine_facts
-from evaluator.gpu.plan.plan import FP8_POSITIONS
-from evaluator.gpu.plan.program import LibraryStep
 from protocol.common.files import write_atomically
 from protocol.common.outputs import add_overwrite_flag, guard_output
 from protocol.common.printing import ReportedError, failing_as

@@ -25,8 +25,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from evaluator import logs
-from evaluator.backends.threads import default_threads
-from evaluator.progress import listen
+from evaluator.backends.common.progress import listen
+from evaluator.backends.common.threads import default_threads
 from evaluator.settings import Settings, add_flags, from_arguments
 from protocol.common.processes import own_input
 from protocol.common.settings.spec import SettingsError
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         settings = from_arguments(arguments)
         logs.configure(settings.log_level, settings.log_format)
         if arguments.retry_gpu:
-            from evaluator.gpu.driver import crashes
+            from evaluator.backends.common import crashes
 
             crashes.forget()
         return _serve(settings, embedded, lambda: from_arguments(arguments))

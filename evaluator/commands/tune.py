@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from evaluator.backends import BackendError
-from evaluator.child import ChildEnded, run_in_child
+from evaluator.backends.common.child import ChildEnded, run_in_child
+from evaluator.backends.gpu.blas.product import Product
+from evaluator.backends.gpu.driver.device import DeviceError, DeviceInfo
+from evaluator.backends.gpu.driver.discovery import found_devices, select
+from evaluator.backends.gpu.plan.program import PlanError
+from evaluator.backends.gpu.plan.tiles import Measured
 from evaluator.commands.verify import network_of
-from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.device import DeviceError, DeviceInfo
-from evaluator.gpu.driver.discovery import found_devices, select
-from evaluator.gpu.plan.program import PlanError
-from evaluator.gpu.plan.tiles import Measured
 from evaluator.network.spec import Activation
 
 HELP = "measure the candidates for every matrix product on a GPU, keep the fastest and print the table"
@@ -53,8 +53,8 @@ def measure(
 ) -> list[tuple[Product, list[Measured]]]:
     """Return every product with its candidates, fastest first. Raises NetworkError, BackendError and
     DeviceError."""
-    from evaluator.backends.gpu_options import formats, fp8_network, rounded
-    from evaluator.gpu.tuning.network import tune_network
+    from evaluator.backends.gpu.options import formats, fp8_network, rounded
+    from evaluator.backends.gpu.tuning.network import tune_network
 
     network = network_of(arguments.network)
     chosen = formats(arguments.precision, arguments.weights)
@@ -79,7 +79,7 @@ def measure(
 
 def device_to_tune(name: str) -> DeviceInfo:
     """Find the device in this process, where a driver may crash. Raises BackendError and DeviceError."""
-    from evaluator.backends.gpu import unavailable
+    from evaluator.backends.gpu.backend import unavailable
 
     found = found_devices()
     if not found.devices:

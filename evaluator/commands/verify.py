@@ -15,12 +15,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from evaluator.backends import BackendError, gpu_options, open_backend, parse_backend
-from evaluator.backends.agreement import TIE, Agreement, agreement
-from evaluator.backends.base import Backend
-from evaluator.backends.probe import probe_batch
-from evaluator.backends.reference import ReferenceBackend
-from evaluator.child import ChildEnded, run_in_child
+from evaluator.backends import BackendError, open_backend, parse_backend
+from evaluator.backends.common.agreement import TIE, Agreement, agreement
+from evaluator.backends.common.base import Backend
+from evaluator.backends.common.child import ChildEnded, run_in_child
+from evaluator.backends.common.probe import probe_batch
+from evaluator.backends.gpu import options as gpu_options
+from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network import SHIPPED_NETWORKS, NetworkError, load_network
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.spec import NetworkSpec

@@ -13,7 +13,7 @@ namespace wavefront::evaluator {
 
 using namespace device;
 
-// Converts a Call of evaluator/gpu/driver/device.py. Throws std::invalid_argument.
+// Converts a Call of evaluator/backends/gpu/driver/device.py. Throws std::invalid_argument.
 inline Call call_of(nanobind::handle each) {
   Call call{nanobind::cast<std::uintptr_t>(each.attr("function")), {}, 0};
   for (nanobind::handle argument : each.attr("arguments")) {

@@ -19,10 +19,10 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from evaluator.backends.base import Backend
-from evaluator.backends.probe import probe_batch
-from evaluator.caching import cached_file, keep
-from evaluator.device_lease import DeviceLease, exclusive_lease
+from evaluator.backends.common.base import Backend
+from evaluator.backends.common.caching import cached_file, keep
+from evaluator.backends.common.device_lease import DeviceLease, exclusive_lease
+from evaluator.backends.common.probe import probe_batch
 from evaluator.devices.machine import MAX_OTHERS_SHARE, others_share, reading
 from evaluator.scheduling.growth import Growth, is_flat
 from evaluator.scheduling.latency import LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel, steps_to

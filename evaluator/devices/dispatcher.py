@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from evaluator.backends.buffer_lease import BufferLease
+from evaluator.backends.common.buffer_lease import BufferLease
 from evaluator.devices.failover import Post, Trouble
 from evaluator.devices.runners import Device, Runner, now_ms
 from evaluator.devices.served_network import Job, ServedNetwork

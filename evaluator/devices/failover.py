@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from evaluator.backends.base import NotFiniteError
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.base import NotFiniteError
+from evaluator.backends.common.probe import probe_batch
 from evaluator.devices.runners import Device, Runner, evaluate, now_ms
 from evaluator.devices.served_network import Job, ServedNetwork
 from evaluator.devices.watchdog import Patience, Watchdog

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluator.backends import for_each_device, open_backend, parse_backend, prepare_backend, with_tuning
-from evaluator.backends.base import Backend, BackendError
+from evaluator.backends.common.base import Backend, BackendError
 from evaluator.devices.calibration import latency_model
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
@@ -328,7 +328,7 @@ def shipped_network(backends: Sequence[str]) -> Path:
     after comparing it with the CPU, so it gets the smaller network then.
     """
     from evaluator.backends import AUTO, unavailable
-    from evaluator.backends.gpu import is_small
+    from evaluator.backends.gpu.backend import is_small
     from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK
 
     parsed = [parse_backend(spec) for spec in backends]

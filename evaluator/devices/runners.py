@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from evaluator.backends.base import Backend, BackendError, NotFiniteError
+from evaluator.backends.common.base import Backend, BackendError, NotFiniteError
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from protocol.batch import EvaluationBatch, PositionBatch

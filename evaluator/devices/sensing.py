@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from evaluator.backends.base import Backend
+from evaluator.backends.common.base import Backend
 
 log = logging.getLogger("evaluator.devices")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from evaluator.backends.base import Backend
+from evaluator.backends.common.base import Backend
 from evaluator.devices.runners import Device, Runner
 from evaluator.scheduling.capacity import together
 from evaluator.scheduling.requests import Segment

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from evaluator.devices.calibration import BatchTimer
 from evaluator.devices.runners import Device, Runner
 from evaluator.devices.served_network import ServedNetwork

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from evaluator.backends.base import BackendError
-from evaluator.device_lease import Stopped
+from evaluator.backends.common.base import BackendError
+from evaluator.backends.common.device_lease import Stopped
+from evaluator.backends.common.progress import announce
 from evaluator.devices.runners import Device, Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
-from evaluator.progress import announce
 
 log = logging.getLogger("evaluator.tuning")
 
@@ -143,7 +143,7 @@ class BackgroundTuning:
 
     @contextmanager
     def _lease(self, network: ServedNetwork, runner: Runner) -> Iterator[None]:
-        """See evaluator.device_lease.DeviceLease."""
+        """See evaluator.backends.common.device_lease.DeviceLease."""
         device = runner.device
         with self._lock:
             self._check(network)

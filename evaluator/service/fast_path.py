@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.backends.buffer_lease import BufferLease
+from evaluator.backends.common.buffer_lease import BufferLease
 from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.service.connections.hub_sockets import HubSockets

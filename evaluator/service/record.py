@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluator.backends.base import Backend
+from evaluator.backends.common.base import Backend
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.loading import Loader
 from evaluator.devices.sensing import Sensing

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from evaluator.backends.base import Backend
+from evaluator.backends.common.base import Backend
 from evaluator.devices.dispatcher import Dispatcher
 from evaluator.devices.loading import Loader
 from evaluator.devices.sensing import Sensing

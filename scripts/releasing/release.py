@@ -229,7 +229,7 @@ def make_archive(python: Path, wheel: Path, version: str, output: Path) -> Path:
     run(*uv, "--only-binary=:all:", "--no-binary=chess", wheel, *EXTRAS)
     shutil.copy2(
         make_code_objects(inside, output),
-        next(folder.glob("python/lib/python*/site-packages/evaluator/kernels")),
+        next(folder.glob("python/lib/python*/site-packages/evaluator/backends/gpu/kernels")),
     )
     # Next to the archive, since it names the files inside.
     run(

@@ -62,7 +62,8 @@ def make(version: str, output: Path, *constraints: str) -> None:
     folder = make_folder(python, wheel, constraints)
     objects = output / "amd-code-objects.zip"
     if objects.exists():  # Made for the archive of Linux.
-        shutil.copy2(objects, folder / "python" / "Lib" / "site-packages" / "evaluator" / "kernels")
+        kernels = "python/Lib/site-packages/evaluator/backends/gpu/kernels"
+        shutil.copy2(objects, folder / kernels)
     name = f"wavefront-{version}-windows-x86_64"
     write_packages(folder, output / f"{name}.sbom.json")
     before = set(folder.rglob("*"))

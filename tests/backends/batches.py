@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evaluator.backends import Backend
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from protocol.batch import POLICY_SIZE, EvaluationBatch, PositionBatch
 
 

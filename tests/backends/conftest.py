@@ -16,9 +16,9 @@ import pytest
 # Tests run side by side on few cores, where the spinning threads of several BLAS pools starve each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from evaluator.gpu.driver.target import Precision
+from evaluator.backends.gpu.driver.target import Precision
 from tests.backends.subjects import DEFAULT, ON_FIBERS, Subject, named, on_fibers, runnable
-from tests.evaluator.gpu.conftest import kernel_cache, rocm, runtime  # noqa: F401 - fixtures
+from tests.evaluator.backends.gpu.conftest import kernel_cache, rocm, runtime  # noqa: F401 - fixtures
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

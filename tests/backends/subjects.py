@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from evaluator.backends import Backend, available_backends, open_backend, parse_backend
-from evaluator.backends.agreement import Tolerance
-from evaluator.gpu.driver.target import Precision
+from evaluator.backends.common.agreement import Tolerance
+from evaluator.backends.gpu.driver.target import Precision
 from evaluator.network import NetworkSpec
 from protocol.batch import EvaluationBatch
-from tests.evaluator.gpu.fibers import open_on_fibers
+from tests.evaluator.backends.gpu.fibers import open_on_fibers
 from tests.hip_runtime.standin import Runtime
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from evaluator.backends import Backend, open_backend
-from evaluator.backends.agreement import Agreement, agreement
-from evaluator.backends.probe import probe_batch
-from evaluator.backends.reference import ReferenceBackend
+from evaluator.backends.common.agreement import Agreement, agreement
+from evaluator.backends.common.probe import probe_batch
+from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.schema import PolicyFormat

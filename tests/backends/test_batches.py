@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evaluator.backends import Backend, BackendError
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from evaluator.network.random_network import random_network
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.backends.batches import as_result, part, split, varied_batch

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Device
 from scripts import amd_compilers
 from tests.emulator import instructions
 from tests.emulator.offline import COMPILER
 from tests.emulator.strategy import Emulation
-from tests.evaluator.gpu.fibers import open_amd
+from tests.evaluator.backends.gpu.fibers import open_amd
 from tests.hip_runtime import standin
 
 FEW_TARGETS = ("gfx942", "gfx1100", "gfx1201")

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from evaluator.gpu.driver.target import amd_target
+from evaluator.backends.gpu.driver.target import amd_target
 from tests.emulator.repairs import repair
 
 _FAMILIES = {

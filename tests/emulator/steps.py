@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.compiler import Compiler
-from evaluator.gpu.driver.device import Device
-from evaluator.gpu.driver.target import Precision, Target
-from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.program import Buffer, Launch, Matrix, Program
-from evaluator.gpu.plan.tiles import Choice, candidates
+from evaluator.backends.gpu.blas.product import Product
+from evaluator.backends.gpu.driver.compiler import Compiler
+from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.target import Precision, Target
+from evaluator.backends.gpu.plan import weights as pack
+from evaluator.backends.gpu.plan.builder import ProgramBuilder
+from evaluator.backends.gpu.plan.program import Buffer, Launch, Matrix, Program
+from evaluator.backends.gpu.plan.tiles import Choice, candidates
 from evaluator.network import e4m3
 from evaluator.network.spec import FloatArray
 

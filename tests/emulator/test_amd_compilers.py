@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.gpu.driver.compiler import scratch_bytes
-from evaluator.gpu.driver.device import CompilationError
+from evaluator.backends.gpu.driver.compiler import scratch_bytes
+from evaluator.backends.gpu.driver.device import CompilationError
 from scripts import amd_compilers
 
 

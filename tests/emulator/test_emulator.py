@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evaluator.gpu.driver.device import Device, DeviceError
-from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.program import Launch
-from evaluator.gpu.plan.steps import attention
-from evaluator.gpu.plan.tiles import model_chooser
+from evaluator.backends.gpu.driver.device import Device, DeviceError
+from evaluator.backends.gpu.driver.target import Precision
+from evaluator.backends.gpu.plan.builder import ProgramBuilder
+from evaluator.backends.gpu.plan.program import Launch
+from evaluator.backends.gpu.plan.steps import attention
+from evaluator.backends.gpu.plan.tiles import model_chooser
 from tests.emulator.emulator import Emulator
 from tests.emulator.steps import elements, matrix_of, rounded, run
 from tests.emulator.strategy import Emulation

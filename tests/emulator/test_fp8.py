@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.compiler import Compiler
-from evaluator.gpu.driver.device import Device
-from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.products.epilogue import After
-from evaluator.gpu.plan.products.launches import linear
-from evaluator.gpu.plan.products.linear_layer import E4m3Scales, Linear
-from evaluator.gpu.plan.tiles import candidates
-from evaluator.gpu.tuning.bench import Bench
-from evaluator.gpu.tuning.samples import Samples
+from evaluator.backends.gpu.blas.product import Product
+from evaluator.backends.gpu.driver.compiler import Compiler
+from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.target import Precision
+from evaluator.backends.gpu.plan import weights as pack
+from evaluator.backends.gpu.plan.products.epilogue import After
+from evaluator.backends.gpu.plan.products.launches import linear
+from evaluator.backends.gpu.plan.products.linear_layer import E4m3Scales, Linear
+from evaluator.backends.gpu.plan.tiles import candidates
+from evaluator.backends.gpu.tuning.bench import Bench
+from evaluator.backends.gpu.tuning.samples import Samples
 from evaluator.network import e4m3
 from evaluator.network.spec import Activation, FloatArray, LayerNorm
 from tests.emulator.instructions import E4M3_TARGETS

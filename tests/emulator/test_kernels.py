@@ -9,19 +9,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.device import Device
-from evaluator.gpu.driver.target import MatrixUnit, Precision, amd_target
-from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.products.epilogue import After
-from evaluator.gpu.plan.products.launches import linear
-from evaluator.gpu.plan.products.linear_layer import Linear
-from evaluator.gpu.plan.program import Matrix
-from evaluator.gpu.plan.quantised import WeightFormat
-from evaluator.gpu.plan.quantised import pack as pack_codes
-from evaluator.gpu.plan.quantised import rounded as rounded_to_codes
-from evaluator.gpu.plan.steps import attention, expand, outputs, policy_of_products, squeeze_excite
-from evaluator.gpu.plan.tiles import candidates
+from evaluator.backends.gpu.blas.product import Product
+from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.target import MatrixUnit, Precision, amd_target
+from evaluator.backends.gpu.plan import weights as pack
+from evaluator.backends.gpu.plan.products.epilogue import After
+from evaluator.backends.gpu.plan.products.launches import linear
+from evaluator.backends.gpu.plan.products.linear_layer import Linear
+from evaluator.backends.gpu.plan.program import Matrix
+from evaluator.backends.gpu.plan.quantised import WeightFormat
+from evaluator.backends.gpu.plan.quantised import pack as pack_codes
+from evaluator.backends.gpu.plan.quantised import rounded as rounded_to_codes
+from evaluator.backends.gpu.plan.steps import attention, expand, outputs, policy_of_products, squeeze_excite
+from evaluator.backends.gpu.plan.tiles import candidates
 from evaluator.network import e4m3
 from evaluator.network.spec import Activation, Dense, Gating, LayerNorm, SEUnit
 from protocol.batch import POLICY_SIZE, POSITION_DTYPE

@@ -6,15 +6,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluator.gpu.blas.product import Product
-from evaluator.gpu.driver.device import Device
-from evaluator.gpu.driver.target import AMD_UNITS, Precision, amd_target
-from evaluator.gpu.plan import weights as pack
-from evaluator.gpu.plan.layers import PackedLayers
-from evaluator.gpu.plan.products.epilogue import After
-from evaluator.gpu.plan.products.launches import linear
-from evaluator.gpu.plan.products.linear_layer import Linear
-from evaluator.gpu.plan.tiles import Choice, candidates
+from evaluator.backends.gpu.blas.product import Product
+from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.target import AMD_UNITS, Precision, amd_target
+from evaluator.backends.gpu.plan import weights as pack
+from evaluator.backends.gpu.plan.layers import PackedLayers
+from evaluator.backends.gpu.plan.products.epilogue import After
+from evaluator.backends.gpu.plan.products.launches import linear
+from evaluator.backends.gpu.plan.products.linear_layer import Linear
+from evaluator.backends.gpu.plan.tiles import Choice, candidates
 from evaluator.network.arithmetic import layer_norm
 from evaluator.network.spec import Activation, Dense, FloatArray, LayerNorm
 from tests.emulator.instructions import TARGETS

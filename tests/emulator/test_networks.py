@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evaluator.backends.gpu import GpuBackend
-from evaluator.backends.gpu_opening import OpenNetwork, Wanted
-from evaluator.backends.gpu_options import Formats
-from evaluator.backends.probe import probe_batch
-from evaluator.backends.reference import ReferenceBackend
-from evaluator.gpu.driver import shipped
-from evaluator.gpu.driver.compiler import Compiler
-from evaluator.gpu.driver.device import Device
-from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.fp8 import rounded_network
-from evaluator.gpu.plan.plan import FP8_POSITIONS
+from evaluator.backends.common.probe import probe_batch
+from evaluator.backends.gpu.backend import GpuBackend
+from evaluator.backends.gpu.driver import shipped
+from evaluator.backends.gpu.driver.compiler import Compiler
+from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.target import Precision
+from evaluator.backends.gpu.opening import OpenNetwork, Wanted
+from evaluator.backends.gpu.options import Formats
+from evaluator.backends.gpu.plan.fp8 import rounded_network
+from evaluator.backends.gpu.plan.plan import FP8_POSITIONS
+from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network import NetworkSpec, load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import FloatArray
@@ -30,8 +30,8 @@ from protocol.batch import POLICY_SIZE, PositionBatch
 from scripts import code_objects
 from tests.emulator.instructions import E4M3_TARGETS, TARGETS
 from tests.emulator.strategy import emulator
+from tests.evaluator.backends.gpu.fibers import ModelTuner
 from tests.evaluator.golden import all_moves, load_golden
-from tests.evaluator.gpu.fibers import ModelTuner
 
 pytestmark = [pytest.mark.emulator, pytest.mark.timeout(900)]
 

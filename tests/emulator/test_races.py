@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from evaluator.gpu.driver.device import Device, DeviceError
-from evaluator.gpu.driver.target import Precision
-from evaluator.gpu.plan.builder import ProgramBuilder
-from evaluator.gpu.plan.steps import attention
-from evaluator.gpu.plan.tiles import model_chooser
+from evaluator.backends.gpu.driver.device import Device, DeviceError
+from evaluator.backends.gpu.driver.target import Precision
+from evaluator.backends.gpu.plan.builder import ProgramBuilder
+from evaluator.backends.gpu.plan.steps import attention
+from evaluator.backends.gpu.plan.tiles import model_chooser
 from tests.emulator.emulator import Emulator
 from tests.emulator.faults import places, without
 from tests.emulator.steps import elements, normal, rounded, run

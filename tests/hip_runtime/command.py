@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 import sys
 
+from evaluator.backends.gpu.driver import discovery
 from evaluator.cli import main
 from evaluator.commands import verify
-from evaluator.gpu.driver import discovery
 
 AMD_NODES = (os.devnull,)
 """In place of /dev/kfd, which would show that there is a driver."""

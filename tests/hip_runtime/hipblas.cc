@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// A stand-in for libhipblas.so: the few functions that evaluator/gpu/blas/hipblas.py calls.
+// A stand-in for libhipblas.so: the few functions that evaluator/backends/gpu/blas/hipblas.py calls.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// A stand-in for libhipblaslt.so: the functions that evaluator/gpu/blas/hipblaslt.py calls, with the
+// A stand-in for libhipblaslt.so: the functions that evaluator/backends/gpu/blas/hipblaslt.py calls, with the
 // library's own enumerators (hipblaslt.h of ROCm 7 and 10). It offers three algorithms for every product.
 #include "blas.h"
 

@@ -4,7 +4,7 @@ to be. See standin.h for what it does; `Strategy` is the seam for other ways to 
 
     runtime = standin.load(folder)             # before anything asks hip-python for a library
     runtime.reset("gfx942;gfx1151,integrated=1,memory_mb=512")
-    ... everything of evaluator/gpu, through hip-python ...
+    ... everything of evaluator/backends/gpu, through hip-python ...
     assert runtime.report().misuse == []
 """
 

@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from evaluator.gpu.driver.compiler import KernelKey, source
-from evaluator.gpu.driver.shipped import digest
-from evaluator.gpu.driver.target import Target
+from evaluator.backends.gpu.driver.compiler import KernelKey, source
+from evaluator.backends.gpu.driver.shipped import digest
+from evaluator.backends.gpu.driver.target import Target
 from scripts import code_objects
 from tests.hip_runtime.standin import FOLDER
 

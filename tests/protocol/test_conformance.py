@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 import zmq
 
+from evaluator.backends.reference.random_evaluation import random_evaluation
 from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.common.keys.files import SERVICE_PAIR
 from protocol.common.keys.notation import show_key
 from protocol.common.keys.pairs import pair_at
 from protocol.errors import ERRORS, EvaluatorLost, RemoteError
-from protocol.random_evaluation import random_evaluation
 from protocol.wire.codec import encode, encode_evaluate
 from protocol.wire.compression import Compressor
 from protocol.wire.messages import Evaluate, Hello

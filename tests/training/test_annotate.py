@@ -15,8 +15,8 @@ from engine.search.network_constants import ON_CPU
 from engine.selfplay.shard import Shard, ShardError, read_shard, write_shard
 from engine.selfplay.shard_coding import NAT_STEPS, wdl_of
 from engine.selfplay.shard_games import shard_of
-from evaluator.backends.batches import expand_planes
-from evaluator.backends.reference import forward
+from evaluator.backends.common.batches import expand_planes
+from evaluator.backends.reference.backend import forward
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network

@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from evaluator.backends.agreement import Tolerance
-from evaluator.backends.base import Backend, BackendError
-from evaluator.backends.batches import batch_sizes, evaluation
+from evaluator.backends.common.agreement import Tolerance
+from evaluator.backends.common.base import Backend, BackendError
+from evaluator.backends.common.batches import batch_sizes, evaluation
+from evaluator.backends.common.child import ChildEnded, run_in_child
+from evaluator.backends.common.sample import sample_batch
+from evaluator.backends.common.threads import default_threads
 from evaluator.backends.onnx.calibration import calibrated, feed_of, largest_weight
 from evaluator.backends.onnx.model import build_model, build_observed_model, outputs_of
 from evaluator.backends.onnx.quantisation import LARGEST_WEIGHT, Rounding
@@ -30,9 +33,6 @@ from evaluator.backends.onnx.roundings import (
 )
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.onnx.sessions import open_session
-from evaluator.backends.sample import sample_batch
-from evaluator.backends.threads import default_threads
-from evaluator.child import ChildEnded, run_in_child
 from evaluator.network.describe import cost_of
 from evaluator.network.spec import AttentionBody, NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch

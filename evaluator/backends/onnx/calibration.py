@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from evaluator.backends.batches import RULE50_PLANE, mask_bits
+from evaluator.backends.common.batches import RULE50_PLANE, mask_bits
 from evaluator.backends.onnx.graph import Graph
 from evaluator.backends.onnx.products import ObservedProducts, range_outputs
 from evaluator.backends.onnx.quantisation import LARGEST_WEIGHT, Rounding, rounding_of

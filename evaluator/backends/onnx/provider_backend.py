@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from evaluator.backends.agreement import FP16, FP32, agreement, logits_limit
-from evaluator.backends.base import Backend, BackendError, NotFiniteError
-from evaluator.backends.batches import evaluation
+from evaluator.backends.common import crashes
+from evaluator.backends.common.agreement import FP16, FP32, agreement, logits_limit
+from evaluator.backends.common.base import Backend, BackendError, NotFiniteError
+from evaluator.backends.common.batches import evaluation
+from evaluator.backends.common.crashes import OpeningAttempt, Phase
+from evaluator.backends.common.progress import announce
+from evaluator.backends.common.sample import sample_batch
+from evaluator.backends.common.threads import default_threads
 from evaluator.backends.onnx.calibration import feed_of
 from evaluator.backends.onnx.model import build_model, outputs_of, with_batch
 from evaluator.backends.onnx.providers import ProviderDevice, open_on
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.onnx.sessions import open_session
-from evaluator.backends.sample import sample_batch
-from evaluator.backends.threads import default_threads
-from evaluator.gpu.driver import crashes
-from evaluator.gpu.driver.crashes import OpeningAttempt, Phase
 from evaluator.network.spec import NetworkSpec
-from evaluator.progress import announce
 from protocol.batch import EvaluationBatch, PositionBatch
 
 BUCKETS = (1, 8, 32, 64, 128, 256)

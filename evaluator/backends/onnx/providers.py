@@ -18,11 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evaluator.backends.base import BackendError
+from evaluator.backends.common import crashes
+from evaluator.backends.common.base import BackendError
+from evaluator.backends.common.crashes import Phase
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.onnx.sessions import CPU, opened, session_options
-from evaluator.gpu.driver import crashes
-from evaluator.gpu.driver.crashes import Phase
 from protocol.common.version import __version__
 
 log = logging.getLogger(__name__)

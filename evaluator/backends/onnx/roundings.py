@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from evaluator.backends.common.caching import cached_file, keep
 from evaluator.backends.onnx.quantisation import Rounding
-from evaluator.caching import cached_file, keep
 from evaluator.network import SHIPPED_NETWORKS
 from evaluator.network.spec import NetworkSpec
 

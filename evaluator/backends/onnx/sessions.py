@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from evaluator.backends.base import BackendError
+from evaluator.backends.common.base import BackendError
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 
 CPU = "CPUExecutionProvider"

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from engine.options import OPTIONS
-from evaluator.backends.threads import default_threads
+from evaluator.backends.common.threads import default_threads
 from protocol.common.settings.spec import Setting
 from tests.engine.uci.uci_process import UciProcess, shared_engine
 from tests.paths import REPOSITORY

@@ -13,7 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from evaluator.backends import BackendError, open_backend
-from evaluator.backends.batches import mask_bits
+from evaluator.backends.common.batches import mask_bits
+from evaluator.backends.common.sample import POSITIONS, SAME_PLANES, sample_batch
 from evaluator.backends.onnx import backend as module
 from evaluator.backends.onnx.backend import OnnxBackend
 from evaluator.backends.onnx.calibration import calibrated, feed_of, largest_weight
@@ -30,7 +31,6 @@ from evaluator.backends.onnx.quantisation import (
 )
 from evaluator.backends.onnx.roundings import keep_roundings, known_roundings
 from evaluator.backends.onnx.runtime import onnxruntime as ort
-from evaluator.backends.sample import POSITIONS, SAME_PLANES, sample_batch
 from evaluator.network import SHIPPED_NETWORKS, load_network
 from evaluator.network.random_network import random_network
 from evaluator.network.schema import InputFormat

@@ -19,7 +19,10 @@ import pytest
 from onnx import TensorProto
 
 from evaluator.backends import BackendError, auto, open_backend
-from evaluator.backends.base import NotFiniteError
+from evaluator.backends.common import crashes
+from evaluator.backends.common.base import NotFiniteError
+from evaluator.backends.common.crashes import Phase
+from evaluator.backends.common.probe import probe_batch, uneven_batch
 from evaluator.backends.onnx import model, provider_backend, providers
 from evaluator.backends.onnx.backend import OnnxBackend, runs_on_gpu
 from evaluator.backends.onnx.graph import Graph
@@ -33,12 +36,9 @@ from evaluator.backends.onnx.providers import (
 )
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.onnx.sessions import CPU, open_session
-from evaluator.backends.probe import probe_batch, uneven_batch
-from evaluator.backends.reference import ReferenceBackend
+from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.commands.devices import provider_facts
 from evaluator.devices.loading import Loader, shipped_network
-from evaluator.gpu.driver import crashes
-from evaluator.gpu.driver.crashes import Phase
 from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK
 from evaluator.network.random_network import random_network
 from tests.paths import CACHE
@@ -70,7 +70,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaluator.backends.gpu.unavailable", lambda: "hidden by the test")
+    monkeypatch.setattr("evaluator.backends.gpu.backend.unavailable", lambda: "hidden by the test")
 
 
 @pytest.fixture
@@ -395,7 +395,7 @@ def test_a_crash_of_a_providers_library_is_recorded(tmp_path: Path) -> None:
     program = """
 import os
 from evaluator.backends.onnx import provider_backend
-from evaluator.gpu.driver import crashes
+from evaluator.backends.common import crashes
 from evaluator.network.random_network import random_network
 from tests.evaluator.backends.test_onnx_providers import stand_in
 crashes.record_crashes()

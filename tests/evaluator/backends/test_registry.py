@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from evaluator.backends import BackendError, available_backends, backend_names, needs_network, open_backend
+from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.onnx.backend import OnnxBackend
-from evaluator.backends.probe import probe_batch
 from evaluator.network.random_network import random_network
 
 
 @pytest.fixture
 def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose GPU, if it has one, cannot be used."""
-    monkeypatch.setattr("evaluator.backends.gpu.unavailable", lambda: "hidden by the test")
+    monkeypatch.setattr("evaluator.backends.gpu.backend.unavailable", lambda: "hidden by the test")
 
 
 def test_lists_what_is_built_in() -> None:

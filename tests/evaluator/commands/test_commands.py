@@ -140,7 +140,7 @@ def test_status_names_the_remedy_when_no_default_address_answers(
 def test_without_a_gpu_verify_says_what_else_can_be_compared(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("evaluator.backends.gpu.unavailable", lambda: "there is none")
+    monkeypatch.setattr("evaluator.backends.gpu.backend.unavailable", lambda: "there is none")
     monkeypatch.setattr("evaluator.commands.verify.run_in_child", lambda function, *given: function(*given))
     assert cli.main(["verify"]) == 1
     assert (

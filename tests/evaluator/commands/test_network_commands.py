@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 import pytest
 
-from evaluator.backends.batches import expand_planes
+from evaluator.backends.common.batches import expand_planes
+from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.onnx.runtime import onnxruntime as ort
-from evaluator.backends.probe import probe_batch
-from evaluator.backends.reference import forward
+from evaluator.backends.reference.backend import forward
 from evaluator.network import SHIPPED_NETWORK, load_network
 from tests.paths import REPOSITORY
 from tests.programs import EVALUATOR, run

@@ -13,15 +13,15 @@ import pytest
 
 from evaluator import cli
 from evaluator.backends import BackendError
-from evaluator.backends.agreement import FP32
-from evaluator.backends.gpu import GpuBackend
-from evaluator.backends.gpu_options import PRECISIONS, Formats
-from evaluator.backends.reference import ReferenceBackend
+from evaluator.backends.common.agreement import FP32
+from evaluator.backends.gpu.backend import GpuBackend
+from evaluator.backends.gpu.blas.library import LibraryProduct
+from evaluator.backends.gpu.driver import discovery
+from evaluator.backends.gpu.options import PRECISIONS, Formats
+from evaluator.backends.gpu.plan.plan import FP8_POSITIONS
+from evaluator.backends.gpu.plan.program import Buffer, LibraryStep, Space
+from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.commands import report as report_command
-from evaluator.gpu.blas.library import LibraryProduct
-from evaluator.gpu.driver import discovery
-from evaluator.gpu.plan.plan import FP8_POSITIONS
-from evaluator.gpu.plan.program import Buffer, LibraryStep, Space
 from evaluator.network.random_network import random_network
 from evaluator.network.spec import Activation
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -108,7 +108,7 @@ def test_report_has_the_failures_of_a_gpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **options: object) -> None:
-        logging.getLogger("evaluator.gpu").warning("without hipBLASLt")
+        logging.getLogger("evaluator.backends.gpu").warning("without hipBLASLt")
         raise BackendError(f"{options['device']}: fails its self-check; see /home/someone/cache/log")
 
     monkeypatch.setattr(report_command, "open_gpu", refuse)

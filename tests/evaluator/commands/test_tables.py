@@ -8,10 +8,10 @@ import io
 import pytest
 from rich.console import Console
 
+from evaluator.backends.gpu.blas.product import Product
+from evaluator.backends.gpu.plan.tiles import Choice, Measured
 from evaluator.commands import verify
 from evaluator.commands.tune import table
-from evaluator.gpu.blas.product import Product
-from evaluator.gpu.plan.tiles import Choice, Measured
 from evaluator.network import SHIPPED_NETWORKS
 from evaluator.network.spec import Activation
 

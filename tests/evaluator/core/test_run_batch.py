@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluator._core import Turn, run_batch
-from evaluator.gpu.driver.device import Call
-from evaluator.gpu.run.in_flight import Layout
+from evaluator.backends.gpu.driver.device import Call
+from evaluator.backends.gpu.run.in_flight import Layout
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from tests.backends.batches import varied_batch
 

@@ -19,8 +19,8 @@ import pytest
 
 import protocol.client
 from evaluator.backends import open_backend, parse_backend
-from evaluator.backends.base import Backend, BackendError
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.base import Backend, BackendError
+from evaluator.backends.common.probe import probe_batch
 from evaluator.devices.loading import Loader, shipped_network
 from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK, load_network
 from evaluator.service.lifecycle import LifeCycle

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluator.backends.random import RandomBackend
+from evaluator.backends.reference.random import RandomBackend
 from evaluator.devices.runners import Device, new_runner
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel

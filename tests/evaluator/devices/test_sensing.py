@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from evaluator.backends.uniform import UniformBackend
+from evaluator.backends.common.sensors import Sensors
+from evaluator.backends.reference.uniform import UniformBackend
 from evaluator.devices.sensing import KEPT_S, Sensing
-from evaluator.sensors import Sensors
 
 WAIT_S = 60.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.backends.base import BackendError
+from evaluator.backends.common.base import BackendError
 from evaluator.devices import trials
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.backends.base import Backend, BackendError
-from evaluator.device_lease import DeviceLease
+from evaluator.backends.common.base import Backend, BackendError
+from evaluator.backends.common.device_lease import DeviceLease
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.devices.tuning import PLAYING_MS, QUIET_MS, SHARE, SHARE_OF_PLAY, BackgroundTuning

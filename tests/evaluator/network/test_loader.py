@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluator.backends.reference import forward
+from evaluator.backends.reference.backend import forward
 from evaluator.network import (
     SHIPPED_NETWORK,
     SHIPPED_NETWORKS,

@@ -15,9 +15,9 @@ from unittest.mock import patch
 import numpy as np
 import zmq
 
-from evaluator.backends.base import Backend, BackendError
+from evaluator.backends.common.base import Backend, BackendError
+from evaluator.backends.common.sensors import Sensors
 from evaluator.devices.loading import Loader
-from evaluator.sensors import Sensors
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.endpoints import AddressError
 from evaluator.service.networks import NetworkToLoad

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluator._core import Program
-from evaluator.gpu.driver.device import NOT_READY, Call
-from evaluator.gpu.run.in_flight import Layout
+from evaluator.backends.gpu.driver.device import NOT_READY, Call
+from evaluator.backends.gpu.run.in_flight import Layout
 from protocol.batch import POSITION_DTYPE, EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import WAIT_S, EchoBackend, expected
 
@@ -78,7 +78,7 @@ class LeasingBackend(EchoBackend):
         self._lengths: list[int] = []
         self._functions = [FUNCTION(each) for each in (self._launch, self._done, self._activate)]
 
-    # -- evaluator.backends.buffer_lease.BufferLease
+    # -- evaluator.backends.common.buffer_lease.BufferLease
 
     slots = SLOTS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 CODE = """
 import os
 import numpy as np
-from evaluator.backends.base import Backend, BackendError
+from evaluator.backends.common.base import Backend, BackendError
 from protocol.batch import EvaluationBatch
 
 NEEDS_NETWORK = False

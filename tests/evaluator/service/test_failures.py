@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluator.backends.base import BackendError
+from evaluator.backends.common.base import BackendError
 from evaluator.devices.failover import MAX_FAILURES
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.scheduling.batching import LatencyTargets

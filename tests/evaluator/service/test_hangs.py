@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evaluator.backends.base import BackendError
+from evaluator.backends.common.base import BackendError
 from evaluator.devices.failover import MAX_FAILURES, Attempt
 from evaluator.devices.runners import Runner
 from evaluator.devices.watchdog import Patience, Watchdog

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from evaluator.backends import open_backend
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from evaluator.commands.serve import EXIT_HUNG
 from evaluator.devices.failover import MAX_FAILURES
 from evaluator.network import load_network

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from evaluator.commands.serve import KEPT_DESCRIPTORS
 from protocol import EvaluatorClient
 from protocol.errors import Overloaded

@@ -12,9 +12,9 @@ from typing import Any
 import msgpack
 import zmq
 
+from evaluator.backends.reference.random_evaluation import random_evaluation
 from protocol.common.keys.pairs import KeyPair
 from protocol.errors import Draining, DuplicateId, RemoteError, UnknownNetwork
-from protocol.random_evaluation import random_evaluation
 from protocol.wire.codec import decode_request, encode, max_message_bytes, peek_id
 from protocol.wire.messages import (
     PROTOCOL_VERSION,

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
-from evaluator.backends.reference import forward
+from evaluator.backends.reference.backend import forward
 from evaluator.network import NetworkSpec, load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import AttentionBody

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluator.backends.batches import expand_planes
-from evaluator.backends.reference import forward
+from evaluator.backends.common.batches import expand_planes
+from evaluator.backends.reference.backend import forward
 from evaluator.network import load_network
 from evaluator.network.arithmetic import Array
 from evaluator.network.random_network import NetworkShape, random_network

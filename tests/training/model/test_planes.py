@@ -8,7 +8,7 @@ import pytest
 
 from engine._core import Game, encode, encode_line
 from engine.selfplay.move_codes import move_code
-from evaluator.backends.batches import expand_planes
+from evaluator.backends.common.batches import expand_planes
 from protocol.batch import POSITION_DTYPE
 from tests.evaluator.golden import load_golden
 from tests.training.data.test_packed import NONE, encoded

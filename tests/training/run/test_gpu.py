@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluator.backends.batches import expand_planes
+from evaluator.backends.common.batches import expand_planes
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS
 from training.config import train_config

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from engine._core import Batch, BatchRule, Exchange, Game, Tree
 from engine.evaluation.encoding import position_batch
+from evaluator.backends.reference.random_evaluation import random_evaluation
 from protocol._core import Hub, Stream
-from protocol.random_evaluation import random_evaluation
 from protocol.wire.codec import decode_request, encode, encode_evaluate
 from protocol.wire.messages import Evaluate, Result
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, new_tree

@@ -18,8 +18,8 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("there are such connections on Linux only", allow_module_level=True)
 
+from evaluator.backends.reference.random_evaluation import random_evaluation
 from protocol.batch import EvaluationBatch
-from protocol.random_evaluation import random_evaluation
 from protocol.wire.codec import encode, encode_evaluate
 from protocol.wire.messages import Cancelled, Error, Evaluate, Pong, Result
 from tests.engine.core.exchange.peer import Answer, Frames, Peer, Player, plain

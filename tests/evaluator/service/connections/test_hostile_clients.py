@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from evaluator.service.connections import hub_sockets
 from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch

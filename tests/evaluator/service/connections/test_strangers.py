@@ -16,7 +16,7 @@ import psutil
 import pytest
 import zmq
 
-from evaluator.backends.probe import probe_batch
+from evaluator.backends.common.probe import probe_batch
 from evaluator.service.connections import hub_sockets
 from protocol import EvaluatorClient
 from protocol.common.keys.clients import AllowedClient, allow

@@ -23,9 +23,9 @@ import jsonschema
 import pytest
 
 from evaluator import page
+from evaluator.backends.common.sensors import Sensors
 from evaluator.devices.failover import MAX_FAILURES
 from evaluator.devices.loading import Loader
-from evaluator.sensors import Sensors
 from evaluator.service.http.overview import StatusDocument
 from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad

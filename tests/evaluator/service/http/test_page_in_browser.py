@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from evaluator.backends.common.sensors import Sensors
 from evaluator.devices.loading import Loader
-from evaluator.sensors import Sensors
 from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
