@@ -21,7 +21,7 @@ from unittest import mock
 from engine.options import OPTIONS
 from engine.web.openapi import document
 from engine.web.service import WebService
-from evaluator.metrics import Metrics, State
+from evaluator.devices.metrics import Metrics, State
 from evaluator.service.http.prometheus import registry
 from protocol.common.settings.spec import Setting, shown_number
 from protocol.wire.fields import Field

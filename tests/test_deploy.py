@@ -20,7 +20,7 @@ from prometheus_client import generate_latest
 from engine.commands.web import add_arguments as add_web_flags
 from engine.web.server import PUBLIC
 from evaluator import cli
-from evaluator.metrics import TIME_EDGES
+from evaluator.devices.metrics import TIME_EDGES
 from evaluator.service.http.prometheus import registry
 from evaluator.settings import Settings, add_flags, from_arguments
 from tests.evaluator.service.harness import numbered_batch, running

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.backends.common import caching
-from evaluator.devices.calibration import latency_model
+from evaluator.devices.opening.calibration import latency_model
 from protocol.common.folders import cache_folder, config_folder, expanded, user_names
 from protocol.common.keys.credentials import credentials_for
 from protocol.common.keys.notation import KeysError
@@ -216,7 +216,7 @@ def test_a_cache_folder_that_cannot_be_used_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, use: str
 ) -> None:
     monkeypatch.setattr(caching, "_logged", set())
-    monkeypatch.setattr("evaluator.devices.calibration.others_share", lambda *_: 0.0)
+    monkeypatch.setattr("evaluator.devices.opening.calibration.others_share", lambda *_: 0.0)
     (tmp_path / "file").write_text("not a folder")
     blocked = tmp_path / "cache" / "wavefront" / "latency"
     if use == "read":

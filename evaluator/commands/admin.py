@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from evaluator import remote
+from evaluator.commands import remote
 from protocol.common.folders import expanded
 
 if TYPE_CHECKING:

@@ -95,8 +95,8 @@ def _sizes(text: str | None) -> list[int]:
 
 def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> dict[str, Any]:
     """Measure the backend itself, in this process."""
-    from evaluator.devices.calibration import time_batches
-    from evaluator.devices.loading import Loader, needs_network
+    from evaluator.devices.opening.calibration import time_batches
+    from evaluator.devices.opening.loading import Loader, needs_network
 
     loader = Loader((arguments.backend,), arguments.threads, calibration_s=0.01, cache=False)
     path = arguments.network or ("" if needs_network(loader.backends) else None)

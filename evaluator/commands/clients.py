@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from evaluator import remote
+from evaluator.commands import remote
 from protocol.common.printing import printable
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from evaluator import logs
 from evaluator.backends.common.progress import listen
 from evaluator.backends.common.threads import default_threads
+from evaluator.service import logs
 from evaluator.settings import Settings, add_flags, from_arguments
 from protocol.common.processes import own_input
 from protocol.common.settings.spec import SettingsError
@@ -160,7 +160,7 @@ def _service(
     """Return the service for the settings, not yet listening. Raises ValueError for a wrong backend."""
     from evaluator import _core
     from evaluator.backends import parse_backend
-    from evaluator.devices.loading import Loader
+    from evaluator.devices.opening.loading import Loader
     from evaluator.service.connections.limits import ConnectionLimits
     from evaluator.service.reload import latency_targets, patience, queue_limits
     from evaluator.service.service import EvaluatorService
@@ -239,7 +239,7 @@ def access_of(settings: Settings, embedded: bool) -> Access:
 
 def _networks(settings: Settings) -> list[NetworkToLoad]:
     """Return the networks of the settings."""
-    from evaluator.devices.loading import needs_network
+    from evaluator.devices.opening.loading import needs_network
     from evaluator.service.networks import NetworkToLoad
 
     paths: list[str | None] = list(settings.network)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from evaluator import remote
+from evaluator.commands import remote
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from evaluator.devices.dispatcher import Dispatcher
-from evaluator.devices.failover import Trouble
 from evaluator.devices.runners import now_ms
+from evaluator.devices.running.dispatcher import Dispatcher
+from evaluator.devices.running.failover import Trouble
 from evaluator.service.connections.transport import Client
 from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from evaluator.devices.dispatcher import Dispatcher
-from evaluator.devices.loading import Loader
+from evaluator.devices.opening.loading import Loader
+from evaluator.devices.running.dispatcher import Dispatcher
 from evaluator.devices.served_network import ServedNetwork
 from protocol.errors import BadRequest, NotReady, UnknownNetwork
 from protocol.wire.messages import DEFAULT_ALIAS, NetworkInfo

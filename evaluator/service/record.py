@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluator.backends.common.base import Backend
-from evaluator.devices.dispatcher import Dispatcher
-from evaluator.devices.loading import Loader
-from evaluator.devices.sensing import Sensing
+from evaluator.devices.metrics import Metrics, Stalls, State
+from evaluator.devices.opening.loading import Loader
+from evaluator.devices.running.dispatcher import Dispatcher
+from evaluator.devices.running.sensing import Sensing
 from evaluator.devices.served_network import ServedNetwork
-from evaluator.metrics import Metrics, Stalls, State
 from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.transport import Sockets

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
-from evaluator.devices.watchdog import Patience
+from evaluator.devices.running.watchdog import Patience
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.networks import NetworkToLoad

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from evaluator.devices.metrics import Metrics
 from evaluator.devices.runners import now_ms
-from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request
 from evaluator.service.connections.transport import Client, Delivery, Sockets
 from evaluator.service.sessions import Sessions

@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from evaluator.backends.common.base import Backend
-from evaluator.devices.dispatcher import Dispatcher
-from evaluator.devices.loading import Loader
-from evaluator.devices.sensing import Sensing
+from evaluator.devices.metrics import Metrics
+from evaluator.devices.opening.loading import Loader
+from evaluator.devices.running.dispatcher import Dispatcher
+from evaluator.devices.running.sensing import Sensing
+from evaluator.devices.running.watchdog import Patience
 from evaluator.devices.served_network import ServedNetwork
-from evaluator.devices.watchdog import Patience
-from evaluator.metrics import Metrics
 from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.connections import hub_sockets
 from evaluator.service.connections.access import Access

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from evaluator.metrics import State
+from evaluator.devices.metrics import State
 
 STATE = State(
     ready=True,

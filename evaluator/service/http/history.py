@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from evaluator.metrics import Histogram, Requests
+from evaluator.devices.metrics import Histogram, Requests
 from evaluator.service.connections.transport import Client
 
 STEP_S = 2.0

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from evaluator.devices.metrics import BATCH_EDGES, Histogram, Requests, State
 from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
-from evaluator.logs import Warnings
-from evaluator.metrics import BATCH_EDGES, Histogram, Requests, State
 from evaluator.service.http.history import STEP_S, History, Reading
+from evaluator.service.logs import Warnings
 from evaluator.service.record import Service
 from evaluator.service.sessions import Session
 from protocol.common.version import __version__

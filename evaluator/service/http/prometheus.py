@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
-from evaluator.metrics import RATE_WINDOW_S, TIME_EDGES, Histogram, Metrics, State
+from evaluator.devices.metrics import RATE_WINDOW_S, TIME_EDGES, Histogram, Metrics, State
 from evaluator.service.lifecycle import STATES
 from protocol.common.version import __version__
 

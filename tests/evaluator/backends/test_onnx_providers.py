@@ -38,7 +38,7 @@ from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.onnx.sessions import CPU, open_session
 from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.commands.devices import provider_facts
-from evaluator.devices.loading import Loader, shipped_network
+from evaluator.devices.opening.loading import Loader, shipped_network
 from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK
 from evaluator.network.random_network import random_network
 from tests.paths import CACHE

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from evaluator.devices.dispatcher import next_job
 from evaluator.devices.runners import Device, Runner, new_runner
+from evaluator.devices.running.dispatcher import next_job
 from evaluator.devices.served_network import Job, ServedNetwork
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.batching.simulation import CURVES, Load, Outcome, simulate
-from evaluator.devices.calibration import latency_model
+from evaluator.devices.opening.calibration import latency_model
 from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending
 from evaluator.scheduling.growth import FLAT_STEPS, RETRY_TIMES, TRIES, Growth, is_flat
 from evaluator.scheduling.latency import LatencyModel, steps_to

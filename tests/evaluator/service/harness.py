@@ -17,7 +17,7 @@ import zmq
 
 from evaluator.backends.common.base import Backend, BackendError
 from evaluator.backends.common.sensors import Sensors
-from evaluator.devices.loading import Loader
+from evaluator.devices.opening.loading import Loader
 from evaluator.service.connections.access import Access
 from evaluator.service.connections.endpoints import AddressError
 from evaluator.service.networks import NetworkToLoad
@@ -213,7 +213,7 @@ def running(
         raise
     thread = threading.Thread(target=service.run)
     # Measured on a busy machine, the few microseconds of an EchoBackend make curves of any shape.
-    curve = patch("evaluator.devices.calibration.time_batches", even_curve)
+    curve = patch("evaluator.devices.opening.calibration.time_batches", even_curve)
     curve.start()
     thread.start()
     before_ready(address)

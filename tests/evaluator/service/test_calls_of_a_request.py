@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from evaluator.devices.loading import Loader
+from evaluator.devices.opening.loading import Loader
 from evaluator.service.connections import hub_sockets
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService

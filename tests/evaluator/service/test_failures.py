@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from evaluator.backends.common.base import BackendError
-from evaluator.devices.failover import MAX_FAILURES
 from evaluator.devices.runners import Device, Runner, new_runner
+from evaluator.devices.running.failover import MAX_FAILURES
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from protocol.batch import EvaluationBatch, PositionBatch

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluator.devices.watchdog import Patience
+from evaluator.devices.running.watchdog import Patience
 from evaluator.service import fast_path
 from evaluator.service.connections import hub_sockets
 from evaluator.service.fast_path import IN_A_ROW

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from evaluator.backends.common.base import BackendError
-from evaluator.devices.failover import MAX_FAILURES, Attempt
 from evaluator.devices.runners import Runner
-from evaluator.devices.watchdog import Patience, Watchdog
+from evaluator.devices.running.failover import MAX_FAILURES, Attempt
+from evaluator.devices.running.watchdog import Patience, Watchdog
 from evaluator.scheduling.batching import BatchPolicy
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
@@ -124,7 +124,7 @@ def test_a_standby_takes_over_and_clients_get_its_description(tmp_path: Path) ->
 @pytest.fixture
 def long_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of a device that hangs wait for an answer for as long as the test takes."""
-    monkeypatch.setattr("evaluator.devices.watchdog.FOR_OTHERS", 1e6)
+    monkeypatch.setattr("evaluator.devices.running.watchdog.FOR_OTHERS", 1e6)
 
 
 @pytest.mark.usefixtures("long_answers")
@@ -324,7 +324,7 @@ def test_without_patience_a_service_stops_while_a_batch_is_in_flight(tmp_path: P
         assert not harness.thread.is_alive()
 
 
-@pytest.mark.parametrize("place", ["devices.workers.distribute", "service.replies.encode_result"])
+@pytest.mark.parametrize("place", ["devices.running.workers.distribute", "service.replies.encode_result"])
 def test_memory_that_lacks_for_an_answer_costs_that_answer_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

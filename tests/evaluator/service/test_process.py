@@ -18,7 +18,7 @@ import pytest
 from evaluator.backends import open_backend
 from evaluator.backends.common.probe import probe_batch
 from evaluator.commands.serve import EXIT_HUNG
-from evaluator.devices.failover import MAX_FAILURES
+from evaluator.devices.running.failover import MAX_FAILURES
 from evaluator.network import load_network
 from protocol import EvaluatorClient
 from protocol.errors import DeviceFailed, Draining, EvaluatorLost

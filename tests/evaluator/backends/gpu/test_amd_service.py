@@ -26,7 +26,7 @@ from evaluator.backends.gpu.driver.discovery import discover
 from evaluator.backends.gpu.run import buckets
 from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.commands import tune as tune_command
-from evaluator.devices.loading import Loader
+from evaluator.devices.opening.loading import Loader
 from evaluator.network import load_network
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluator.metrics import Requests
+from evaluator.devices.metrics import Requests
 from evaluator.service.http.history import MINUTE_S, RATE_S, STEP_S, STEPS, History, Reading
 from protocol.wire.messages import PRIORITIES
 

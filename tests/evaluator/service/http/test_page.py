@@ -24,8 +24,8 @@ import pytest
 
 from evaluator import page
 from evaluator.backends.common.sensors import Sensors
-from evaluator.devices.failover import MAX_FAILURES
-from evaluator.devices.loading import Loader
+from evaluator.devices.opening.loading import Loader
+from evaluator.devices.running.failover import MAX_FAILURES
 from evaluator.service.http.overview import StatusDocument
 from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
@@ -220,7 +220,7 @@ def test_the_page_has_queued_and_running_work(tmp_path: Path) -> None:
 
 def test_ready_is_by_class_while_batches_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of many batches keeps a class without answers."""
-    monkeypatch.setattr("evaluator.metrics.STALLED_TARGETS", 0)
+    monkeypatch.setattr("evaluator.devices.metrics.STALLED_TARGETS", 0)
     steps = threading.Semaphore(0)
 
     def step(batch: PositionBatch) -> EvaluationBatch:

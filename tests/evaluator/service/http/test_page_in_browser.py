@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from evaluator.backends.common.sensors import Sensors
-from evaluator.devices.loading import Loader
+from evaluator.devices.opening.loading import Loader
 from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService

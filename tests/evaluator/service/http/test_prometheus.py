@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from evaluator.metrics import Metrics, State
+from evaluator.devices.metrics import Metrics, State
 from evaluator.service.http.prometheus import registry
 from evaluator.service.http.routes import serve_health
 from tests.evaluator.service.harness import WAIT_S, numbered_batch, running

@@ -16,7 +16,7 @@ from evaluator.backends.gpu import backend as gpu
 from evaluator.backends.gpu.driver import discovery
 from evaluator.backends.gpu.driver.discovery import Discovery, discover
 from evaluator.backends.reference.backend import ReferenceBackend
-from evaluator.devices.loading import Loader
+from evaluator.devices.opening.loading import Loader
 from evaluator.network import NetworkSpec
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network

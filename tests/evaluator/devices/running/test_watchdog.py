@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.devices import watchdog as watchdog_module
 from evaluator.devices.machine import ProcessorWaits
 from evaluator.devices.runners import now_ms
-from evaluator.devices.watchdog import LATE_MS, TICK_MS, Patience, Watchdog
+from evaluator.devices.running import watchdog as watchdog_module
+from evaluator.devices.running.watchdog import LATE_MS, TICK_MS, Patience, Watchdog
 
 WAIT_S = 60.0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evaluator.backends.common.probe import probe_batch
-from evaluator.devices.calibration import BatchTimer
+from evaluator.devices.opening.calibration import BatchTimer
 from evaluator.devices.runners import Device, Runner
 from evaluator.devices.served_network import ServedNetwork
 

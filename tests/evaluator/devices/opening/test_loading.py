@@ -21,7 +21,7 @@ import protocol.client
 from evaluator.backends import open_backend, parse_backend
 from evaluator.backends.common.base import Backend, BackendError
 from evaluator.backends.common.probe import probe_batch
-from evaluator.devices.loading import Loader, shipped_network
+from evaluator.devices.opening.loading import Loader, shipped_network
 from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK, load_network
 from evaluator.service.lifecycle import LifeCycle
 from protocol import EvaluatorClient

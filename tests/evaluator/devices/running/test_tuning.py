@@ -13,8 +13,8 @@ import pytest
 from evaluator.backends.common.base import Backend, BackendError
 from evaluator.backends.common.device_lease import DeviceLease
 from evaluator.devices.runners import Device, Runner, new_runner
+from evaluator.devices.running.tuning import PLAYING_MS, QUIET_MS, SHARE, SHARE_OF_PLAY, BackgroundTuning
 from evaluator.devices.served_network import ServedNetwork
-from evaluator.devices.tuning import PLAYING_MS, QUIET_MS, SHARE, SHARE_OF_PLAY, BackgroundTuning
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from protocol import EvaluatorClient

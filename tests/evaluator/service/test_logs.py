@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from evaluator.logs import KEPT_WARNINGS, LONGEST_WARNING, JsonFormatter, LineFormatter, Warnings
+from evaluator.service.logs import KEPT_WARNINGS, LONGEST_WARNING, JsonFormatter, LineFormatter, Warnings
 
 
 def record(message: str, *arguments: object, fault: bool = False) -> logging.LogRecord:

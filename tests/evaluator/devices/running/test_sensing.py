@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""evaluator/devices/sensing.py: what is known of power and temperature, and for how long."""
+"""evaluator/devices/running/sensing.py: what is known of power and temperature, and for how long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from evaluator.backends.common.sensors import Sensors
 from evaluator.backends.reference.uniform import UniformBackend
-from evaluator.devices.sensing import KEPT_S, Sensing
+from evaluator.devices.running.sensing import KEPT_S, Sensing
 
 WAIT_S = 60.0
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from evaluator.backends.common.base import BackendError
-from evaluator.devices import trials
 from evaluator.devices.runners import Device, Runner, new_runner
+from evaluator.devices.running import trials
+from evaluator.devices.running.trials import IDLE_TIMES, LOOK_MS, next_trial
 from evaluator.devices.served_network import ServedNetwork
-from evaluator.devices.trials import IDLE_TIMES, LOOK_MS, next_trial
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.growth import TRIES, Growth
 from evaluator.scheduling.latency import LatencyModel, steps_to

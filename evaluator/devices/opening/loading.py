@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluator.backends import for_each_device, open_backend, parse_backend, prepare_backend, with_tuning
 from evaluator.backends.common.base import Backend, BackendError
-from evaluator.devices.calibration import latency_model
+from evaluator.devices.opening.calibration import latency_model
 from evaluator.devices.runners import Device, Runner, new_runner
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.network.describe import cost_of

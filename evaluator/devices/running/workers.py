@@ -11,13 +11,13 @@ import logging
 import threading
 from collections.abc import Callable
 
-from evaluator.devices.failover import Attempt, Failover, Post, probe
 from evaluator.devices.machine import OtherPrograms
+from evaluator.devices.metrics import Metrics
 from evaluator.devices.runners import Device, Runner, evaluate, now_ms
+from evaluator.devices.running.failover import Attempt, Failover, Post, probe
+from evaluator.devices.running.trials import next_trial, run_trial
+from evaluator.devices.running.watchdog import Patience
 from evaluator.devices.served_network import Job, ServedNetwork
-from evaluator.devices.trials import next_trial, run_trial
-from evaluator.devices.watchdog import Patience
-from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request, distribute, parts_of
 from protocol.batch import EvaluationBatch
 from protocol.errors import DeviceFailed, RemoteError

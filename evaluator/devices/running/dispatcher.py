@@ -17,13 +17,13 @@ from functools import partial
 from typing import TypeVar
 
 from evaluator.backends.common.buffer_lease import BufferLease
-from evaluator.devices.failover import Post, Trouble
+from evaluator.devices.metrics import Metrics
 from evaluator.devices.runners import Device, Runner, now_ms
+from evaluator.devices.running.failover import Post, Trouble
+from evaluator.devices.running.tuning import BackgroundTuning
+from evaluator.devices.running.watchdog import Patience
+from evaluator.devices.running.workers import Choice, Workers
 from evaluator.devices.served_network import Job, ServedNetwork
-from evaluator.devices.tuning import BackgroundTuning
-from evaluator.devices.watchdog import Patience
-from evaluator.devices.workers import Choice, Workers
-from evaluator.metrics import Metrics
 from evaluator.scheduling.batching import LatencyTargets, Launch, Wait
 from evaluator.scheduling.placement import Leave, Station, free_at_ms, place, share_out
 from evaluator.scheduling.requests import Request

@@ -19,10 +19,10 @@ from typing import TypeAlias
 
 from evaluator.backends.common.base import NotFiniteError
 from evaluator.backends.common.probe import probe_batch
+from evaluator.devices.metrics import Metrics
 from evaluator.devices.runners import Device, Runner, evaluate, now_ms
+from evaluator.devices.running.watchdog import Patience, Watchdog
 from evaluator.devices.served_network import Job, ServedNetwork
-from evaluator.devices.watchdog import Patience, Watchdog
-from evaluator.metrics import Metrics
 from evaluator.scheduling.requests import Request
 from protocol.errors import DeviceFailed, RemoteError
 

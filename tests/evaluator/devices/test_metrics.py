@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluator.metrics import BATCH_EDGES, FINE_TIME_EDGES, TIME_EDGES, Histogram, Metrics, Stalls
+from evaluator.devices.metrics import BATCH_EDGES, FINE_TIME_EDGES, TIME_EDGES, Histogram, Metrics, Stalls
 from tests.evaluator.states import STATE
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from evaluator.devices import calibration
-from evaluator.devices.calibration import MIN_OBSERVATIONS, latency_model, time_batches
 from evaluator.devices.machine import others_share
+from evaluator.devices.opening import calibration
+from evaluator.devices.opening.calibration import MIN_OBSERVATIONS, latency_model, time_batches
 from evaluator.scheduling.latency import LatencyModel, steps_to
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import EchoBackend
