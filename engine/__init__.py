@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.api import Engine as Engine
     from engine.api import EngineError as EngineError
     from engine.api import PlayResult as PlayResult
-    from engine.evaluation.encoding import encode_games as encode_games
+    from engine.evaluation.link.encoding import encode_games as encode_games
 
 _API = {
     "Analysis": "engine.api",
@@ -27,7 +27,7 @@ _API = {
     "EngineError": "engine.api",
     "Game": "engine._core",
     "PlayResult": "engine.api",
-    "encode_games": "engine.evaluation.encoding",
+    "encode_games": "engine.evaluation.link.encoding",
 }
 """The public names and the modules that define them."""
 

@@ -93,7 +93,7 @@ def _search(
 ) -> None:
     """Search the positions in order, and append each result."""
     from engine.search.limits import Limits
-    from engine.session import Session
+    from engine.search.session import Session
 
     session = Session(options, log=_log, in_process=arguments.in_process)
     width = get_terminal_size((COLUMNS, 24)).columns if sys.stdout.isatty() else COLUMNS

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from engine._core import Game
-from engine.evaluation.encoding import encode_games
+from engine.evaluation.link.encoding import encode_games
 from evaluator.backends import open_backend
 
 ALL = (1, 2, 3, 4, 132, 5, 133)

@@ -10,7 +10,7 @@ import pytest
 
 from engine._core import SearchParams
 from engine.options import Options
-from engine.search.tree import search_params
+from engine.search.player.tree import search_params
 from tests.fuzzing import built, numbers_of
 from tests.paths import REPOSITORY
 from tests.programs import run

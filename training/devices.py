@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from engine.evaluation.connection.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
+from engine.evaluation.link.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.options import Options
 from evaluator.backends import for_each_device, parse_backend
 from training.errors import TrainingError

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.evaluation.connection.link import EvaluatorLink
-from engine.evaluation.connection.process import EvaluatorSettings
-from engine.evaluation.requests import Requests
+from engine.evaluation.link.link import EvaluatorLink
+from engine.evaluation.link.process import EvaluatorSettings
+from engine.evaluation.link.requests import Requests
 from engine.options import Options
 from protocol.batch import PositionBatch
 from protocol.errors import EvaluatorLost

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.search.network_constants import CONSTANTS
+from engine.search.player.network_constants import CONSTANTS
 from evaluator.network import network_file
 from protocol.common.files import write_atomically
 from protocol.common.processes import INTERRUPTED

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from engine._core import Game, Tree
 from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError
 from engine.options import Options
-from engine.pool.pool import PoolPlayer, SearchPool, answer
 from engine.search.limits import Limits
+from engine.search.pool import PoolPlayer, SearchPool, answer
 from engine.search.report import Report
 from engine.selfplay.shard import read_shard
 from engine.workers.executor import ExecutorError, LocalExecutor, Log, WorkerContext, play_together

@@ -41,7 +41,7 @@ from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.job import MatchExecutor
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
-from engine.pool.pool import PoolStatistics, SearchPool
+from engine.search.pool import PoolStatistics, SearchPool
 from engine.search.report import Line, Report
 from evaluator.backends import open_backend
 from evaluator.network import SHIPPED_NETWORK, load_network

@@ -30,8 +30,8 @@ from benchmarks.engine.cold_start import start
 from engine import Engine
 from engine._core import Game
 from engine.options import Options
-from engine.pool.pool import SearchPool
 from engine.search.limits import Limits
+from engine.search.pool import SearchPool
 from evaluator.backends import open_backend
 from evaluator.backends.common.probe import probe_batch
 from evaluator.network import SHIPPED_NETWORK, load_network

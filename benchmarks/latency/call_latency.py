@@ -26,7 +26,7 @@ from benchmarks.common.installation import started_module
 from engine.commands.bench import POSITIONS
 from engine.options import Options
 from engine.search.limits import Limits
-from engine.session import Session
+from engine.search.session import Session
 from evaluator.backends.common.probe import probe_batch
 from protocol import EvaluatorClient
 

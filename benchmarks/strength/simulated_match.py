@@ -37,7 +37,7 @@ from benchmarks.strength.simulated_clock import SimulatedClock
 from benchmarks.strength.simulated_time import Costs, TimedSearch, add_cost_arguments, costs_of
 from engine import Engine
 from engine._core import Batch, Game
-from engine.evaluation.encoding import position_batch
+from engine.evaluation.link.encoding import position_batch
 from engine.games.openings import Opening, OpeningSettings, read_openings
 from engine.match.results.statistics import Tally, elo
 from engine.match.timecontrol import TimeControl

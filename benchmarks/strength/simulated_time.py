@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from benchmarks.strength.batch_strength import in_way
 from engine._core import Batch, Game, Tree
 from engine.options import Options
-from engine.search.batching import BatchSizes, Device
 from engine.search.limits import Limits
-from engine.search.tree import search_params
+from engine.search.loop.batching import BatchSizes, Device
+from engine.search.player.tree import search_params
 from protocol.batch import EvaluationBatch
 
 LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

@@ -23,10 +23,10 @@ from protocol.common.settings.spec import shown
 if TYPE_CHECKING:
     from engine.analysis.clients import Task
     from engine.analysis.searching import Post
-    from engine.evaluation.connection.link import EvaluatorLink
+    from engine.evaluation.link.link import EvaluatorLink
     from engine.options import Options
-    from engine.pool.evaluation import Evaluated
-    from engine.pool.pool import SearchPool
+    from engine.search.loop.evaluation import Evaluated
+    from engine.search.pool import SearchPool
     from protocol.batch import EvaluationBatch, PositionBatch
 
 BATCHES_IN_FLIGHT = 2

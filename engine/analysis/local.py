@@ -20,15 +20,15 @@ from engine.analysis.pace import Reporter, ReportPace
 from engine.analysis.restrictions import core_rules, root_moves
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
-from engine.pool.pool import PoolPlayer, SearchPool
-from engine.pool.search import Observer
 from engine.search.limits import Limits
+from engine.search.loop.search import Observer
+from engine.search.pool import PoolPlayer, SearchPool
 
 if TYPE_CHECKING:
     from engine._core import Game, Tree
     from engine.analysis.query import Query
     from engine.analysis.searching import Position, Post, SearchListener
-    from engine.search.driver import Search
+    from engine.search.loop.driver import Search
     from engine.search.report import Report
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine._core import Tree
-    from engine.search.driver import Search
+    from engine.search.loop.driver import Search
 
 LEAST_SECONDS = 0.05
 """Minimum time between two reports of one search."""
@@ -50,7 +50,7 @@ class ReportPace:
 
 
 class Reporter:
-    """The reports of one search. `look` is for engine.pool.search.Observer."""
+    """The reports of one search. `look` is for engine.search.loop.search.Observer."""
 
     def __init__(self, pace: ReportPace, seconds: float, report: Callable[[Search, Tree], None]) -> None:
         """seconds: time between two reports. The first one comes after FIRST_SECONDS at the latest."""

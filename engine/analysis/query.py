@@ -15,10 +15,10 @@ from engine.analysis.fields import Fields
 from engine.analysis.messages import listed, whole_numbers
 from engine.analysis.restrictions import Restriction, read_restrictions, resolved
 from engine.options import OPTIONS, Options
-from engine.search.contempt import Contempt
 from engine.search.fen import read_fen
 from engine.search.limits import Limits
 from engine.search.notation import read_move
+from engine.search.strength.contempt import Contempt
 from protocol.common.settings.spec import Setting, SettingsError, settings_of, shown, unknown
 
 MOST_MOVES = 20_000

@@ -32,8 +32,8 @@ from engine.analysis.searching import Position
 from engine.analysis.settings import AnalysisSettings
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
-from engine.pool.pool import SearchPool
-from engine.search.memory import cache_megabytes, tree_megabytes
+from engine.search.player.memory import cache_megabytes, tree_megabytes
+from engine.search.pool import SearchPool
 from protocol.common.settings.spec import shown
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from engine.search.fen import read_fen
 from engine.search.limits import Clock, Limits
 from engine.search.notation import read_move, uci_of
 from engine.search.report import Line, Report
-from engine.session import Session
+from engine.search.session import Session
 from protocol.common.closing import Closing
 from protocol.common.settings.spec import shown
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine._core import Game
     from engine.options import Options
     from engine.search.report import Line, Report
-    from engine.session import Session
+    from engine.search.session import Session
 
 HELP = "analyse a position and show the best lines as they are found"
 
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.option_flags import options_of_arguments
     from engine.search.control import SearchControl
     from engine.search.limits import Limits
-    from engine.session import Session
+    from engine.search.session import Session
     from protocol.common.interruptible import interruptible
 
     if (arguments.movetime is not None and arguments.movetime < 1) or (
@@ -142,7 +142,7 @@ def _load_tree(session: Session, path: str, *, has_position: bool) -> None:
     """
     import os
 
-    from engine.search.tree_file import described
+    from engine.search.player.tree_file import described
 
     if not os.path.lexists(path):
         return
@@ -163,7 +163,7 @@ def _save_tree(session: Session, path: str) -> None:
     """Save the tree. Ctrl-C does not interrupt this. Raises ValueError."""
     import signal
 
-    from engine.search.tree_file import described
+    from engine.search.player.tree_file import described
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

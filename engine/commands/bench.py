@@ -186,7 +186,7 @@ def _measure(
     options: Options, arguments: argparse.Namespace, deadline: float | None, *, quiet: bool
 ) -> Measurement:
     from engine.search.limits import Limits
-    from engine.session import Session
+    from engine.search.session import Session
 
     if arguments.nodes is not None:
         limits = Limits(nodes=arguments.nodes)

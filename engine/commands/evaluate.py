@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from engine._core import Game
     from engine.analysis.evaluate_input import Entry
     from engine.options import Options
-    from engine.pool.evaluation import Evaluated
-    from engine.pool.pool import SearchPool
+    from engine.search.loop.evaluation import Evaluated
+    from engine.search.pool import SearchPool
 
     Sent = tuple[list[Entry], Evaluated | None] | None
 
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from engine.option_flags import options_of_arguments
-    from engine.pool.pool import SearchPool
+    from engine.search.pool import SearchPool
     from protocol.common.processes import INTERRUPTED, own_input
 
     options = options_of_arguments(arguments)

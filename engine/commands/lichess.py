@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.lichess.broker import register
     from engine.lichess.provider import Provider
     from engine.option_flags import options_of_arguments
-    from engine.pool.pool import SearchPool
+    from engine.search.pool import SearchPool
     from protocol.common.printing import reason
     from protocol.common.processes import INTERRUPTED, interrupted_by_signals
 

@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from engine.games.game_file import GameFile
     from engine.option_flags import options_of_arguments
-    from engine.search.levels import level_of
+    from engine.search.strength.levels import level_of
 
     if sys.stdin is None or sys.stdout is None:
         return _refuse("standard input and output are needed, but one is closed", 2)

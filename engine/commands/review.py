@@ -26,10 +26,10 @@ from protocol.common.settings.spec import shown
 
 if TYPE_CHECKING:
     from engine.options import Options
-    from engine.pool.pool import SearchPool
     from engine.review.folder import ReviewFolder
     from engine.review.games import SourceGame
     from engine.review.searching import Reviewed, ReviewJob
+    from engine.search.pool import SearchPool
 
 _log = partial(say, "wavefront review")
 
@@ -103,11 +103,11 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.games.text import STANDARD_INPUT
     from engine.option_flags import options_of_arguments
     from engine.options import OptionError, Options
-    from engine.pool.pool import SearchPool
     from engine.review.folder import ReviewFolder, check_sources
     from engine.review.games import games_of
     from engine.review.people import Imitators
     from engine.review.searching import ReviewJob
+    from engine.search.pool import SearchPool
     from protocol.common.published import imitators, network_of_user
 
     nodes = NODES[arguments.depth] if arguments.nodes is None else arguments.nodes

@@ -200,7 +200,7 @@ def compare(network: str, backend: str, limit: float, *, precision: str = "") ->
 def evaluated(options: Options) -> tuple[list[dict[str, Any]], str]:
     """Return the network's outputs for POSITIONS, and the device that computed them."""
     from engine.analysis.evaluation import outputs
-    from engine.pool.pool import SearchPool
+    from engine.search.pool import SearchPool
 
     games = [game_of(each) for each in POSITIONS]
     with SearchPool() as pool:

@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from engine.games.throughput import Throughput
-from engine.pool.pool import PoolStatistics
+from engine.search.pool import PoolStatistics
 from engine.workers.executor import ExecutorError, FailedGame, GameExecutor, GameJob, Log, MakeExecutor
 from engine.workers.local import local_executor
 from protocol.common.files import write_atomically

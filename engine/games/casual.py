@@ -16,7 +16,7 @@ from engine.games.record import Reason
 from engine.games.referee import Verdict, end_by_rules, game_of
 from engine.games.typed_moves import parsed_move
 from engine.search.fen import read_fen
-from engine.search.levels import level_of
+from engine.search.strength.levels import level_of
 
 if TYPE_CHECKING:
     from engine.options import Options

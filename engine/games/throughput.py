@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.pool.pool import PoolStatistics
+from engine.search.pool import PoolStatistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from time import perf_counter
 from engine._core import Game
 from engine.lichess.broker import Job, answer, poll, refuse
 from engine.options import Options
-from engine.pool.pool import PoolPlayer, SearchPool
-from engine.pool.search import Observer
-from engine.search.driver import Search
 from engine.search.limits import Limits
-from engine.search.memory import LEAST_MB, cache_megabytes, tree_megabytes
+from engine.search.loop.driver import Search
+from engine.search.loop.search import Observer
+from engine.search.player.memory import LEAST_MB, cache_megabytes, tree_megabytes
+from engine.search.pool import PoolPlayer, SearchPool
 from engine.search.report import Report
 from engine.uci.text import best_move_line, info_lines
 from protocol.common.printing import reason

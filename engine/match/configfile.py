@@ -19,7 +19,7 @@ from engine.match.players.names import named
 from engine.match.results.sprt import Sprt
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
-from engine.search.levels import with_network
+from engine.search.strength.levels import with_network
 from engine.settings.tables import Table
 from protocol.common.settings.sources import source_named
 from protocol.common.settings.spec import UNREACHED, SettingsError, setting

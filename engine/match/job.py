@@ -20,7 +20,7 @@ from engine.options import Options
 from engine.workers.executor import LocalExecutor, Log, WorkerContext
 
 if TYPE_CHECKING:
-    from engine.pool.pool import PoolStatistics, SearchPool
+    from engine.search.pool import PoolStatistics, SearchPool
 
 
 Prepare = Callable[[int, int, Player], None]

@@ -12,8 +12,8 @@ from pathlib import Path
 from engine._core import Game
 from engine.analysis.evaluation import outputs
 from engine.options import Options
-from engine.pool.pool import SearchPool
-from engine.search.levels import NETWORK
+from engine.search.pool import SearchPool
+from engine.search.strength.levels import NETWORK
 
 UNRATED = 1500
 """Rating of players without one in the game's tags."""

@@ -18,7 +18,6 @@ import chess.pgn
 from engine._core import Game
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
 from engine.options import Options
-from engine.pool.pool import PoolPlayer, SearchPool
 from engine.review.games import GameReview, SourceGame, finished
 from engine.review.judging import (
     FAULTS,
@@ -34,7 +33,8 @@ from engine.review.people import ESTIMATE, Imitators, People, rating_of
 from engine.review.scale import Score
 from engine.search.fen import read_fen
 from engine.search.limits import Limits
-from engine.search.memory import LEAST_MB, cache_megabytes, tree_megabytes
+from engine.search.player.memory import LEAST_MB, cache_megabytes, tree_megabytes
+from engine.search.pool import PoolPlayer, SearchPool
 from engine.search.report import Line, Report
 from engine.workers.executor import (
     FailedGame,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A single search: driver, batch sizes, limits, reports and the choice of the move."""
+"""Searches: what a caller of one needs. The loop, a side's player and its strength lie in folders."""

@@ -16,15 +16,15 @@ from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError
 from engine.games.openings import Opening
 from engine.games.record import GameRecord, MoveRecord, Reason, Result
 from engine.games.referee import Verdict, end_by_rules, win_for
-from engine.pool.pool import answer
 from engine.search.limits import Limits
+from engine.search.pool import answer
 from engine.search.report import Line, Report
 from engine.selfplay.config import Resignation, SelfPlayConfig
 from engine.selfplay.training_record import Encoding, GameEnd, Records, finish_game, make_record
 
 if TYPE_CHECKING:
-    from engine.evaluation.encoding import HistoryFill
-    from engine.pool.pool import PoolPlayer, SearchPool
+    from engine.evaluation.link.encoding import HistoryFill
+    from engine.search.pool import PoolPlayer, SearchPool
 
 Side = Literal["white", "black"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from engine.games.openings import Opening
 from engine.options import Options
-from engine.pool.pool import SearchPool
+from engine.search.pool import SearchPool
 from engine.selfplay.archive import FinishedGame
 from engine.selfplay.config import SelfPlayConfig
 from engine.selfplay.game import play_game

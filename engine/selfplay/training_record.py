@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game
-from engine.evaluation.encoding import HistoryFill, encode_games
+from engine.evaluation.link.encoding import HistoryFill, encode_games
 from protocol.batch import POLICY_SIZE
 
 if TYPE_CHECKING:

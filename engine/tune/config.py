@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from engine.evaluation.connection.process import EvaluatorSettings
+from engine.evaluation.link.process import EvaluatorSettings
 from engine.match.config import MatchConfig
 from engine.match.configfile import match_config
 from engine.options import Options

@@ -37,7 +37,7 @@ from protocol.common.printing import failing_as
 from protocol.common.processes import own_input
 
 if TYPE_CHECKING:
-    from engine.session import Session
+    from engine.search.session import Session
 
 READY_SECONDS = 600.0
 """Longest delay of `readyok` for the evaluator: the first load of a large network may take long."""
@@ -243,7 +243,7 @@ class UciEngine:
             raise CommandError(f"{option}: a search is running; send stop first")
         self._await_search()
         from engine.evaluation.errors import NoEvaluatorError
-        from engine.search.tree_file import described, read_header
+        from engine.search.player.tree_file import described, read_header
 
         session = self._opened_session()
         try:
@@ -374,7 +374,7 @@ class UciEngine:
 
     def _opened_session(self) -> Session:
         if self._session is None:
-            from engine.session import Session
+            from engine.search.session import Session
 
             self._session = Session(self._options, log=self._output.info_string, fallback=True, announce=True)
         elif self._session.options != self._options and not self._searching():

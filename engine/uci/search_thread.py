@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.options import Options
     from engine.search.limits import Limits
     from engine.search.report import Report
-    from engine.session import Session
+    from engine.search.session import Session
     from engine.uci.output import Output
 
 

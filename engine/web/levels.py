@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from engine.evaluation.errors import NoEvaluatorError
 from engine.games.casual import MOST_NODES, CasualGame
 from engine.games.referee import game_of
-from engine.pool.pool import PoolPlayer, SearchPool
 from engine.review.people import Imitators
 from engine.search.limits import Limits
-from engine.search.memory import LEAST_MB
+from engine.search.player.memory import LEAST_MB
+from engine.search.pool import PoolPlayer, SearchPool
 from engine.workers.executor import searched
 
 if TYPE_CHECKING:

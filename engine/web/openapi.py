@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from engine.analysis.schema import IDENTITY, schema, setting_schema
-from engine.search.levels import LEAST_ELO, MOST_ELO
+from engine.search.strength.levels import LEAST_ELO, MOST_ELO
 from protocol.common.settings.spec import SettingsGroup, setting, settings_of
 from protocol.common.version import __version__
 

@@ -16,11 +16,11 @@ import chess.pgn
 
 from engine.games.pgn_reading import PgnError, PgnGames
 from engine.options import Options
-from engine.pool.pool import SearchPool
 from engine.review.annotating import annotated
 from engine.review.games import GameReview, SourceGame
 from engine.review.pages import game_page, grown, index_page
 from engine.review.searching import Progress, Reviewed, ReviewExecutor, ReviewJob, review_games
+from engine.search.pool import SearchPool
 from engine.web.limits import ClientLimits
 from engine.web.store import Store
 from engine.web.turns import Lane

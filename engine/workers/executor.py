@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError
+from engine.evaluation.link.process import EvaluatorSettings
 from engine.options import Options
 from protocol.common.printing import ReportedError, reason
 
 if TYPE_CHECKING:
     from engine._core import Game as Position
-    from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
     from engine.search.limits import Limits
+    from engine.search.pool import PoolPlayer, PoolStatistics, SearchPool
     from engine.search.report import Report
     from protocol.wire.messages import Priority
 
@@ -103,7 +103,7 @@ class WorkerContext:
 
     def search_pool(self, log: Log, priority: Priority = "selfplay") -> SearchPool:
         """Open a search pool in that process. priority: of its requests."""
-        from engine.pool.pool import SearchPool
+        from engine.search.pool import SearchPool
 
         return SearchPool(log=log, priority=priority, pools=self.processes)
 
@@ -200,7 +200,7 @@ class LocalExecutor(ABC, Generic[Game, AnyJob]):
             return FailedGame(number, reason(error))
 
     def statistics(self) -> PoolStatistics:
-        from engine.pool.pool import PoolStatistics
+        from engine.search.pool import PoolStatistics
 
         return self.pool.statistics() if self.pool is not None else PoolStatistics()
 

@@ -9,13 +9,13 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import NoEvaluatorError
-from engine.search.batching import FAST_DEVICE
+from engine.search.loop.batching import FAST_DEVICE
 from engine.workers.executor import Game, GameExecutor, GameJob, Log, WorkerContext
 from engine.workers.processes import ProcessExecutor
 from protocol.common.processors import usable_processors
 
 if TYPE_CHECKING:
-    from engine.pool.pool import SearchPool
+    from engine.search.pool import SearchPool
     from protocol.wire.messages import Curve
 
 MOST_GROWTH = 0.25
@@ -31,7 +31,7 @@ async def local_executor(
     evaluators. pool: closed with the executor; None opens one if necessary. Raises the same as the job's
     `games_at_once`.
     """
-    from engine.pool.pool import SearchPool
+    from engine.search.pool import SearchPool
 
     if pool is None and job.engines:
         pool = SearchPool(log=log)

@@ -14,7 +14,7 @@ from engine.workers.executor import ExecutorError, FailedGame, Game, Log, Worker
 from engine.workers.supervisor import Supervisor, Worker
 
 if TYPE_CHECKING:
-    from engine.pool.pool import PoolStatistics
+    from engine.search.pool import PoolStatistics
 
 
 class GameSupervisor(Supervisor, Generic[Game]):
@@ -47,7 +47,7 @@ class GameSupervisor(Supervisor, Generic[Game]):
 
     def statistics(self) -> PoolStatistics:
         """Return the reported totals of all workers, including lost ones."""
-        from engine.pool.pool import PoolStatistics
+        from engine.search.pool import PoolStatistics
 
         reports = [(worker, worker.statistics) for worker in self._all_workers if worker.statistics]
         began = min((worker.reported_at - s.seconds for worker, s in reports if s.seconds), default=0.0)

@@ -15,10 +15,10 @@ from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from engine.evaluation.connection import health
-from engine.evaluation.connection.connecting import served_network
-from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError
+from engine.evaluation.link import health
+from engine.evaluation.link.connecting import served_network
+from engine.evaluation.link.process import EvaluatorSettings
 from engine.workers.child import WorkerProcess
 from engine.workers.executor import (
     ExecutorError,
@@ -33,8 +33,8 @@ from engine.workers.playing import GameSupervisor
 from engine.workers.supervisor import Slot
 
 if TYPE_CHECKING:
-    from engine.evaluation.connection.link import EvaluatorLink
-    from engine.pool.pool import SearchPool
+    from engine.evaluation.link.link import EvaluatorLink
+    from engine.search.pool import SearchPool
     from protocol.client import EvaluatorClient
 
 KNOCK_SECONDS = 5.0

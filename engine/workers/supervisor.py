@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from engine.workers.executor import Log, WorkerHandle, WorkerLostError, WorkerReport, first_line
 
 if TYPE_CHECKING:
-    from engine.pool.pool import PoolStatistics
+    from engine.search.pool import PoolStatistics
 
 OPEN_SECONDS = 600.0
 """Timeout for the start of a worker. The first start of an evaluator with a large network takes minutes."""

@@ -20,7 +20,7 @@ from engine._core import Game
 from engine.analysis.scheduler import Scheduler
 from engine.analysis.settings import AnalysisSettings
 from engine.commands.analysis import default_options
-from engine.evaluation.balancing.pipeline import PooledPipeline
+from engine.evaluation.send.pooled_pipeline import PooledPipeline
 from engine.games.openings import Opening
 from engine.match.adjudication import Adjudication
 from engine.match.config import PlayerConfig
@@ -28,13 +28,13 @@ from engine.match.game import GameRules, play_game
 from engine.match.players.player import EnginePlayer
 from engine.match.schedule import ScheduledGame
 from engine.match.timecontrol import TimeControl
-from engine.pool.pool import PoolPlayer, SearchPool
 from engine.search.control import SearchControl
 from engine.search.limits import Limits
+from engine.search.pool import PoolPlayer, SearchPool
 from engine.search.report import Report
+from engine.search.session import Session
 from engine.selfplay import game as selfplay
 from engine.selfplay.config import SelfPlayConfig
-from engine.session import Session
 from tests.engine.analysis.recording import RecordingClient
 from tests.engine.network_operator import CHANGES, FOREIGN, NEW, NOW, OLD, WAIT_S, Operator, hash_of, operated
 from tests.programs import say, started

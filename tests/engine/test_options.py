@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.evaluation.connection.process import EvaluatorSettings
+from engine.evaluation.link.process import EvaluatorSettings
 from engine.option_flags import add_flags, default_toml, options_of_arguments
 from engine.options import OPTIONS, AliasValues, OptionError, Options
 from engine.uci.text import option_line

@@ -13,11 +13,11 @@ import pytest
 
 from engine._core import Game
 from engine.options import Options
-from engine.pool.pool import SearchPool
-from engine.search import levels
 from engine.search.limits import Clock, Limits
+from engine.search.pool import SearchPool
 from engine.search.report import Report
-from engine.session import Session
+from engine.search.session import Session
+from engine.search.strength import levels
 from protocol import EvaluatorClient
 from tests.engine.network_operator import NEW, OLD, Operator, hash_of, operated
 from tests.engine.uci.uci_process import eventually

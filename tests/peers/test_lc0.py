@@ -16,7 +16,7 @@ import pytest
 from engine._core import Game
 from engine.analysis.evaluation import outputs
 from engine.options import Options
-from engine.pool.pool import SearchPool
+from engine.search.pool import SearchPool
 from tests.paths import REPOSITORY, shared
 from tests.peers.test_lc0_search import LC0_PROGRAM, SEQUENTIAL, Program, random_lines
 

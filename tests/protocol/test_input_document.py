@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from engine._core import Game
-from engine.evaluation.encoding import encode_games
+from engine.evaluation.link.encoding import encode_games
 from protocol.policy import policy_moves
 from tests.engine.core.chess.games import random_games
 from tests.engine.core.encoding.reference_encoder import FORMATS

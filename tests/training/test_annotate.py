@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engine.options import Options
-from engine.search.network_constants import ON_CPU
+from engine.search.player.network_constants import ON_CPU
 from engine.selfplay.shard import Shard, ShardError, read_shard, write_shard
 from engine.selfplay.shard_coding import NAT_STEPS, wdl_of
 from engine.selfplay.shard_games import shard_of

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.search.network_constants import ON_CPU, ON_GPU
+from engine.search.player.network_constants import ON_CPU, ON_GPU
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from protocol.common.processes import INTERRUPTED

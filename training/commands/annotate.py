@@ -135,7 +135,7 @@ def _with_network(options: Options) -> Options:
 
 def _with_constants(options: Options, network: str) -> Options:
     """Return the options with a network's search constants. Raises TrainingError."""
-    from engine.search.network_constants import CONSTANTS
+    from engine.search.player.network_constants import CONSTANTS
     from training.data.annotations import prior_identity
 
     return options.changed(**CONSTANTS.get(prior_identity(network), {}))

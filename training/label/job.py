@@ -14,8 +14,8 @@ from engine._core import Game, Tree
 from engine.evaluation.errors import NoEvaluatorError
 from engine.games.openings import Opening
 from engine.options import Options
-from engine.pool.pool import PoolPlayer, PoolStatistics, SearchPool
 from engine.search.limits import Limits
+from engine.search.pool import PoolPlayer, PoolStatistics, SearchPool
 from engine.workers.executor import LocalExecutor, Log, WorkerContext
 from evaluator.network import network_file
 from protocol.common.processors import usable_processors

@@ -16,7 +16,7 @@ from engine.match.configfile import DEFAULT_TIME, player_config
 from engine.match.players.names import named
 from engine.match.timecontrol import TimeControl
 from engine.options import Options
-from engine.search.levels import calibrated, with_network
+from engine.search.strength.levels import calibrated, with_network
 from engine.settings.tables import Table
 
 STOCKFISH_NODES = {1_000: 2200.0, 10_000: 2700.0, 100_000: 3000.0, 1_000_000: 3200.0}

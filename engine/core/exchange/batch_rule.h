@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Positions per request of a search, from the size of its tree and the positions in flight.
-// engine/search/batching.py creates the rules, and has the reasons and the figures.
+// engine/search/loop/batching.py creates the rules, and has the reasons and the figures.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Tablebases in the search: at leaves, and for the root's moves.
 //
-// Without tables, positions with one or two pieces against a bare king are solved (mate/bare_king.h), and
+// Without tables, positions with one or two pieces against a bare king are solved (bare_king.h), and
 // ranked as if tables knew them.
 //
 // A leaf right after a capture or pawn move has the tables' exact value, because the 50-move clock is 0
@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "chess/uci_move.h"
-#include "mate/bare_king.h"
 #include "syzygy/probe.h"
+#include "tree/bare_king.h"
 #include "tree/tree.h"
 
 namespace wavefront::tree {
@@ -53,7 +53,7 @@ std::optional<syzygy::RootRanking> Tree::ranking_against_bare_king() const {
   // Returns the plies to the mate by a move; 0 if there is none in time.
   const auto distance_by = [&line](Move move) {
     line.push(move);
-    const auto plies = mate::plies_to_mate_of_bare_king(line.current());
+    const auto plies = plies_to_mate_of_bare_king(line.current());
     const bool in_time = plies && line.current().rule50() + *plies <= 100 && line.repetitions() < 2;
     line.pop();
     return in_time ? *plies + 1 : 0;

@@ -17,7 +17,7 @@ from engine.options import Options
 from protocol.common.memory import process_memory
 
 if TYPE_CHECKING:
-    from engine.pool.pool import SearchPool
+    from engine.search.pool import SearchPool
 
 START_ATTEMPTS = 3
 """Maximum restarts of a program that ran before; then the match fails."""

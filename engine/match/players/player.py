@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import chess
 
 from engine._core import Game
-from engine.evaluation.connection.process import EvaluatorSettings
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
+from engine.evaluation.link.process import EvaluatorSettings
 from engine.games.record import Reason
 from engine.games.referee import game_of
 from engine.match.config import PlayerConfig
@@ -29,7 +29,7 @@ from engine.search.limits import Clock, Limits
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from engine.pool.pool import SearchPool
+    from engine.search.pool import SearchPool
     from engine.search.report import Report
 
 INTERRUPT_SECONDS = 5.0

@@ -13,8 +13,8 @@ import pytest
 
 from engine._core import Game
 from engine.analysis.evaluation import outputs
-from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import PipelineError
+from engine.evaluation.link.encoding import encode_games
 from protocol.batch import EvaluationBatch
 from tests.engine.analysis.recording import Conversation, scheduler
 

@@ -18,7 +18,7 @@ MAY_INCLUDE = {
     "mate": {"chess", "mate"},
     "syzygy": {"chess", "syzygy"},
     "encoding": {"chess", "encoding"},
-    "tree": {"chess", "encoding", "mate", "syzygy", "tree"},
+    "tree": {"chess", "encoding", "syzygy", "tree"},
     "exchange": {"exchange", "tree"} | WIRE,
 }
 """Room by room, whose headers its files may include. The bindings, on top, may include all."""

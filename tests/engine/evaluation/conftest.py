@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation.connection.link import EvaluatorLink
-from engine.evaluation.connection.process import EvaluatorSettings
+from engine.evaluation.link.link import EvaluatorLink
+from engine.evaluation.link.process import EvaluatorSettings
 from engine.options import Options
 
 

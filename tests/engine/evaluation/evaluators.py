@@ -9,7 +9,7 @@ from typing import Self
 
 import psutil
 
-from engine.evaluation.connection.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
+from engine.evaluation.link.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.options import Options
 from protocol import EvaluatorClient
 

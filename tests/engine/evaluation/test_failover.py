@@ -14,19 +14,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-import engine.evaluation.connection.link
+import engine.evaluation.link.link
 from engine._core import Game
-from engine.evaluation.connection import failover
-from engine.evaluation.connection.link import EvaluatorLink
-from engine.evaluation.connection.process import EvaluatorSettings
-from engine.evaluation.encoding import encode_games
 from engine.evaluation.errors import EvaluatorRefusalError
-from engine.evaluation.requests import Requests
+from engine.evaluation.link import failover
+from engine.evaluation.link.encoding import encode_games
+from engine.evaluation.link.link import EvaluatorLink
+from engine.evaluation.link.process import EvaluatorSettings
+from engine.evaluation.link.requests import Requests
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Limits
 from engine.search.report import Report
-from engine.session import Session
+from engine.search.session import Session
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from tests.engine.evaluation.evaluators import RunningEvaluator
@@ -109,7 +109,7 @@ def test_one_that_has_drained_and_is_gone_is_not_waited_for(
     two: tuple[RunningEvaluator, RunningEvaluator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had said so: what is waited for is one that may come back."""
-    monkeypatch.setattr(engine.evaluation.connection.link, "FALLBACK_SECONDS", 1e9)
+    monkeypatch.setattr(engine.evaluation.link.link, "FALLBACK_SECONDS", 1e9)
     first, _ = two
 
     def drain() -> None:

@@ -11,13 +11,13 @@ import psutil
 import pytest
 
 from engine._core import Batch, Game, evaluate_randomly
-from engine.evaluation.balancing.pipeline import PooledPipeline
-from engine.evaluation.balancing.pooled import PooledEvaluator
-from engine.evaluation.connection.process import EvaluatorSettings
-from engine.evaluation.encoding import position_batch
 from engine.evaluation.errors import NetworkChangedError
+from engine.evaluation.link.encoding import position_batch
+from engine.evaluation.link.process import EvaluatorSettings
+from engine.evaluation.send.pooled import PooledEvaluator
+from engine.evaluation.send.pooled_pipeline import PooledPipeline
 from engine.options import Options
-from engine.search.batching import BatchSizes
+from engine.search.loop.batching import BatchSizes
 from protocol.batch import EvaluationBatch
 from protocol.client import EvaluatorClient
 from tests.engine.core.tree.search_helpers import new_tree

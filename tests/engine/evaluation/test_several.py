@@ -15,8 +15,8 @@ from benchmarks.common import sleeping_devices
 from engine._core import Game
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
-from engine.pool.pool import SearchPool
 from engine.search.limits import Limits
+from engine.search.pool import SearchPool
 from engine.search.report import Report
 from protocol import EvaluatorClient
 from tests.engine.evaluation.evaluators import RunningEvaluator

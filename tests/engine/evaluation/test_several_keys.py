@@ -12,9 +12,9 @@ import pytest
 
 from engine._core import Game
 from engine.options import Options
-from engine.pool.pool import SearchPool
 from engine.search.limits import Limits
-from engine.session import Session
+from engine.search.pool import SearchPool
+from engine.search.session import Session
 from tests.engine.evaluation.test_failover import address_of
 from tests.engine.uci.uci_process import eventually
 from tests.evaluator.service.test_keys_process import Service, client_keys, serving

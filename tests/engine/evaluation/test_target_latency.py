@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.balancing.pipeline import PooledPipeline
+from engine.evaluation.send.pooled_pipeline import PooledPipeline
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
 from engine.search.report import Report
-from engine.session import Session
+from engine.search.session import Session
 from protocol.client import EvaluatorClient
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from engine.games.campaign import Campaign, RunEnding
 from engine.games.journal import JournalError
-from engine.pool.pool import PoolStatistics
+from engine.search.pool import PoolStatistics
 from engine.workers.executor import (
     ExecutorError,
     GameExecutor,

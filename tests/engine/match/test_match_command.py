@@ -21,7 +21,7 @@ from engine.match.config import MatchConfig, PlayerConfig
 from engine.match.display import DISPLAY, pairing_lines, speed_line, standings_table
 from engine.match.plot import check_plot, elo_history, plot_elo
 from engine.match.results.sprt import Sprt
-from engine.pool.pool import PoolStatistics
+from engine.search.pool import PoolStatistics
 from protocol.common.outputs import PlotError
 from tests import programs
 from tests.engine.match.matches import match, play, program, replay

@@ -12,11 +12,11 @@ import chess
 import pytest
 
 from engine.options import Options
-from engine.pool.pool import SearchPool
 from engine.review.games import SourceGame
 from engine.review.judging import Clock, MoveReview, Searched, judge
 from engine.review.scale import Score
 from engine.review.searching import Reviewed, ReviewJob, Searches, review_games, search_game
+from engine.search.pool import SearchPool
 from engine.workers.local import local_executor
 
 MOVES = [chess.Move.from_uci(move) for move in ("e2e4", "e7e5", "g1f3")]

@@ -12,13 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.evaluation.balancing.pipeline import PooledPipeline
+from engine.evaluation.send.pooled_pipeline import PooledPipeline
 from engine.options import Options
-from engine.search import driver, stopping
 from engine.search.control import SearchControl
 from engine.search.limits import Limits
+from engine.search.loop import driver, stopping
 from engine.search.report import Report
-from engine.session import Session
+from engine.search.session import Session
 from tests.engine.core.tree.search_helpers import MIDDLEGAME
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are such connections on Linux only")

@@ -13,7 +13,7 @@ import pytest
 
 from engine._core import Game, SearchParams, Tree
 from engine.options import Options
-from engine.search.tree import search_params
+from engine.search.player.tree import search_params
 from tests.engine.core.tree.plain_node import Rules
 from tests.engine.core.tree.plain_search import PlainSearch
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, children_by_move, game, search

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.search.stopping import Pace
+from engine.search.loop.stopping import Pace
 
 START = 100.0
 

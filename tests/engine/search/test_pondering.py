@@ -12,7 +12,7 @@ from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
 from engine.search.report import Report
-from engine.session import Session
+from engine.search.session import Session
 
 MOVES = ["e2e4", "e7e5", "g1f3"]
 EXPECTED, OTHER = "b8c6", "g8f6"

@@ -13,8 +13,8 @@ from engine._core import Game, Tablebases
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.report import Line, Report
+from engine.search.session import Session
 from engine.search.tablebases import description, folders_of, open_tablebases
-from engine.session import Session
 from tests.engine.core.syzygy.positions import random_position
 from tests.paths import shared
 

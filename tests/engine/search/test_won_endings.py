@@ -12,8 +12,8 @@ import pytest
 
 from engine.options import Options
 from engine.search.limits import Limits
+from engine.search.session import Session
 from engine.search.tablebases import INCLUDED, NONE
-from engine.session import Session
 
 SOLVED = ("Q", "R", "BB", "BN", "QR", "RR", "RB", "NQ")
 """Pieces against a bare king that the search solves without tables."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from engine._core import Game, policy_move
-from engine.evaluation.encoding import encode_games
+from engine.evaluation.link.encoding import encode_games
 from engine.selfplay.decode import black_to_move, fen_of, transform_of
 from engine.selfplay.training_record import (
     HISTORY_PLANES,

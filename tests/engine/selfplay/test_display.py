@@ -10,7 +10,7 @@ from rich.console import Console
 from engine.games.display import LiveView
 from engine.games.record import Reason
 from engine.games.throughput import Throughput
-from engine.pool.pool import PoolStatistics
+from engine.search.pool import PoolStatistics
 from engine.selfplay.archive import GameEntry
 from engine.selfplay.campaign import SelfPlayCampaign
 from engine.selfplay.config import SelfPlayConfig

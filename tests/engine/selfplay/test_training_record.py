@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine._core import Batch, Game, SearchParams, Tree, policy_index
-from engine.evaluation.encoding import encode_games
+from engine.evaluation.link.encoding import encode_games
 from engine.selfplay.training_record import (
     RECORD_BYTES,
     RECORD_DTYPE,

@@ -14,7 +14,7 @@ from engine.games.campaign import RunEnding
 from engine.games.record import GameRecord, Reason, Result
 from engine.match.config import MatchConfig
 from engine.match.results.statistics import score_of_elo
-from engine.pool.pool import PoolStatistics
+from engine.search.pool import PoolStatistics
 from engine.tune.campaign import TuneCampaign
 from engine.tune.config import TuneConfig, tune_config
 from engine.tune.job import TunedGame

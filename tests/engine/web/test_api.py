@@ -24,7 +24,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from engine.options import Options
-from engine.pool.pool import SearchPool
+from engine.search.pool import SearchPool
 from engine.web.limits import ApiSettings, ClientLimits
 from engine.web.reviews import Job, Reviews
 from engine.web.store import Store

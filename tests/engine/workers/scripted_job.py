@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.options import Options
-from engine.pool.pool import PoolStatistics, SearchPool
+from engine.search.pool import PoolStatistics, SearchPool
 from engine.workers.executor import ExecutorError, Log, WorkerContext
 
 

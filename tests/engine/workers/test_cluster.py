@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("ray", reason="needs Ray: pip install '.[cluster]'")
 
-from engine.evaluation.connection.process import EvaluatorSettings, evaluator_command
+from engine.evaluation.link.process import EvaluatorSettings, evaluator_command
 from engine.games.openings import Opening
 from engine.match.adjudication import Adjudication
 from engine.match.campaign import MatchCampaign

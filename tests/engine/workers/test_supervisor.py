@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.pool.pool import PoolStatistics
+from engine.search.pool import PoolStatistics
 from engine.workers.executor import ExecutorError
 from engine.workers.local import local_executor
 from tests.engine.workers.scripted_job import ScriptedJob

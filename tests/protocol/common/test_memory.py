@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from engine.options import Options
-from engine.search.memory import cache_megabytes, tree_megabytes
+from engine.search.player.memory import cache_megabytes, tree_megabytes
 from protocol.common import memory
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from engine._core import Game
-from engine.evaluation.connection.link import EvaluatorLink
-from engine.evaluation.connection.process import EvaluatorSettings
-from engine.evaluation.encoding import encode_games
+from engine.evaluation.link.encoding import encode_games
+from engine.evaluation.link.link import EvaluatorLink
+from engine.evaluation.link.process import EvaluatorSettings
 from engine.options import Options
 from protocol import EvaluatorClient
 from protocol.batch import PositionBatch

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from engine._core import Game, encode, policy_index, policy_move, policy_moves
-from engine.evaluation.encoding import encode_games
+from engine.evaluation.link.encoding import encode_games
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from tests.engine.core.chess.games import random_games
 from tests.engine.core.encoding import reference_encoder

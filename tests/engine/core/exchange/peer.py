@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from engine._core import Batch, BatchRule, Exchange, Game, Tree
-from engine.evaluation.encoding import position_batch
+from engine.evaluation.link.encoding import position_batch
 from evaluator.backends.reference.random_evaluation import random_evaluation
 from protocol._core import Hub, Stream
 from protocol.wire.codec import decode_request, encode, encode_evaluate

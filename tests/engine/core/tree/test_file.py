@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine._core import Game, SearchParams, Tree, tree_file_header
-from engine.search.tree_file import PARAMETERS, tree_settings
+from engine.search.player.tree_file import PARAMETERS, tree_settings
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, params, search
 
 SETTINGS = [("network", "one"), ("PolicyTemperature", "1.359")]

@@ -9,7 +9,7 @@ import pytest
 
 from engine._core import Batch, Game, SearchParams, Tree
 from engine.options import Options
-from engine.search.tree import search_params
+from engine.search.player.tree import search_params
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, params, search
 
 MIB = 1 << 20

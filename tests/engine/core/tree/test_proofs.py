@@ -8,7 +8,7 @@ import random
 import pytest
 
 from engine._core import Batch
-from engine.search.stopping import UNLIMITED_VISITS
+from engine.search.loop.stopping import UNLIMITED_VISITS
 from tests.engine.core.tree.search_helpers import children_by_move, game, new_tree, proof_of, search
 
 
