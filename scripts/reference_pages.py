@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from engine.apps.web.openapi import document
+from engine.apps.web.service import WebService
 from engine.options import OPTIONS
-from engine.web.openapi import document
-from engine.web.service import WebService
 from evaluator.devices.metrics import Metrics, State
 from evaluator.service.http.prometheus import registry
 from protocol.common.settings.spec import Setting, shown_number

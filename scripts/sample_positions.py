@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from engine._core import Game
+from engine.apps.shards.shard import read_shard
 from engine.evaluation.link.encoding import encode_games
-from engine.selfplay.shard import read_shard
 from evaluator.backends.common.sample import POSITIONS, SAME_PLANES, columns
 from evaluator.network.schema import InputFormat
 from training.data.replay import games_at

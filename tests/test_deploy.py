@@ -17,8 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from prometheus_client import generate_latest
 
+from engine.apps.web.server import PUBLIC
 from engine.commands.web import add_arguments as add_web_flags
-from engine.web.server import PUBLIC
 from evaluator import cli
 from evaluator.devices.metrics import TIME_EDGES
 from evaluator.service.http.prometheus import registry

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.games.campaign import Campaign
-from engine.games.display import QuietView
+from engine.apps.campaign.campaign import Campaign
+from engine.apps.campaign.display import QuietView
+from engine.apps.shards.shard import Shard, ShardError, read_header, read_shard, write_shard
 from engine.options import Options
-from engine.selfplay.shard import Shard, ShardError, read_header, read_shard, write_shard
 from protocol.common.printing import failing_as, reason
 from training.data.annotations import annotated, identity, prior_identity
 from training.data.reading import encoded_positions

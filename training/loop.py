@@ -19,8 +19,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from engine.games.journal import Journal
-from engine.selfplay.shard import ShardError, read_header
+from engine.apps.games.journal import Journal
+from engine.apps.shards.shard import ShardError, read_header
 from engine.settings.tables import Table
 from protocol.common.files import replace_file
 from protocol.common.processes import INTERRUPTED

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, Tree
+from engine.apps.shards.shard import read_shard
 from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.pool import PoolPlayer, SearchPool, answer
 from engine.search.report import Report
-from engine.selfplay.shard import read_shard
 from engine.workers.executor import ExecutorError, LocalExecutor, Log, WorkerContext, play_together
 from protocol.common.printing import reason
 from training.data.replay import ShardGames

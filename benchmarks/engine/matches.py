@@ -35,11 +35,11 @@ from benchmarks.common.figures import Figure, print_figures
 from benchmarks.common.plain_backend import best_rate, best_sizes
 from benchmarks.common.tuned import tuned
 from engine._core import Game
-from engine.games.display import QuietView
-from engine.match.campaign import MatchCampaign
-from engine.match.config import MatchConfig, PlayerConfig
-from engine.match.job import MatchExecutor
-from engine.match.timecontrol import TimeControl
+from engine.apps.campaign.display import QuietView
+from engine.apps.match.campaign import MatchCampaign
+from engine.apps.match.config import MatchConfig, PlayerConfig
+from engine.apps.match.job import MatchExecutor
+from engine.apps.match.timecontrol import TimeControl
 from engine.options import Options
 from engine.search.pool import PoolStatistics, SearchPool
 from engine.search.report import Line, Report

@@ -36,7 +36,7 @@ import chess.pgn
 
 from benchmarks.common.figures import wilson
 from benchmarks.common.installation import RUN_ENGINE
-from engine.review.judging import SERIOUS, decisive
+from engine.apps.review.judging import SERIOUS, decisive
 
 GAMES = Path(__file__).with_suffix(".jsonl.xz")
 DIGEST = "5f49352f108cfddfef2dbbdeea8b41cb8432fd8d9a26bb43d2f0d40e13c20c9d"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from benchmarks.strength.simulated_time import Spent, TimedSearch
-from engine.match.timecontrol import GameClock, TimeControl
+from engine.apps.match.timecontrol import GameClock, TimeControl
 from engine.search.loop.stopping import TOLERANCE_SHARE, choice_holds, is_settled
 from engine.search.time import budget
 from engine.search.time.keeper import TimeKeeper

@@ -37,10 +37,10 @@ from benchmarks.strength.simulated_clock import SimulatedClock
 from benchmarks.strength.simulated_time import Costs, TimedSearch, add_cost_arguments, costs_of
 from engine import Engine
 from engine._core import Batch, Game
+from engine.apps.games.openings import Opening, OpeningSettings, read_openings
+from engine.apps.match.results.statistics import Tally, elo
+from engine.apps.match.timecontrol import TimeControl
 from engine.evaluation.link.encoding import position_batch
-from engine.games.openings import Opening, OpeningSettings, read_openings
-from engine.match.results.statistics import Tally, elo
-from engine.match.timecontrol import TimeControl
 from evaluator.network import SHIPPED_NETWORK
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch

@@ -120,7 +120,7 @@ def _set_position(session: Session, fen: str, arguments: argparse.Namespace) -> 
     """Set the position and the moves of the command line. Raises ValueError."""
     import chess
 
-    from engine.games.typed_moves import is_file_name, last_position, push_words
+    from engine.apps.games.typed_moves import is_file_name, last_position, push_words
 
     if arguments.fen and is_file_name(fen):
         board, which = last_position(Path(fen), arguments.game)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from protocol.common.printing import say
 
 if TYPE_CHECKING:
-    from engine.analysis.settings import AnalysisSettings
+    from engine.apps.analysis.settings import AnalysisSettings
     from engine.evaluation.errors import NoEvaluatorError
     from engine.options import Options
 
@@ -23,7 +23,7 @@ HELP = "analyse positions and games for programs, many concurrently: JSON lines 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.analysis.settings import AnalysisSettings
+    from engine.apps.analysis.settings import AnalysisSettings
     from engine.option_flags import add_flags
     from protocol.common.settings import sources
     from protocol.common.settings.spec import settings_of
@@ -47,12 +47,12 @@ def default_options() -> Options:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.analysis.settings import AnalysisSettings
+    from engine.apps.analysis.settings import AnalysisSettings
     from engine.option_flags import options_of_arguments
     from protocol.common.settings.sources import from_arguments
 
     if arguments.schema:
-        from engine.analysis.schema import schema_text
+        from engine.apps.analysis.schema import schema_text
 
         print(schema_text(), end="")
         return 0
@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) -> int:
     """Serve standard input and output until both are finished."""
-    from engine.analysis.lines import LineClient, read_lines
-    from engine.analysis.scheduler import Scheduler
+    from engine.apps.analysis.lines import LineClient, read_lines
+    from engine.apps.analysis.scheduler import Scheduler
     from protocol.common.processes import own_input
 
     failures: list[NoEvaluatorError] = []

@@ -156,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     try:
         if arguments.suite:
-            from engine.suite import run_suite
+            from engine.apps.games.suite import run_suite
 
             return run_suite(arguments, options.changed(minibatch_size=arguments.batch[0]))
         for batch in arguments.batch:

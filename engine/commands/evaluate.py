@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from engine._core import Game
-    from engine.analysis.evaluate_input import Entry
+    from engine.apps.analysis.evaluate_input import Entry
     from engine.options import Options
     from engine.search.loop.evaluation import Evaluated
     from engine.search.pool import SearchPool
@@ -169,8 +169,8 @@ def _send(
     source: BinaryIO, path: Path, pool: SearchPool, options: Options, sent: queue.Queue[Sent], done: int
 ) -> None:
     """Send the positions of a stream in batches until it ends, without the first `done`."""
-    from engine.analysis.evaluate_input import Entry, entries
-    from engine.analysis.evaluation import batch_size
+    from engine.apps.analysis.evaluate_input import Entry, entries
+    from engine.apps.analysis.evaluation import batch_size
 
     links = pool.links(options)
     with suppress(RuntimeError):  # The pool was closed because there is no evaluator.
@@ -190,7 +190,7 @@ def _send(
 
 def _answers(batch: list[Entry], evaluated: Evaluated | None) -> Iterator[dict[str, Any]]:
     """Yield the answers of a batch."""
-    from engine.analysis.evaluation import outputs
+    from engine.apps.analysis.evaluation import outputs
     from engine.evaluation.errors import PipelineError
 
     games = [entry.game for entry in batch if entry.game is not None]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.lichess.provider import Counts
+    from engine.apps.lichess.provider import Counts
 
 HELP = "provide this engine to lichess's analysis board"
 
@@ -23,7 +23,7 @@ OPTIONS = ["weights", "backend", "evaluator", "threads", "hash", "syzygy_path", 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.lichess.broker import BROKER, LICHESS
+    from engine.apps.lichess.broker import BROKER, LICHESS
     from engine.option_flags import add_flags
 
     parser.add_argument(
@@ -66,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from engine._core import Game
-    from engine.lichess.broker import register
-    from engine.lichess.provider import Provider
+    from engine.apps.lichess.broker import register
+    from engine.apps.lichess.provider import Provider
     from engine.option_flags import options_of_arguments
     from engine.search.pool import SearchPool
     from protocol.common.printing import reason

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.campaigns import (
+from engine.commands.campaigns import (
     add_executor_arguments,
     add_run_arguments,
     print_lines,
@@ -20,8 +20,8 @@ from engine.option_flags import add_engine_flags, given_options
 from protocol.common.outputs import PlotError, guard_apart, guard_output, is_figure, named_files
 
 if TYPE_CHECKING:
-    from engine.match.campaign import MatchCampaign
-    from engine.match.config import MatchConfig
+    from engine.apps.match.campaign import MatchCampaign
+    from engine.apps.match.config import MatchConfig
 
 HELP = "play a match between networks, option sets and UCI engines"
 
@@ -105,10 +105,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.games.display import view_of
-    from engine.match.campaign import MatchCampaign
-    from engine.match.display import DISPLAY
-    from engine.match.plot import check_plot, plot_elo
+    from engine.apps.campaign.display import view_of
+    from engine.apps.match.campaign import MatchCampaign
+    from engine.apps.match.display import DISPLAY
+    from engine.apps.match.plot import check_plot, plot_elo
 
     config = config_of_arguments(arguments)
     guard_run_of(config, arguments)
@@ -145,7 +145,7 @@ def guard_run_of(config: MatchConfig, arguments: argparse.Namespace, *more: Path
 
 def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     """Return the match that the file and the flags configure. Raises SettingsError."""
-    from engine.match.configfile import match_config
+    from engine.apps.match.configfile import match_config
     from engine.settings.tables import merge, parse_settings
     from protocol.common.settings.sources import read_document
 
@@ -220,9 +220,9 @@ def player_table(text: str) -> dict[str, Any]:
 def _print_result(campaign: MatchCampaign, *, as_json: bool) -> None:
     from rich.console import Console
 
-    from engine.games.display import shows_tables
-    from engine.match import display
-    from engine.match.summary import summary
+    from engine.apps.campaign.display import shows_tables
+    from engine.apps.match import display
+    from engine.apps.match.summary import summary
 
     config, standings = campaign.config, campaign.standings
     if as_json:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from engine.api import Analysis, Engine
-    from engine.games.casual import CasualGame, MoveNote
-    from engine.games.game_file import GameFile
+    from engine.apps.games.casual import CasualGame, MoveNote
+    from engine.apps.games.game_file import GameFile
     from engine.options import Options
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.games.game_file import GameFile
+    from engine.apps.games.game_file import GameFile
     from engine.option_flags import options_of_arguments
     from engine.search.strength.levels import level_of
 
@@ -105,7 +105,7 @@ def _play(arguments: argparse.Namespace, options: Options, casual: CasualGame, f
     from rich.console import Console
 
     from engine.api import Engine, EngineError
-    from engine.games.casual import MOST_NODES, opponent
+    from engine.apps.games.casual import MOST_NODES, opponent
     from protocol.common.published import imitators
 
     drawn = not arguments.white and not arguments.black
@@ -144,7 +144,7 @@ def _refuse(reason: str, status: int) -> int:
 
 def _start(fen: str | None, *, chess960: bool) -> CasualGame:
     """Return the game to begin. Raises ValueError for a position that cannot be played."""
-    from engine.games.casual import CasualGame, start_of
+    from engine.apps.games.casual import CasualGame, start_of
 
     board, corrections = start_of(fen, chess960=chess960)
     if corrections:
@@ -168,7 +168,7 @@ class TerminalGame:
         console: Console,
         letters: bool,
     ) -> None:
-        from engine.games.board_view import look_of
+        from engine.apps.games.board_view import look_of
 
         self.game = game
         self.board = game.board
@@ -195,7 +195,7 @@ class TerminalGame:
 
     def show(self) -> None:
         """Print the board from the viewer's side, and the last move."""
-        from engine.games.board_view import board_text
+        from engine.apps.games.board_view import board_text
 
         print()
         self._console.print(board_text(self.board, self._view, self._look))
@@ -260,8 +260,8 @@ class TerminalGame:
         return True
 
     def _move(self, word: str, seconds: float) -> None:
-        from engine.games.casual import MoveNote
-        from engine.games.typed_moves import parsed_move
+        from engine.apps.games.casual import MoveNote
+        from engine.apps.games.typed_moves import parsed_move
 
         move = parsed_move(self.board, word)
         if move is None:
@@ -285,7 +285,7 @@ class TerminalGame:
             self._unsaved = True
 
     def _answer(self) -> None:
-        from engine.games.casual import MoveNote
+        from engine.apps.games.casual import MoveNote
 
         self._tell_position()
         report = self._searched(lambda: self._engine.play(nodes=self._nodes)).info
@@ -317,7 +317,7 @@ class TerminalGame:
         self._engine.position(self._start.fen(), moves, chess960=self._start.chess960)
 
     def _analysis(self) -> Analysis:
-        from engine.games.casual import HINT_NODES
+        from engine.apps.games.casual import HINT_NODES
 
         self._tell_position()
         return self._searched(lambda: self._engine.analyse(nodes=HINT_NODES))
@@ -340,7 +340,7 @@ class TerminalGame:
         self.show()
 
     def _offer_draw(self) -> None:
-        from engine.games.casual import DRAW_LIMIT, End
+        from engine.apps.games.casual import DRAW_LIMIT, End
 
         if self.game.claim():
             return

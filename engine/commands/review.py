@@ -25,10 +25,10 @@ from protocol.common.processes import INTERRUPTED
 from protocol.common.settings.spec import shown
 
 if TYPE_CHECKING:
+    from engine.apps.review.folder import ReviewFolder
+    from engine.apps.review.games import SourceGame
+    from engine.apps.review.searching import Reviewed, ReviewJob
     from engine.options import Options
-    from engine.review.folder import ReviewFolder
-    from engine.review.games import SourceGame
-    from engine.review.searching import Reviewed, ReviewJob
     from engine.search.pool import SearchPool
 
 _log = partial(say, "wavefront review")
@@ -100,13 +100,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.games.text import STANDARD_INPUT
+    from engine.apps.games.text import STANDARD_INPUT
+    from engine.apps.review.folder import ReviewFolder, check_sources
+    from engine.apps.review.games import games_of
+    from engine.apps.review.people import Imitators
+    from engine.apps.review.searching import ReviewJob
     from engine.option_flags import options_of_arguments
     from engine.options import OptionError, Options
-    from engine.review.folder import ReviewFolder, check_sources
-    from engine.review.games import games_of
-    from engine.review.people import Imitators
-    from engine.review.searching import ReviewJob
     from engine.search.pool import SearchPool
     from protocol.common.published import imitators, network_of_user
 
@@ -162,7 +162,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check_player(player: str, sources: Sequence[SourceGame]) -> None:
     """Raise OptionError, with the most frequent names, if a player has none of the games."""
-    from engine.games.pgn_reading import PgnGame
+    from engine.apps.games.pgn_reading import PgnGame
     from engine.options import OptionError
 
     games = Counter(name for source in sources for name in PgnGame(source.line, source.text).names)
@@ -178,7 +178,7 @@ def _check_player(player: str, sources: Sequence[SourceGame]) -> None:
 
 def _identity(options: Options, job: ReviewJob, pool: SearchPool) -> dict[str, Any]:
     """Return what the values of a review depend on. Waits for the evaluator. Raises NoEvaluatorError."""
-    from engine.games.identity import file_identity, options_identity
+    from engine.apps.games.identity import file_identity, options_identity
 
     networks = (client.network for client in pool.connections(options))
     used = sorted({(network.identity, network.backend) for network in networks})
@@ -217,9 +217,9 @@ def _review(
 ) -> int:
     """Review the games that the folder lacks, write its files, and return the exit status. Raises
     NoEvaluatorError, ExecutorError, JournalError and OSError."""
-    from engine.games.journal import JournalError
-    from engine.review.games import GameReview
-    from engine.review.searching import review_games
+    from engine.apps.games.journal import JournalError
+    from engine.apps.review.games import GameReview
+    from engine.apps.review.searching import review_games
     from engine.workers.local import local_executor
 
     known = folder.known
@@ -297,7 +297,7 @@ class _Progress:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        from engine.games.display import shows_tables
+        from engine.apps.campaign.display import shows_tables
 
         console = Console(stderr=True)
         columns = TextColumn("games"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()

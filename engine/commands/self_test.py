@@ -199,7 +199,7 @@ def compare(network: str, backend: str, limit: float, *, precision: str = "") ->
 
 def evaluated(options: Options) -> tuple[list[dict[str, Any]], str]:
     """Return the network's outputs for POSITIONS, and the device that computed them."""
-    from engine.analysis.evaluation import outputs
+    from engine.apps.analysis.evaluation import outputs
     from engine.search.pool import SearchPool
 
     games = [game_of(each) for each in POSITIONS]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.campaigns import (
+from engine.commands.campaigns import (
     add_executor_arguments,
     add_run_arguments,
     print_lines,
@@ -19,9 +19,9 @@ from engine.option_flags import add_engine_flags, given_options
 from protocol.common.outputs import guard_apart, named_files
 
 if TYPE_CHECKING:
-    from engine.games.campaign import RunEnding
-    from engine.selfplay.campaign import SelfPlayCampaign
-    from engine.selfplay.config import SelfPlayConfig
+    from engine.apps.campaign.campaign import RunEnding
+    from engine.apps.selfplay.campaign import SelfPlayCampaign
+    from engine.apps.selfplay.config import SelfPlayConfig
 
 HELP = "play games of one network against itself for training data"
 
@@ -88,9 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.games.display import view_of
-    from engine.selfplay.campaign import SelfPlayCampaign
-    from engine.selfplay.display import DISPLAY
+    from engine.apps.campaign.display import view_of
+    from engine.apps.selfplay.campaign import SelfPlayCampaign
+    from engine.apps.selfplay.display import DISPLAY
 
     campaign = SelfPlayCampaign(config := config_of_arguments(arguments))
     folder = campaign.folder
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     """Return the run that the file and the flags configure. Raises OptionError."""
-    from engine.selfplay.config import selfplay_config
+    from engine.apps.selfplay.config import selfplay_config
     from engine.settings.tables import merge, parse_settings
     from protocol.common.settings.sources import read_document
     from protocol.common.settings.spec import SettingsError
@@ -135,7 +135,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
 
 
 def _print_result(campaign: SelfPlayCampaign, ending: RunEnding, *, as_json: bool) -> None:
-    from engine.selfplay.display import rows
+    from engine.apps.selfplay.display import rows
 
     if as_json:
         print(json.dumps(campaign.summary(), ensure_ascii=False))

@@ -7,7 +7,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from engine.campaigns import (
+from engine.commands.campaigns import (
     add_executor_arguments,
     add_run_arguments,
     run_campaign,
@@ -16,8 +16,8 @@ from engine.commands.match import guard_run_of
 from engine.option_flags import add_engine_flags, given_options
 
 if TYPE_CHECKING:
-    from engine.tune.campaign import TuneCampaign
-    from engine.tune.config import TuneConfig
+    from engine.apps.tune.campaign import TuneCampaign
+    from engine.apps.tune.config import TuneConfig
 
 HELP = "tune numeric options of the search by games (SPSA)"
 
@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.games.display import view_of
-    from engine.tune.campaign import TuneCampaign
-    from engine.tune.display import DISPLAY
+    from engine.apps.campaign.display import view_of
+    from engine.apps.tune.campaign import TuneCampaign
+    from engine.apps.tune.display import DISPLAY
 
     config = config_of_arguments(arguments)
     guard_run_of(config.match, arguments, config.plot)
@@ -71,8 +71,8 @@ def config_of_arguments(arguments: argparse.Namespace) -> TuneConfig:
     """Return the tuning that the file and the flags configure. Raises SettingsError."""
     from pathlib import Path
 
+    from engine.apps.tune.config import tune_config
     from engine.settings.tables import merge
-    from engine.tune.config import tune_config
     from protocol.common.settings.sources import read_document
 
     document = read_document(arguments.config_file)
@@ -93,10 +93,10 @@ def config_of_arguments(arguments: argparse.Namespace) -> TuneConfig:
 def _print_result(state: TuneCampaign, *, as_json: bool) -> None:
     from rich.console import Console
 
-    from engine.games.display import shows_tables
-    from engine.match.display import reasons_line, speed_line
-    from engine.tune.display import progress_line, value_lines, values_table
-    from engine.tune.result import summary
+    from engine.apps.campaign.display import shows_tables
+    from engine.apps.match.display import reasons_line, speed_line
+    from engine.apps.tune.display import progress_line, value_lines, values_table
+    from engine.apps.tune.result import summary
 
     data = summary(state.progress, state.standings, state.throughput)
     if as_json:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from protocol.common.printing import ReportedError, say
 
 if TYPE_CHECKING:
+    from engine.apps.web.server import WebServer
     from engine.evaluation.errors import NoEvaluatorError
-    from engine.web.server import WebServer
     from protocol.common.http.access import AccessCheck
 
 _log = partial(say, "wavefront web")
@@ -26,10 +26,10 @@ DEFAULT_ADDRESS = "127.0.0.1:8766"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.analysis.settings import AnalysisSettings
+    from engine.apps.analysis.settings import AnalysisSettings
+    from engine.apps.web.limits import ApiSettings
     from engine.commands.analysis import default_options
     from engine.option_flags import add_flags
-    from engine.web.limits import ApiSettings
     from protocol.common.settings import sources
     from protocol.common.settings.spec import settings_of
 
@@ -90,12 +90,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
-    from engine.analysis.scheduler import Scheduler
-    from engine.analysis.settings import AnalysisSettings
+    from engine.apps.analysis.scheduler import Scheduler
+    from engine.apps.analysis.settings import AnalysisSettings
+    from engine.apps.review.people import Imitators
+    from engine.apps.web.limits import ApiSettings
     from engine.commands.analysis import default_options
     from engine.option_flags import options_of_arguments
-    from engine.review.people import Imitators
-    from engine.web.limits import ApiSettings
     from protocol.common.folders import data_folder
     from protocol.common.http.access import check_address, read_address
     from protocol.common.published import imitators, network_of_user
@@ -131,8 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     async def serve() -> None:
         nonlocal server
-        from engine.web.server import WebServer as Server
-        from engine.web.service import WebService
+        from engine.apps.web.server import WebServer as Server
+        from engine.apps.web.service import WebService
 
         folder = None if arguments.private else data_folder()
         kept = folder and folder / "games"

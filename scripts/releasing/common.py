@@ -13,7 +13,7 @@ CACHE = ROOT / ".cache" / "release"
 LOCK = ROOT / "deploy" / "requirements.lock"
 
 PROGRAMS = ("wavefront", "wavefront-evaluator", "wavefront-training")
-PAGES = ("LICENSE", "*.md", "docs", "deploy", "configs", "engine/analysis/schema.json")
+PAGES = ("LICENSE", "*.md", "docs", "deploy", "configs", "engine/apps/analysis/schema.json")
 """Git's patterns of an archive's pages, and of the files that these link."""
 
 UNUSED = (

@@ -18,9 +18,9 @@ from benchmarks.strength.ladder.earlier import read_earlier
 from benchmarks.strength.ladder.play import Ladder, match_config
 from benchmarks.strength.ladder.players import LadderPlayer, program_path
 from benchmarks.strength.ladder.report import Conditions, Run, markdown, report_data, shortfalls, table
-from engine.games.record import GameOutcome, Reason, Result
-from engine.match.config import PlayerConfig
-from engine.match.timecontrol import TimeControl
+from engine.apps.games.record import GameOutcome, Reason, Result
+from engine.apps.match.config import PlayerConfig
+from engine.apps.match.timecontrol import TimeControl
 from tests.paths import REPOSITORY
 
 CONDITIONS = Conditions(

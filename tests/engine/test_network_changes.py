@@ -17,25 +17,25 @@ from typing import Any
 import pytest
 
 from engine._core import Game
-from engine.analysis.scheduler import Scheduler
-from engine.analysis.settings import AnalysisSettings
+from engine.apps.analysis.scheduler import Scheduler
+from engine.apps.analysis.settings import AnalysisSettings
+from engine.apps.games.openings import Opening
+from engine.apps.match.adjudication import Adjudication
+from engine.apps.match.config import PlayerConfig
+from engine.apps.match.game import GameRules, play_game
+from engine.apps.match.players.player import EnginePlayer
+from engine.apps.match.schedule import ScheduledGame
+from engine.apps.match.timecontrol import TimeControl
+from engine.apps.selfplay import game as selfplay
+from engine.apps.selfplay.config import SelfPlayConfig
 from engine.commands.analysis import default_options
 from engine.evaluation.send.pooled_pipeline import PooledPipeline
-from engine.games.openings import Opening
-from engine.match.adjudication import Adjudication
-from engine.match.config import PlayerConfig
-from engine.match.game import GameRules, play_game
-from engine.match.players.player import EnginePlayer
-from engine.match.schedule import ScheduledGame
-from engine.match.timecontrol import TimeControl
 from engine.search.control import SearchControl
 from engine.search.limits import Limits
 from engine.search.pool import PoolPlayer, SearchPool
 from engine.search.report import Report
 from engine.search.session import Session
-from engine.selfplay import game as selfplay
-from engine.selfplay.config import SelfPlayConfig
-from tests.engine.analysis.recording import RecordingClient
+from tests.engine.apps.analysis.recording import RecordingClient
 from tests.engine.network_operator import CHANGES, FOREIGN, NEW, NOW, OLD, WAIT_S, Operator, hash_of, operated
 from tests.programs import say, started
 

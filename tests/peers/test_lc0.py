@@ -14,7 +14,7 @@ import chess
 import pytest
 
 from engine._core import Game
-from engine.analysis.evaluation import outputs
+from engine.apps.analysis.evaluation import outputs
 from engine.options import Options
 from engine.search.pool import SearchPool
 from tests.paths import REPOSITORY, shared

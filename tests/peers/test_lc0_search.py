@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 from engine._core import Batch, Tree
-from engine.games.openings import OpeningSettings, read_openings
+from engine.apps.games.openings import OpeningSettings, read_openings
 from tests.engine.core.tree.search_helpers import game, new_tree
 from tests.paths import REPOSITORY
 

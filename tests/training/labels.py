@@ -8,8 +8,8 @@ import random
 import numpy as np
 
 from engine._core import Game
-from engine.selfplay.move_codes import move_code
-from engine.selfplay.shard import Shard
+from engine.apps.shards.move_codes import move_code
+from engine.apps.shards.shard import Shard
 
 LINES = 4
 

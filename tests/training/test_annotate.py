@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.apps.shards.shard import Shard, ShardError, read_shard, write_shard
+from engine.apps.shards.shard_coding import NAT_STEPS, wdl_of
+from engine.apps.shards.shard_games import shard_of
 from engine.options import Options
 from engine.search.player.network_constants import ON_CPU
-from engine.selfplay.shard import Shard, ShardError, read_shard, write_shard
-from engine.selfplay.shard_coding import NAT_STEPS, wdl_of
-from engine.selfplay.shard_games import shard_of
 from evaluator.backends.common.batches import expand_planes
 from evaluator.backends.reference.backend import forward
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
+from tests.engine.apps.selfplay.games import played_game
 from tests.engine.network_operator import operated
-from tests.engine.selfplay.games import played_game
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import SETTINGS, run_training
 from training.commands import annotate as annotate_command

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.selfplay.shard import read_header, write_shard
+from engine.apps.shards.shard import read_header, write_shard
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from protocol.common.settings.spec import SettingsError

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from engine.games.display import shows_tables
+    from engine.apps.campaign.display import shows_tables
     from engine.option_flags import options_of_arguments
     from engine.options import Options
     from training.annotate import annotate, annotate_by_searches

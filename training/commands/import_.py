@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.selfplay.shard import SIX_DIGITS, SUFFIX
+    from engine.apps.shards.shard import SIX_DIGITS, SUFFIX
     from training.data.importing import JOURNAL, import_sources
 
     folder = Path(arguments.output)

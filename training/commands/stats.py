@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.selfplay.shard import ShardError, read_shard
+    from engine.apps.shards.shard import ShardError, read_shard
     from training.data.reading import shards_of
     from training.data.statistics import Statistics
 

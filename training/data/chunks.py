@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, policy_move
-from engine.selfplay.chunk import MAX_RECORDS, TrainingDataError
-from engine.selfplay.decode import black_to_move, boards_of, fen_of, placement_of, transform_of
-from engine.selfplay.shard import Shard
-from engine.selfplay.shard_coding import Columns
-from engine.selfplay.shard_games import columns_of, shard_of
+from engine.apps.shards.chunk import MAX_RECORDS, TrainingDataError
+from engine.apps.shards.decode import black_to_move, boards_of, fen_of, placement_of, transform_of
+from engine.apps.shards.shard import Shard
+from engine.apps.shards.shard_coding import Columns
+from engine.apps.shards.shard_games import columns_of, shard_of
 from training.data.records import NO_MOVE, RECORDS, parse_records
 from training.data.sources import KnownSources, Source, digest_of
 

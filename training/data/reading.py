@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, Tablebases, encode_line
-from engine.selfplay.shard import SUFFIX, UNKNOWN_PLIES, Shard, ShardError, read_header, read_shard
-from engine.selfplay.shard_coding import NAT_STEPS, NO_SHARE, wdl_of
+from engine.apps.shards.shard import SUFFIX, UNKNOWN_PLIES, Shard, ShardError, read_header, read_shard
+from engine.apps.shards.shard_coding import NAT_STEPS, NO_SHARE, wdl_of
 from protocol.batch import POSITION_DTYPE
 from protocol.common.printing import reason
 from training import targets

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.selfplay.shard import Shard
-from engine.selfplay.shard_coding import NO_SHARE, moves_of_samples
+from engine.apps.shards.shard import Shard
+from engine.apps.shards.shard_coding import NO_SHARE, moves_of_samples
 from training.targets import MATE_CP
 
 RESULTS = ("black_won", "white_won", "draw", "unknown")

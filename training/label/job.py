@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from engine._core import Game, Tree
+from engine.apps.games.openings import Opening
 from engine.evaluation.errors import NoEvaluatorError
-from engine.games.openings import Opening
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.pool import PoolPlayer, PoolStatistics, SearchPool

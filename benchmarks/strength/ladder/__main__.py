@@ -46,11 +46,11 @@ from benchmarks.strength.ladder.players import (
     with_names,
 )
 from benchmarks.strength.ladder.report import Conditions, Run, markdown, report_data, shortfalls, table
-from engine.games.journal import JournalError
-from engine.games.openings import OpeningError
-from engine.games.record import GameRecord
-from engine.match.faults import MatchError
-from engine.match.players.player import PlayerError
+from engine.apps.games.journal import JournalError
+from engine.apps.games.openings import OpeningError
+from engine.apps.games.record import GameRecord
+from engine.apps.match.faults import MatchError
+from engine.apps.match.players.player import PlayerError
 from engine.options import Options
 from engine.workers.executor import ExecutorError
 from protocol.common.files import write_atomically

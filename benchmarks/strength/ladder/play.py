@@ -18,11 +18,11 @@ import numpy as np
 from benchmarks.strength.ladder.pairing import PAIR_GAMES, GameTimes, PairingRules, choose_pairs
 from benchmarks.strength.ladder.players import LadderPlayer
 from benchmarks.strength.ladder.scale import OpeningResult, Results
-from engine.games.campaign import RunEnding, View
-from engine.games.record import GameOutcome, GameRecord
-from engine.match.adjudication import Adjudication, DrawRule, ResignRule
-from engine.match.campaign import MatchCampaign
-from engine.match.config import MatchConfig
+from engine.apps.campaign.campaign import RunEnding, View
+from engine.apps.games.record import GameOutcome, GameRecord
+from engine.apps.match.adjudication import Adjudication, DrawRule, ResignRule
+from engine.apps.match.campaign import MatchCampaign
+from engine.apps.match.config import MatchConfig
 
 OPENINGS = 2000
 """Rounds of the schedule: the included book has so many openings."""

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.apps.match.config import PlayerConfig
+from engine.apps.match.configfile import DEFAULT_TIME, player_config
+from engine.apps.match.players.names import named
+from engine.apps.match.timecontrol import TimeControl
 from engine.commands.match import player_table
-from engine.match.config import PlayerConfig
-from engine.match.configfile import DEFAULT_TIME, player_config
-from engine.match.players.names import named
-from engine.match.timecontrol import TimeControl
 from engine.options import Options
 from engine.search.strength.levels import calibrated, with_network
 from engine.settings.tables import Table

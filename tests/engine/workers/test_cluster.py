@@ -14,20 +14,20 @@ import pytest
 
 pytest.importorskip("ray", reason="needs Ray: pip install '.[cluster]'")
 
+from engine.apps.games.openings import Opening
+from engine.apps.match.adjudication import Adjudication
+from engine.apps.match.campaign import MatchCampaign
+from engine.apps.match.config import MatchConfig, PlayerConfig
+from engine.apps.match.timecontrol import TimeControl
+from engine.apps.selfplay.archive import Folder
+from engine.apps.selfplay.campaign import SelfPlayCampaign
+from engine.apps.selfplay.job import SelfPlayJob
 from engine.evaluation.link.process import EvaluatorSettings, evaluator_command
-from engine.games.openings import Opening
-from engine.match.adjudication import Adjudication
-from engine.match.campaign import MatchCampaign
-from engine.match.config import MatchConfig, PlayerConfig
-from engine.match.timecontrol import TimeControl
 from engine.options import Options
-from engine.selfplay.archive import Folder
-from engine.selfplay.campaign import SelfPlayCampaign
-from engine.selfplay.job import SelfPlayJob
 from engine.workers.executor import ExecutorError
 from engine.workers.ray import RayExecutor, ray_executor
-from tests.engine.games.recorder import Recorder
-from tests.engine.selfplay.test_selfplay import RANDOM, check_folder, config
+from tests.engine.apps.games.recorder import Recorder
+from tests.engine.apps.selfplay.test_selfplay import RANDOM, check_folder, config
 from tests.paths import DATA
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]

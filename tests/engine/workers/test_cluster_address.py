@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.games.openings import Opening
-from engine.selfplay.archive import FinishedGame
-from engine.selfplay.config import SelfPlayConfig
-from engine.selfplay.job import SelfPlayJob
+from engine.apps.games.openings import Opening
+from engine.apps.selfplay.archive import FinishedGame
+from engine.apps.selfplay.config import SelfPlayConfig
+from engine.apps.selfplay.job import SelfPlayJob
 from engine.workers.executor import ExecutorError
 from engine.workers.ray import RayExecutor
 

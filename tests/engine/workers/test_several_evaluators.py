@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.match.adjudication import Adjudication
-from engine.selfplay.archive import Folder
-from engine.selfplay.campaign import SelfPlayCampaign
+from engine.apps.match.adjudication import Adjudication
+from engine.apps.selfplay.archive import Folder
+from engine.apps.selfplay.campaign import SelfPlayCampaign
+from tests.engine.apps.games.recorder import Recorder
+from tests.engine.apps.match.matches import engine, match, play
+from tests.engine.apps.selfplay.test_selfplay import RANDOM, check_folder, config
 from tests.engine.evaluation.evaluators import RunningEvaluator
 from tests.engine.evaluation.test_failover import addresses
 from tests.engine.evaluation.test_several import positions
-from tests.engine.games.recorder import Recorder
-from tests.engine.match.matches import engine, match, play
-from tests.engine.selfplay.test_selfplay import RANDOM, check_folder, config
 
 pytestmark = pytest.mark.integration
 

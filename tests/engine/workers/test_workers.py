@@ -13,20 +13,20 @@ import psutil
 import pytest
 
 from engine import Engine
-from engine.match.adjudication import Adjudication
-from engine.match.campaign import MatchCampaign
-from engine.match.results.sprt import Sprt
-from engine.selfplay.archive import Folder
-from engine.selfplay.campaign import SelfPlayCampaign
+from engine.apps.match.adjudication import Adjudication
+from engine.apps.match.campaign import MatchCampaign
+from engine.apps.match.results.sprt import Sprt
+from engine.apps.selfplay.archive import Folder
+from engine.apps.selfplay.campaign import SelfPlayCampaign
 from engine.workers.executor import ExecutorError
 from engine.workers.local import expected_rate, workers_for
 from protocol.client import EvaluatorClient
 from protocol.wire.messages import Curve
-from tests.engine.games.recorder import Recorder
-from tests.engine.match.matches import engine, match, play, replay
-from tests.engine.match.test_resume import assert_complete, journal_numbers, read_games, runner_process
-from tests.engine.selfplay.test_selfplay import check_folder
-from tests.engine.selfplay.test_selfplay import config as selfplay
+from tests.engine.apps.games.recorder import Recorder
+from tests.engine.apps.match.matches import engine, match, play, replay
+from tests.engine.apps.match.test_resume import assert_complete, journal_numbers, read_games, runner_process
+from tests.engine.apps.selfplay.test_selfplay import check_folder
+from tests.engine.apps.selfplay.test_selfplay import config as selfplay
 from tests.paths import DATA
 
 pytestmark = pytest.mark.integration

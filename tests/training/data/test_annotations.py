@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engine.selfplay.shard import Shard, ShardError
+from engine.apps.shards.shard import Shard, ShardError
 from tests.training.labels import labelled_shard
 from training.config import DataSettings, TargetSettings
 from training.data.annotations import annotated

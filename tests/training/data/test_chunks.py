@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.selfplay.chunk import TrainingDataError, chunk_bytes
-from engine.selfplay.shard import read_shard
-from engine.selfplay.training_record import RECORD_DTYPE, Records, reverse_ranks
-from tests.engine.selfplay.games import played_game
+from engine.apps.shards.chunk import TrainingDataError, chunk_bytes
+from engine.apps.shards.shard import read_shard
+from engine.apps.shards.training_record import RECORD_DTYPE, Records, reverse_ranks
+from tests.engine.apps.selfplay.games import played_game
 from training.config import DataSettings, TargetSettings
 from training.data.chunks import games_of
 from training.data.importing import import_sources

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.selfplay.shard import MAGIC, ShardError, read_header, read_shard
+from engine.apps.shards.shard import MAGIC, ShardError, read_header, read_shard
 from training.data import chunks, labelled_games
 from training.data.chunks import ChunkGames
 from training.data.sources import KnownSources

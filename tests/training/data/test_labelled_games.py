@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.selfplay.shard import read_shard
+from engine.apps.shards.shard import read_shard
 from tests.training.labels import labelled_shard
 from tests.training.run.runs import run_training
 from training.data.importing import import_sources

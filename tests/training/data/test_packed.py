@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engine._core import Game, encode_line
-from engine.selfplay.move_codes import move_code
+from engine.apps.shards.move_codes import move_code
 from protocol.batch import POSITION_DTYPE
 from tests.training.labels import random_game
 from training.data.packed import pack_positions, unpack_positions

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine._core import Game, encode
-from engine.selfplay.shard import ShardError, write_shard
+from engine.apps.shards.shard import ShardError, write_shard
 from tests.training.labels import labelled_shard
 from training.config import DataSettings, TargetSettings
 from training.data.packed import unpack_positions

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.cli import main
-from engine.selfplay.shard import (
+from engine.apps.shards.shard import (
     MAGIC,
     SEARCH_COLUMNS,
     Shard,
@@ -22,8 +21,9 @@ from engine.selfplay.shard import (
     read_shard,
     write_shard,
 )
-from engine.selfplay.shard_coding import Columns, moves_of_samples
-from engine.selfplay.shard_games import shard_of
+from engine.apps.shards.shard_coding import Columns, moves_of_samples
+from engine.apps.shards.shard_games import shard_of
+from engine.cli import main
 from tests.training.labels import labelled_shard
 from training.data.chunks import games_of
 from training.data.records import parse_records

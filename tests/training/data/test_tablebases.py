@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from engine._core import Game, Tablebases
-from engine.selfplay.move_codes import move_code, uci_move
-from engine.selfplay.shard import Shard
+from engine.apps.shards.move_codes import move_code, uci_move
+from engine.apps.shards.shard import Shard
 from tests.paths import shared
 from tests.training.labels import labelled_shard
 from training.config import DataSettings, TargetSettings

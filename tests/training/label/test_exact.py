@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from engine._core import Game, Tablebases
-from engine.selfplay.move_codes import uci_move
-from engine.selfplay.shard import read_shard
+from engine.apps.shards.move_codes import uci_move
+from engine.apps.shards.shard import read_shard
 from tests.paths import shared
 from tests.training.run.runs import run_training
 from training.config import DataSettings, TargetSettings

@@ -17,8 +17,8 @@ import pytest
 from numpy.typing import NDArray
 
 from engine._core import Game
-from engine.selfplay.move_codes import move_code
-from engine.selfplay.shard import Shard, read_shard
+from engine.apps.shards.move_codes import move_code
+from engine.apps.shards.shard import Shard, read_shard
 from tests.training.labels import move_value
 from tests.training.run.runs import run_training, start_training
 from training.config import DataSettings, TargetSettings

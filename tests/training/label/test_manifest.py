@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.selfplay.shard import read_shard
+from engine.apps.shards.shard import read_shard
 from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard, move_value
 from tests.training.run.runs import run_training

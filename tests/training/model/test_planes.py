@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engine._core import Game, encode, encode_line
-from engine.selfplay.move_codes import move_code
+from engine.apps.shards.move_codes import move_code
 from evaluator.backends.common.batches import expand_planes
 from protocol.batch import POSITION_DTYPE
 from tests.evaluator.golden import load_golden

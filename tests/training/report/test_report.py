@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from engine._core import Game
-from engine.selfplay.move_codes import move_code
-from engine.selfplay.shard import Shard, write_shard
+from engine.apps.shards.move_codes import move_code
+from engine.apps.shards.shard import Shard, write_shard
 from tests.training.labels import labelled_shard, position_labels
 from tests.training.run.runs import run_training
 from training.errors import TrainingError

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from engine.selfplay.shard import write_shard
+from engine.apps.shards.shard import write_shard
 from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard
 from training.cli import main

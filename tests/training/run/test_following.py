@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.selfplay.shard import write_shard
+from engine.apps.shards.shard import write_shard
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.writer import write_network
 from tests.training.labels import labelled_shard

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engine._core import Game, encode, encode_line
-from engine.selfplay.move_codes import move_code
+from engine.apps.shards.move_codes import move_code
 from tests.training.labels import random_game
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.selfplay.shard import write_shard
+from engine.apps.shards.shard import write_shard
 from evaluator.backends.common import sample
 from evaluator.network.schema import InputFormat
 from tests.paths import REPOSITORY

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scheduler for the tests of a module, and a conversation with it for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.apps.analysis.scheduler import Scheduler
+from tests.engine.apps.analysis.recording import Conversation, scheduler
+
+
+@pytest.fixture(scope="module")
+def shared_scheduler() -> Iterator[Scheduler]:
+    with scheduler() as made:
+        yield made
+
+
+@pytest.fixture
+def talk(shared_scheduler: Scheduler) -> Iterator[Conversation]:
+    conversation = Conversation(shared_scheduler)
+    yield conversation
+    shared_scheduler.leave(conversation.client)

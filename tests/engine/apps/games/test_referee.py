@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ends of games by the rules of chess."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import chess
+import pytest
+
+from engine.apps.games.record import Reason
+from engine.apps.games.referee import Verdict, end_by_rules, game_of
+from tests.rounds import rounds
+
+SHUFFLE = ("g1f3", "g8f6", "f3g1", "f6g8")
+
+
+@pytest.mark.parametrize(
+    ("fen", "moves", "expected"),
+    [
+        ("7k/5K2/6Q1/8/8/8/8/8 w - - 0 1", ["g6g7"], Verdict("1-0", Reason.CHECKMATE)),
+        ("7K/5k2/6q1/8/8/8/8/8 b - - 99 1", ["g6g7"], Verdict("0-1", Reason.CHECKMATE)),
+        ("7k/5K2/8/6Q1/8/8/8/8 w - - 0 1", ["g5g6"], Verdict("1/2-1/2", Reason.STALEMATE)),
+        ("4k3/8/8/8/8/8/4p3/4K2B w - - 0 1", ["e1e2"], Verdict("1/2-1/2", Reason.INSUFFICIENT_MATERIAL)),
+        ("4k3/8/8/8/8/8/4P3/4K2R w - - 99 80", ["h1h2"], Verdict("1/2-1/2", Reason.FIFTY_MOVES)),
+        (chess.STARTING_FEN, SHUFFLE * 2, Verdict("1/2-1/2", Reason.THREEFOLD_REPETITION)),
+        (chess.STARTING_FEN, SHUFFLE, None),
+        ("4k3/8/8/8/8/8/4P3/4K2R w - - 98 80", ["h1h2"], None),
+        ("7k/8/6K1/8/8/8/8/R7 w - - 99 80", [], None),  # a claim would draw it, and a8 mates
+        ("7k/8/6K1/8/8/8/8/R7 w - - 99 80", ["a1a8"], Verdict("1-0", Reason.CHECKMATE)),
+    ],
+)
+def test_referee_ends_a_game_without_claims(fen: str, moves: Sequence[str], expected: Verdict | None) -> None:
+    board = chess.Board(fen)
+    for move in moves:
+        assert end_by_rules(game_of(board)) is None
+        board.push_uci(move)
+    assert end_by_rules(game_of(board)) == expected
+
+
+def test_referee_agrees_with_python_chess_in_random_games() -> None:
+    random = Random(1)
+    for _ in range(rounds(20, 3)):
+        board = chess.Board()
+        while end_by_rules(game_of(board)) is None:
+            assert not board.is_game_over() and not board.is_repetition(3) and not board.is_fifty_moves()
+            board.push(random.choice(list(board.legal_moves)))
+        assert board.is_game_over() or board.is_repetition(3) or board.is_fifty_moves()

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A match's journal and PGN: the same games in both, each once, whatever the writer's end was."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import chess.pgn
+import pytest
+
+from engine.apps.games.journal import JournalError
+from engine.apps.games.record import GameRecord, MoveRecord, Reason
+from engine.apps.match.campaign import MatchCampaign
+from engine.apps.match.config import MatchConfig, PlayerConfig
+
+
+def config_at(tmp_path: Path, games: int = 10) -> MatchConfig:
+    return MatchConfig((PlayerConfig("a"), PlayerConfig("b")), games=games, output=str(tmp_path / "match"))
+
+
+def opened(config: MatchConfig, **flags: Any) -> MatchCampaign:
+    """The match, with open files."""
+    campaign = MatchCampaign(config)
+    campaign.open(**flags)
+    return campaign
+
+
+def record(number: int) -> GameRecord:
+    moves = tuple(
+        MoveRecord(uci, 0.1, score_cp=12, depth=3, nodes=40) for uci in ("f2f3", "e7e5", "g2g4", "d8h4")
+    )
+    white = number % 2
+    return GameRecord(number, number // 2, white, 1 - white, "0-1", Reason.CHECKMATE, "none", moves=moves)
+
+
+def games_in(path: Path) -> list[str]:
+    stream = io.StringIO(path.read_text("utf-8"))
+    numbers = []
+    while (game := chess.pgn.read_game(stream)) is not None:
+        assert not game.errors
+        numbers.append(game.headers["GameNumber"])
+    return numbers
+
+
+def test_an_archive_knows_its_games(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    campaign = opened(config)
+    for number in (1, 0, 4):
+        campaign.write(record(number))
+    campaign.close()
+    campaign = opened(config)
+    assert campaign.outcomes == [record(number).outcome for number in (1, 0, 4)]
+    campaign.close()
+    assert games_in(config.files.pgn) == ["2", "1", "5"]
+
+
+@pytest.mark.parametrize(
+    ("there", "instead"),
+    [
+        ('"result":"0-1"', '"result":"2-0"'),
+        ('"number":0', '"number":"x"'),
+        ('"plies":', '"moves":'),
+        ('"white":0', '"white":[]'),
+        ('"reason":"checkmate"', '"reason":"boredom"'),
+        ('"pgn_end":', '"pgn_end":-'),
+    ],
+)
+def test_a_damaged_game_is_named(tmp_path: Path, there: str, instead: str) -> None:
+    config = config_at(tmp_path)
+    campaign = opened(config)
+    campaign.write(record(0))
+    campaign.close()
+    header, game = config.files.journal.read_text("utf-8").splitlines(keepends=True)
+    assert there in game
+    config.files.journal.write_text(header + game.replace(there, instead), "utf-8")
+    with pytest.raises(JournalError, match=r"is damaged \("):
+        opened(config)
+
+
+def test_a_game_that_did_not_reach_the_journal_is_taken_out_of_the_pgn(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    campaign = opened(config)
+    campaign.write(record(0))
+    before = config.files.journal.read_bytes()
+    campaign.write(record(1))
+    campaign.close()
+    for remaining in (before, before + b'{"number":1,"pai'):  # Killed between the two, or in the second.
+        config.files.journal.write_bytes(remaining)
+        campaign = opened(config)
+        assert [outcome.number for outcome in campaign.outcomes] == [0]
+        campaign.write(record(1))
+        campaign.close()
+        assert games_in(config.files.pgn) == ["1", "2"]
+
+
+def test_another_match_is_refused_and_the_difference_named(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    opened(replace(config, seed=3)).close()  # Nothing was played: it does not matter what.
+    campaign = opened(config)
+    campaign.write(record(0))
+    campaign.close()
+    with pytest.raises(JournalError, match=r"seed: 1 .*2"):
+        opened(replace(config, seed=2))
+    opened(replace(config, games=20)).close()
+    campaign = opened(replace(config, seed=2), restart=True)
+    campaign.close()
+    assert json.loads(config.files.journal.read_text("utf-8"))["identity"]["seed"] == 2
+
+
+def test_games_of_something_else_are_not_overwritten(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    config.files.pgn.write_text("my games", "utf-8")
+    with pytest.raises(JournalError, match="without a journal"):
+        opened(config)
+    assert config.files.pgn.read_text("utf-8") == "my games"
+    config.files.pgn.unlink()
+    config.files.summary.write_text("my settings", "utf-8")
+    with pytest.raises(JournalError, match="without a journal"):
+        opened(config)
+    assert config.files.summary.read_text("utf-8") == "my settings"
+    config.files.journal.write_text('{"something":"else"}\n', "utf-8")
+    with pytest.raises(JournalError, match="journal of a match"):
+        opened(config)
+
+
+def test_a_pgn_that_went_missing_is_noticed(tmp_path: Path) -> None:
+    config = config_at(tmp_path)
+    campaign = opened(config)
+    campaign.write(record(0))
+    campaign.close()
+    config.files.pgn.unlink()
+    notes: list[str] = []
+    campaign = opened(config, log=notes.append)
+    campaign.write(record(1))
+    campaign.close()
+    assert "shorter than the journal says" in notes[0]
+    assert games_in(config.files.pgn) == ["2"]
+    campaign = opened(config)
+    assert [outcome.number for outcome in campaign.outcomes] == [0, 1]
+    campaign.close()
