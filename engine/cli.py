@@ -48,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run()
 
-    from engine.option_flags import options_of_arguments, with_whole_fens
     from engine.options import OptionError
+    from engine.options.flags import options_of_arguments, with_whole_fens
     from protocol.common.printing import ReportedError, say
 
     parsed = _parsed(with_whole_fens(words))
@@ -78,7 +78,7 @@ def _parsed(words: list[str]) -> Namespace | None:
     """Return the parsed arguments; None if help was printed. Raises SystemExit for invalid arguments."""
     import argparse
 
-    from engine.option_flags import add_flags
+    from engine.options.flags import add_flags
     from protocol.common.commands import add_commands, parse, refuse
 
     parser = argparse.ArgumentParser(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from engine.settings.tables import Table
+from engine.options.tables import Table
 from protocol.common.settings.spec import UNREACHED, SettingsError, setting
 
 INPUT_FORMATS = ("1", "2", "3", "4", "5", "132", "133")

@@ -21,7 +21,7 @@ from typing import Any
 
 from engine.apps.games.journal import Journal
 from engine.apps.shards.shard import ShardError, read_header
-from engine.settings.tables import Table
+from engine.options.tables import Table
 from protocol.common.files import replace_file
 from protocol.common.processes import INTERRUPTED
 from protocol.common.settings.spec import SettingsError

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from engine.settings.tables import parts_of
+from engine.options.tables import parts_of
 from protocol.common.settings.spec import Setting, settings_of
 from training.config import (
     DataSettings,

@@ -27,7 +27,7 @@ LEAST_LINE = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.option_flags import add_flags
+    from engine.options.flags import add_flags
 
     parser.usage = "%(prog)s [FEN | FILE.pgn] [flags]"
     parser.add_argument(
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from engine.evaluation.errors import NoEvaluatorError
-    from engine.option_flags import options_of_arguments
+    from engine.options.flags import options_of_arguments
     from engine.search.control import SearchControl
     from engine.search.limits import Limits
     from engine.search.session import Session

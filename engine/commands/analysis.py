@@ -24,7 +24,7 @@ HELP = "analyse positions and games for programs, many concurrently: JSON lines 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.apps.analysis.settings import AnalysisSettings
-    from engine.option_flags import add_flags
+    from engine.options.flags import add_flags
     from protocol.common.settings import sources
     from protocol.common.settings.spec import settings_of
 
@@ -48,7 +48,7 @@ def default_options() -> Options:
 
 def run(arguments: argparse.Namespace) -> int:
     from engine.apps.analysis.settings import AnalysisSettings
-    from engine.option_flags import options_of_arguments
+    from engine.options.flags import options_of_arguments
     from protocol.common.settings.sources import from_arguments
 
     if arguments.schema:

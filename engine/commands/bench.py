@@ -97,7 +97,7 @@ class Measurement:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.option_flags import add_flags
+    from engine.options.flags import add_flags
 
     parser.usage = "%(prog)s [flags]"
     limit = parser.add_mutually_exclusive_group()
@@ -144,7 +144,7 @@ def _sizes(text: str) -> list[int]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.option_flags import options_of_arguments
+    from engine.options.flags import options_of_arguments
 
     options = options_of_arguments(arguments).changed(smart_pruning_factor=0.0)
     deadline = perf_counter() + arguments.time_limit if arguments.time_limit else None

@@ -52,7 +52,7 @@ HEADER = "game,ply,id,fen,move,share,q,win,draw,loss,moves_left,moves,error,line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.option_flags import add_flags
+    from engine.options.flags import add_flags
 
     parser.add_argument(
         "file",
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.option_flags import options_of_arguments
+    from engine.options.flags import options_of_arguments
     from engine.search.pool import SearchPool
     from protocol.common.processes import INTERRUPTED, own_input
 

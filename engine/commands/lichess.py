@@ -24,7 +24,7 @@ OPTIONS = ["weights", "backend", "evaluator", "threads", "hash", "syzygy_path", 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.apps.lichess.broker import BROKER, LICHESS
-    from engine.option_flags import add_flags
+    from engine.options.flags import add_flags
 
     parser.add_argument(
         "--token-file",
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine._core import Game
     from engine.apps.lichess.broker import register
     from engine.apps.lichess.provider import Provider
-    from engine.option_flags import options_of_arguments
+    from engine.options.flags import options_of_arguments
     from engine.search.pool import SearchPool
     from protocol.common.printing import reason
     from protocol.common.processes import INTERRUPTED, interrupted_by_signals

@@ -16,7 +16,7 @@ from engine.commands.campaigns import (
     print_lines,
     run_campaign,
 )
-from engine.option_flags import add_engine_flags, given_options
+from engine.options.flags import add_engine_flags, given_options
 from protocol.common.outputs import PlotError, guard_apart, guard_output, is_figure, named_files
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def guard_run_of(config: MatchConfig, arguments: argparse.Namespace, *more: Path
 def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     """Return the match that the file and the flags configure. Raises SettingsError."""
     from engine.apps.match.configfile import match_config
-    from engine.settings.tables import merge, parse_settings
+    from engine.options.tables import merge, parse_settings
     from protocol.common.settings.sources import read_document
 
     source = arguments.config_file or "match"
@@ -193,7 +193,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
 
 
 def _rule(text: str, flag: str) -> dict[str, Any]:
-    from engine.settings.tables import parse_settings
+    from engine.options.tables import parse_settings
 
     return {"enabled": True, **parse_settings(text, flag)}
 
@@ -201,7 +201,7 @@ def _rule(text: str, flag: str) -> dict[str, Any]:
 def player_table(text: str) -> dict[str, Any]:
     """Parse a player written key=value,key=value. A first part without a key is a network or a program.
     Raises SettingsError."""
-    from engine.settings.tables import parse_pairs
+    from engine.options.tables import parse_pairs
     from protocol.common.included import INCLUDED_NETWORKS
     from protocol.common.published import network_of_user
     from protocol.common.settings.spec import SettingsError

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.option_flags import default_toml
+    from engine.options.flags import default_toml
 
     print(default_toml(), end="")
     return 0

@@ -47,7 +47,7 @@ DEFAULT_PGN = Path("games.pgn")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.option_flags import add_flags
+    from engine.options.flags import add_flags
 
     side = parser.add_mutually_exclusive_group()
     side.add_argument("--white", action="store_true", help="play White (default: drawn by lot)")
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from engine.apps.games.game_file import GameFile
-    from engine.option_flags import options_of_arguments
+    from engine.options.flags import options_of_arguments
     from engine.search.strength.levels import level_of
 
     if sys.stdin is None or sys.stdout is None:

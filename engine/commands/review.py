@@ -63,7 +63,7 @@ OPTIONS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.option_flags import add_flags
+    from engine.options.flags import add_flags
 
     parser.add_argument("file", nargs="+", type=Path, help="PGN files, also .gz; - is standard input")
     parser.add_argument(
@@ -105,8 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.apps.review.games import games_of
     from engine.apps.review.people import Imitators
     from engine.apps.review.searching import ReviewJob
-    from engine.option_flags import options_of_arguments
     from engine.options import OptionError, Options
+    from engine.options.flags import options_of_arguments
     from engine.search.pool import SearchPool
     from protocol.common.published import imitators, network_of_user
 

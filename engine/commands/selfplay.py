@@ -15,7 +15,7 @@ from engine.commands.campaigns import (
     print_lines,
     run_campaign,
 )
-from engine.option_flags import add_engine_flags, given_options
+from engine.options.flags import add_engine_flags, given_options
 from protocol.common.outputs import guard_apart, named_files
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     """Return the run that the file and the flags configure. Raises OptionError."""
     from engine.apps.selfplay.config import selfplay_config
-    from engine.settings.tables import merge, parse_settings
+    from engine.options.tables import merge, parse_settings
     from protocol.common.settings.sources import read_document
     from protocol.common.settings.spec import SettingsError
 

@@ -13,7 +13,7 @@ from engine.commands.campaigns import (
     run_campaign,
 )
 from engine.commands.match import guard_run_of
-from engine.option_flags import add_engine_flags, given_options
+from engine.options.flags import add_engine_flags, given_options
 
 if TYPE_CHECKING:
     from engine.apps.tune.campaign import TuneCampaign
@@ -72,7 +72,7 @@ def config_of_arguments(arguments: argparse.Namespace) -> TuneConfig:
     from pathlib import Path
 
     from engine.apps.tune.config import tune_config
-    from engine.settings.tables import merge
+    from engine.options.tables import merge
     from protocol.common.settings.sources import read_document
 
     document = read_document(arguments.config_file)

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.apps.analysis.settings import AnalysisSettings
     from engine.apps.web.limits import ApiSettings
     from engine.commands.analysis import default_options
-    from engine.option_flags import add_flags
+    from engine.options.flags import add_flags
     from protocol.common.settings import sources
     from protocol.common.settings.spec import settings_of
 
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.apps.review.people import Imitators
     from engine.apps.web.limits import ApiSettings
     from engine.commands.analysis import default_options
-    from engine.option_flags import options_of_arguments
+    from engine.options.flags import options_of_arguments
     from protocol.common.folders import data_folder
     from protocol.common.http.access import check_address, read_address
     from protocol.common.published import imitators, network_of_user

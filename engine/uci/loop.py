@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from engine.options import ALIASES, OPTIONS, AliasValues, OptionError, Options
-from engine.settings.identity import ABOUT, ABOUT_TEXT, AUTHOR, CLEAR_TREE, LOAD_TREE, NAME, SAVE_TREE
+from engine.options.identity import ABOUT, ABOUT_TEXT, AUTHOR, CLEAR_TREE, LOAD_TREE, NAME, SAVE_TREE
 from engine.uci.output import Output
 from engine.uci.parse import (
     CommandError,

@@ -24,7 +24,7 @@ HELP = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.option_flags import add_flags
+    from engine.options.flags import add_flags
 
     parser.add_argument("paths", nargs="+", metavar="PATH", help="shards or folders of them")
     parser.add_argument(
@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from engine.apps.campaign.display import shows_tables
-    from engine.option_flags import options_of_arguments
     from engine.options import Options
+    from engine.options.flags import options_of_arguments
     from training.annotate import annotate, annotate_by_searches
     from training.data.reading import count_positions, shards_of
     from training.devices import backends_of

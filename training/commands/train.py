@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def document_of(arguments: argparse.Namespace) -> dict[str, object]:
     """Return the tables of the file, overridden by --output and --set. Raises SettingsError."""
-    from engine.settings.tables import merge
+    from engine.options.tables import merge
     from protocol.common.settings.sources import read_document
     from protocol.common.settings.spec import SettingsError
 

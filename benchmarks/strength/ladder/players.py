@@ -16,8 +16,8 @@ from engine.apps.match.players.names import named
 from engine.apps.match.timecontrol import TimeControl
 from engine.commands.match import player_table
 from engine.options import Options
+from engine.options.tables import Table
 from engine.search.strength.levels import calibrated, with_network
-from engine.settings.tables import Table
 
 STOCKFISH_NODES = {1_000: 2200.0, 10_000: 2700.0, 100_000: 3000.0, 1_000_000: 3200.0}
 NETWORK_NODES = {1: 2000.0, 100: 2400.0, 400: 2600.0, 800: 2700.0, 3200: 2850.0}

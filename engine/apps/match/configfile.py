@@ -19,8 +19,8 @@ from engine.apps.match.players.names import named
 from engine.apps.match.results.sprt import Sprt
 from engine.apps.match.timecontrol import TimeControl
 from engine.options import Options
+from engine.options.tables import Table
 from engine.search.strength.levels import with_network
-from engine.settings.tables import Table
 from protocol.common.settings.sources import source_named
 from protocol.common.settings.spec import UNREACHED, SettingsError, setting
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from engine.apps.games.identity import options_identity
 from engine.apps.games.openings import OpeningSettings
 from engine.options import Options
-from engine.settings.tables import Table
+from engine.options.tables import Table
 from engine.workers import MAX_WORKERS
 from protocol.common.settings.spec import UNREACHED, SettingsError, setting
 

@@ -17,7 +17,7 @@ from engine.apps.match.configfile import match_config
 from engine.apps.tune.spsa import Parameter, Spsa
 from engine.evaluation.link.process import EvaluatorSettings
 from engine.options import Options
-from engine.settings.tables import Table
+from engine.options.tables import Table
 from protocol.common.settings.sources import source_named
 from protocol.common.settings.spec import UNREACHED, SettingsError, setting, shown, shown_number
 

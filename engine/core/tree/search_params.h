@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The settings of the search core. Constants have the meaning and the defaults of lc0's with the same name.
-// Memory limits have the defaults of the engine's options (engine/options.py).
+// Memory limits have the defaults of the engine's options (engine/options/__init__.py).
 #pragma once
 
 #include <cstddef>

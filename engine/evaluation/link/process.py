@@ -24,7 +24,7 @@ from engine.evaluation.errors import (
     NoEvaluatorError,
 )
 from engine.options import Options
-from engine.settings.lc0_names import AUTODISCOVER
+from engine.options.lc0_names import AUTODISCOVER
 from protocol.common.printing import reason
 from protocol.common.processes import CRASHES_VARIABLE, child_command, crash_signal, group_of_its_own
 from protocol.connections.address_list import parse_addresses

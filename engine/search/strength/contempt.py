@@ -82,7 +82,7 @@ NO_CONTEMPT = Contempt()
 
 def advantage(options: Options) -> float:
     """Return our assumed Elo advantage: from Contempt, in general or for UCI_Opponent, else UCI_RatingAdv."""
-    from engine.settings.contempt import parse_contempt
+    from engine.options.contempt import parse_contempt
 
     elo = options.rating_advantage
     for name, value in parse_contempt(options.contempt):

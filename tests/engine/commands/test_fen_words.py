@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.option_flags import with_whole_fens
+from engine.options.flags import with_whole_fens
 
 BOARD = "4k3/8/8/8/8/8/8/R3K2R"
 

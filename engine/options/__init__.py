@@ -66,7 +66,7 @@ def _addresses(text: str) -> object:
 
 
 def _contempt(text: str) -> object:
-    from engine.settings.contempt import parse_contempt
+    from engine.options.contempt import parse_contempt
 
     return parse_contempt(text)
 
@@ -82,7 +82,7 @@ def _book(text: str) -> object:
 
 
 def _backend(text: str) -> object:
-    from engine.settings.lc0_names import is_backend_of_lc0
+    from engine.options.lc0_names import is_backend_of_lc0
 
     if is_backend_of_lc0(text):
         raise OptionError(f"{text.strip()} is a backend of lc0; use auto, gpu or onnx")
@@ -561,7 +561,7 @@ class Options(SettingsGroup):
         """Return a copy with one option set from a text. name: UCI name in any case. Raises OptionError."""
         option = _BY_UCI_NAME.get(name.strip().lower())
         if option is None:
-            from engine.settings.lc0_names import replacement
+            from engine.options.lc0_names import replacement
 
             if instead := replacement(name):
                 raise OptionError(f"{name.strip()} is an option of lc0; {instead}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from engine.settings.tables import Table, merge, parse_pairs, parse_settings
+from engine.options.tables import Table, merge, parse_pairs, parse_settings
 from protocol.common.settings.spec import SettingsError, setting
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.evaluation.link.process import EvaluatorSettings
-from engine.option_flags import add_flags, default_toml, options_of_arguments
 from engine.options import OPTIONS, AliasValues, OptionError, Options
+from engine.options.flags import add_flags, default_toml, options_of_arguments
 from engine.uci.text import option_line
 from protocol.common.settings.sources import read_toml
 from protocol.common.settings.spec import Setting, Value
