@@ -38,54 +38,24 @@ from protocol.errors import (
     UnknownNetwork,
     remote_error,
 )
+from protocol.wire import messages
 from protocol.wire.codec import decode_reply, encode, encode_evaluate
 from protocol.wire.compression import Compressor, offered
-from protocol.wire.messages import (
-    FEATURES,
-    SUPPORTED_VERSIONS,
-    Alias,
-    Aliased,
-    Cancel,
-    Clients,
-    ClientsReply,
-    Curve,
-    Drain,
-    Drained,
-    Error,
-    Hello,
-    Load,
-    Loaded,
-    NetworkInfo,
-    Ping,
-    Pong,
-    Priority,
-    Reload,
-    Reloaded,
-    Reply,
-    Request,
-    Result,
-    Status,
-    StatusReply,
-    Unload,
-    Unloaded,
-    Welcome,
-)
-from protocol.wire.messages import Cancelled as CancelledMessage
 
 if TYPE_CHECKING:
     from protocol._core import Stream
 
 ReplyType = TypeVar(
     "ReplyType",
-    Welcome,
-    Pong,
-    StatusReply,
-    Loaded,
-    Unloaded,
-    Aliased,
-    Reloaded,
-    ClientsReply,
-    Drained,
+    messages.Welcome,
+    messages.Pong,
+    messages.StatusReply,
+    messages.Loaded,
+    messages.Unloaded,
+    messages.Aliased,
+    messages.Reloaded,
+    messages.ClientsReply,
+    messages.Drained,
 )
 
 
@@ -164,9 +134,9 @@ class EvaluatorClient(Closing):
         self._connection: Connection | None = None
         self._interrupt: int | None = None
         self._next_id = 1
-        self._in_flight: dict[int, tuple[int, int, NetworkInfo | None]] = {}
+        self._in_flight: dict[int, tuple[int, int, messages.NetworkInfo | None]] = {}
         self._completed: list[Completed] = []
-        self._answers: dict[int, Reply] = {}
+        self._answers: dict[int, messages.Reply] = {}
         self._knock = 0
         self.heard_at = time.perf_counter()
         self.draining = False
@@ -178,9 +148,9 @@ class EvaluatorClient(Closing):
         self.server = ""
         self.instance = ""
         self.max_batch = 0
-        self.networks: tuple[NetworkInfo, ...] = ()
+        self.networks: tuple[messages.NetworkInfo, ...] = ()
         self.aliases: Mapping[str, str] = {}
-        self.network: NetworkInfo
+        self.network: messages.NetworkInfo
         try:
             self._connect(handshake)
         except BaseException:
@@ -195,7 +165,7 @@ class EvaluatorClient(Closing):
         return self.network.recommended_batch
 
     @property
-    def curve(self) -> Curve:
+    def curve(self) -> messages.Curve:
         """Measured (batch, milliseconds) of the chosen network."""
         return self.network.curve
 
@@ -213,7 +183,7 @@ class EvaluatorClient(Closing):
         self,
         batch: PositionBatch,
         *,
-        priority: Priority = "play",
+        priority: messages.Priority = "play",
         deadline_ms: float | None = None,
         network: str | None = None,
         target_ms: float | None = None,
@@ -278,7 +248,7 @@ class EvaluatorClient(Closing):
     def exchanged(
         self,
         answered: Iterable[int],
-        in_flight: Mapping[int, tuple[int, int, NetworkInfo]],
+        in_flight: Mapping[int, tuple[int, int, messages.NetworkInfo]],
         next_id: int,
         *,
         heard: bool,
@@ -297,7 +267,7 @@ class EvaluatorClient(Closing):
         self,
         batch: PositionBatch,
         *,
-        priority: Priority = "play",
+        priority: messages.Priority = "play",
         deadline_ms: float | None = None,
         network: str | None = None,
     ) -> EvaluationBatch:
@@ -330,61 +300,61 @@ class EvaluatorClient(Closing):
         """Ask to discard a batch in flight. It completes once: cancelled or, if too late, evaluated.
         Unknown ids are ignored."""
         if identity in self._in_flight:
-            self._send(Cancel(identity))
+            self._send(messages.Cancel(identity))
 
     # -- everything else -------------------------------------------------------------------------------
 
     def ping(self) -> float:
         """Return the round-trip time to the evaluator in milliseconds."""
         start = time.perf_counter()
-        self._ask(Ping(self._identity()), Pong)
+        self._ask(messages.Ping(self._identity()), messages.Pong)
         return (time.perf_counter() - start) * 1000
 
     def send_keepalive(self) -> None:
         """Send a ping without waiting; `receive` updates `heard_at` with the answer. Raises EvaluatorLost."""
         self._knock = self._identity()
-        self._send(Ping(self._knock))
+        self._send(messages.Ping(self._knock))
 
-    def status(self) -> StatusReply:
+    def status(self) -> messages.StatusReply:
         """Return health, networks and metrics of the evaluator."""
-        return self._ask(Status(self._identity()), StatusReply)
+        return self._ask(messages.Status(self._identity()), messages.StatusReply)
 
     def load(
         self, path: str, *, policy_head: str = "", value_head: str = "", timeout: float | None = None
-    ) -> NetworkInfo:
+    ) -> messages.NetworkInfo:
         """Load a network file into the evaluator, wait until it is served, and return its description.
 
         Does not change which network this client uses: see `use`. path: on its machine. Raises LoadFailed.
         """
-        request = Load(self._identity(), path, policy_head, value_head)
-        network = self._ask(request, Loaded, timeout).network
+        request = messages.Load(self._identity(), path, policy_head, value_head)
+        network = self._ask(request, messages.Loaded, timeout).network
         self.networks = (*(n for n in self.networks if n.name != network.name), network)
         return network
 
     def unload(self, network: str) -> None:
         """Unload a network, given by name or content hash. Raises UnknownNetwork."""
-        self._ask(Unload(self._identity(), network), Unloaded)
+        self._ask(messages.Unload(self._identity(), network), messages.Unloaded)
         self.networks = tuple(n for n in self.networks if network not in (n.name, n.content_hash))
 
     def alias(self, alias: str, network: str) -> str:
         """Point an alias at a network, or remove it if `network` is empty; return the network's name.
         The alias `default` applies to later clients that name none. Raises UnknownNetwork, BadRequest."""
-        return self._ask(Alias(self._identity(), alias, network), Aliased).network
+        return self._ask(messages.Alias(self._identity(), alias, network), messages.Aliased).network
 
-    def reload(self, network: str = "", *, timeout: float | None = None) -> Reloaded:
+    def reload(self, network: str = "", *, timeout: float | None = None) -> messages.Reloaded:
         """Reload the file of a network, or of all, and serve it under the same name.
         Raises LoadFailed, UnknownNetwork."""
-        return self._ask(Reload(self._identity(), network), Reloaded, timeout)
+        return self._ask(messages.Reload(self._identity(), network), messages.Reloaded, timeout)
 
     def clients(self) -> tuple[Mapping[str, Any], ...]:
         """Return one map for each connected client, see docs/reference/protocol.md."""
-        return self._ask(Clients(self._identity()), ClientsReply).clients
+        return self._ask(messages.Clients(self._identity()), messages.ClientsReply).clients
 
     def drain(self, timeout: float | None = None) -> None:
         """Ask the evaluator to finish its work and exit; return when nothing is queued or running."""
-        self._ask(Drain(self._identity()), Drained, timeout)
+        self._ask(messages.Drain(self._identity()), messages.Drained, timeout)
 
-    def use(self, network: str) -> NetworkInfo:
+    def use(self, network: str) -> messages.NetworkInfo:
         """Choose the network of later batches by name, alias or content hash. Raises UnknownNetwork."""
         found = self._find(network)
         if found is not None:
@@ -393,7 +363,7 @@ class EvaluatorClient(Closing):
         known = ", ".join(candidate.name for candidate in self.networks) or "none"
         raise UnknownNetwork(f"the evaluator has no network {network!r}; it has: {known}")
 
-    def following(self, network: str) -> NetworkInfo:
+    def following(self, network: str) -> messages.NetworkInfo:
         """Return the network that a name, alias or content hash means now, else the default one.
         network: "" means the default. Without a default, returns the first network."""
         found = self._find(network) if network else None
@@ -417,7 +387,10 @@ class EvaluatorClient(Closing):
         self.draining = False
         if not handshake:
             return
-        welcome = self._ask(Hello(self._identity(), SUPPORTED_VERSIONS, self.name, FEATURES), Welcome)
+        welcome = self._ask(
+            messages.Hello(self._identity(), messages.SUPPORTED_VERSIONS, self.name, messages.FEATURES),
+            messages.Welcome,
+        )
         self.version = welcome.version
         self.server = welcome.server
         self.instance = welcome.instance
@@ -440,11 +413,11 @@ class EvaluatorClient(Closing):
                 f"the evaluator at {self.address} has no default network; name one of: {known}"
             )
 
-    def _describe(self, welcome: Welcome) -> None:
+    def _describe(self, welcome: messages.Welcome) -> None:
         self.networks, self.aliases = welcome.networks, welcome.aliases
         self._default = welcome.default or ""
 
-    def _take_notice(self, notice: Welcome) -> None:
+    def _take_notice(self, notice: messages.Welcome) -> None:
         """Store the announced networks and switch to the one that this client's choice means now."""
         served = self._served()
         self._describe(notice)
@@ -455,7 +428,7 @@ class EvaluatorClient(Closing):
     def _served(self) -> tuple[object, ...]:
         return [network.identity for network in self.networks], self.aliases, self._default
 
-    def _find(self, network: str) -> NetworkInfo | None:
+    def _find(self, network: str) -> messages.NetworkInfo | None:
         """Return the network of this name, alias or content hash, or None."""
         meant = self.aliases.get(network, network)
         for candidate in self.networks:
@@ -481,10 +454,12 @@ class EvaluatorClient(Closing):
         self._next_id += 1
         return identity
 
-    def _send(self, message: Request) -> None:
+    def _send(self, message: messages.Request) -> None:
         self._connected().send(encode(message))
 
-    def _ask(self, request: Request, kind: type[ReplyType], timeout: float | None = None) -> ReplyType:
+    def _ask(
+        self, request: messages.Request, kind: type[ReplyType], timeout: float | None = None
+    ) -> ReplyType:
         self._send(request)
         seconds = self.timeout if timeout is None else timeout
         deadline = time.perf_counter() + seconds
@@ -492,7 +467,7 @@ class EvaluatorClient(Closing):
             if not self._pump(deadline):
                 raise EvaluatorTimeout(f"the evaluator at {self.address} did not answer in {seconds:g} s")
         reply = self._answers.pop(request.id)
-        if isinstance(reply, Error):
+        if isinstance(reply, messages.Error):
             raise remote_error(reply.code, reply.message)
         if not isinstance(reply, kind):
             raise EvaluatorLost(f"{self.address} answered {type(request).__name__} with {reply!r:.80}")
@@ -515,15 +490,20 @@ class EvaluatorClient(Closing):
         except BadRequest as error:
             raise connection.broken(f"{self.address} sent an unreadable answer: {error}") from None
         expected = self._in_flight.pop(reply.id, None)
-        if expected is None and reply.id == 0 and isinstance(reply, Error) and reply.code == Draining.code:
+        if (
+            expected is None
+            and reply.id == 0
+            and isinstance(reply, messages.Error)
+            and reply.code == Draining.code
+        ):
             self.draining = True
-        elif expected is None and reply.id == 0 and isinstance(reply, Welcome):
+        elif expected is None and reply.id == 0 and isinstance(reply, messages.Welcome):
             self._take_notice(reply)
         elif expected is None:
             # Discard a late answer to a batch that was given up, and the answer to `send_keepalive`.
-            if not isinstance(reply, Result | CancelledMessage) and reply.id != self._knock:
+            if not isinstance(reply, messages.Result | messages.Cancelled) and reply.id != self._knock:
                 self._answers[reply.id] = reply
-        elif isinstance(reply, Result):
+        elif isinstance(reply, messages.Result):
             *size, meant = expected
             if [len(reply.evaluation), len(reply.evaluation.logits)] != size:
                 raise connection.broken(f"{self.address} answered with a batch of another size")
@@ -541,9 +521,9 @@ class EvaluatorClient(Closing):
                     batch_rode=reply.batch,
                 )
             )
-        elif isinstance(reply, CancelledMessage):
+        elif isinstance(reply, messages.Cancelled):
             self._completed.append(Completed(reply.id, None, Cancelled("cancelled")))
-        elif isinstance(reply, Error):
+        elif isinstance(reply, messages.Error):
             refused, meant = remote_error(reply.code, reply.message), expected[2]
             if isinstance(refused, UnknownNetwork) and meant is not None and self._has_moved(meant):
                 refused = _moved_from(meant)
@@ -551,12 +531,12 @@ class EvaluatorClient(Closing):
         else:
             raise connection.broken(f"{self.address} answered an evaluate with {type(reply).__name__}")
 
-    def _has_moved(self, network: NetworkInfo) -> bool:
+    def _has_moved(self, network: messages.NetworkInfo) -> bool:
         """Return True if the evaluator announced that this network's name now means another one."""
         return self.following(network.name).identity != network.identity
 
 
-def _moved_from(network: NetworkInfo) -> NetworkChanged:
+def _moved_from(network: messages.NetworkInfo) -> NetworkChanged:
     return NetworkChanged(f"network {network.name} ({network.content_hash[:8]}) is not served any more")
 
 

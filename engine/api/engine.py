@@ -224,7 +224,7 @@ class Engine(Closing):
 
         Leaving the loop ends the search:
 
-            for analysis in engine.apps.analysis(multipv=3):
+            for analysis in engine.analysis(multipv=3):
                 if analysis.nodes > 10_000:
                     break
         """

@@ -9,22 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from evaluator.network import spec
 from evaluator.network.schema import InputEmbedding
-from evaluator.network.spec import (
-    AttentionBody,
-    AttentionPolicyHead,
-    ClassicalPolicyHead,
-    ConvBlock,
-    ConvolutionPolicyHead,
-    Dense,
-    EncoderLayer,
-    FloatArray,
-    MovesLeftHead,
-    NetworkSpec,
-    PolicyHead,
-    ResidualTower,
-    ValueHead,
-)
 from protocol.batch import PLANES
 
 
@@ -37,7 +23,7 @@ class Cost:
     flop: int
 
 
-def cost_of(network: NetworkSpec) -> Cost:
+def cost_of(network: spec.NetworkSpec) -> Cost:
     parts = (network.body, network.policy, network.value, network.moves_left)
     arrays = {id(array): array.size for part in parts for array in _arrays(part)}
     products = _body(network.body) + _policy(network.policy) + _flat(network.value)
@@ -46,7 +32,7 @@ def cost_of(network: NetworkSpec) -> Cost:
     return Cost(sum(arrays.values()), 2 * products)
 
 
-def describe(network: NetworkSpec) -> dict[str, Any]:
+def describe(network: spec.NetworkSpec) -> dict[str, Any]:
     """Return a JSON-compatible description, nested by topic, with keys in reading order."""
     info = network.info
     cost = cost_of(network)
@@ -83,7 +69,7 @@ def describe(network: NetworkSpec) -> dict[str, Any]:
     }
 
 
-def _arrays(part: object) -> Iterator[FloatArray]:
+def _arrays(part: object) -> Iterator[spec.FloatArray]:
     if isinstance(part, np.ndarray):
         yield part
     elif isinstance(part, tuple):
@@ -97,15 +83,15 @@ def _arrays(part: object) -> Iterator[FloatArray]:
 # Multiplications per position.
 
 
-def _convolution(layer: ConvBlock) -> int:
+def _convolution(layer: spec.ConvBlock) -> int:
     return 64 * layer.weights.size
 
 
-def _dense(layer: Dense, rows: int) -> int:
+def _dense(layer: spec.Dense, rows: int) -> int:
     return rows * layer.weights.size
 
 
-def _tower(tower: ResidualTower) -> int:
+def _tower(tower: spec.ResidualTower) -> int:
     total = _convolution(tower.input)
     for block in tower.blocks:
         total += _convolution(block.conv1) + _convolution(block.conv2)
@@ -114,7 +100,7 @@ def _tower(tower: ResidualTower) -> int:
     return total
 
 
-def _encoder(layer: EncoderLayer) -> int:
+def _encoder(layer: spec.EncoderLayer) -> int:
     attention = layer.attention
     total = sum(_dense(part, 64) for part in (attention.q, attention.k, attention.v, attention.output))
     total += 2 * 64 * 64 * len(attention.q.biases)  # q k and the mixing of v
@@ -125,8 +111,8 @@ def _encoder(layer: EncoderLayer) -> int:
     return total + _dense(layer.ffn.dense1, 64) + _dense(layer.ffn.dense2, 64)
 
 
-def _body(body: ResidualTower | AttentionBody) -> int:
-    if isinstance(body, ResidualTower):
+def _body(body: spec.ResidualTower | spec.AttentionBody) -> int:
+    if isinstance(body, spec.ResidualTower):
         return _tower(body)
     total = _dense(body.embedding, 64)
     if body.position is InputEmbedding.PE_MAP:  # the position part is constant
@@ -140,20 +126,20 @@ def _body(body: ResidualTower | AttentionBody) -> int:
     return total + sum(map(_encoder, body.encoders))
 
 
-def _policy(head: PolicyHead) -> int:
+def _policy(head: spec.PolicyHead) -> int:
     match head:
-        case ClassicalPolicyHead():
+        case spec.ClassicalPolicyHead():
             return _convolution(head.conv) + _dense(head.dense, 1)
-        case ConvolutionPolicyHead():
+        case spec.ConvolutionPolicyHead():
             return _convolution(head.conv1) + _convolution(head.conv2)
-        case AttentionPolicyHead():
+        case spec.AttentionPolicyHead():
             total = _dense(head.embedding, 64) + sum(map(_encoder, head.encoders))
             total += _dense(head.q, 64) + _dense(head.k, 64)
             return total + 64 * 64 * len(head.q.biases) + 8 * head.promotion.size
 
 
-def _flat(head: ValueHead | MovesLeftHead) -> int:
-    if isinstance(head.embedding, ConvBlock):
+def _flat(head: spec.ValueHead | spec.MovesLeftHead) -> int:
+    if isinstance(head.embedding, spec.ConvBlock):
         total = _convolution(head.embedding)
     else:
         total = _dense(head.embedding, 64)
@@ -163,7 +149,7 @@ def _flat(head: ValueHead | MovesLeftHead) -> int:
 # Shapes in words.
 
 
-def _describe_tower(tower: ResidualTower) -> dict[str, Any]:
+def _describe_tower(tower: spec.ResidualTower) -> dict[str, Any]:
     first = tower.blocks[0] if tower.blocks else None
     return {
         "filters": len(tower.input.biases),
@@ -173,7 +159,7 @@ def _describe_tower(tower: ResidualTower) -> dict[str, Any]:
     }
 
 
-def _describe_encoders(layers: tuple[EncoderLayer, ...]) -> dict[str, Any]:
+def _describe_encoders(layers: tuple[spec.EncoderLayer, ...]) -> dict[str, Any]:
     layer = layers[0]
     smolgen = layer.attention.smolgen
     result: dict[str, Any] = {
@@ -195,8 +181,8 @@ def _describe_encoders(layers: tuple[EncoderLayer, ...]) -> dict[str, Any]:
     return result
 
 
-def _describe_body(body: ResidualTower | AttentionBody) -> dict[str, Any]:
-    if isinstance(body, ResidualTower):
+def _describe_body(body: spec.ResidualTower | spec.AttentionBody) -> dict[str, Any]:
+    if isinstance(body, spec.ResidualTower):
         return {"kind": "residual", **_describe_tower(body)}
     result: dict[str, Any] = {
         "kind": "attention",
@@ -213,13 +199,13 @@ def _describe_body(body: ResidualTower | AttentionBody) -> dict[str, Any]:
     return result
 
 
-def _describe_policy(head: PolicyHead) -> dict[str, Any]:
+def _describe_policy(head: spec.PolicyHead) -> dict[str, Any]:
     match head:
-        case ClassicalPolicyHead():
+        case spec.ClassicalPolicyHead():
             return {"kind": "classical", "channels": len(head.conv.biases)}
-        case ConvolutionPolicyHead():
+        case spec.ConvolutionPolicyHead():
             return {"kind": "convolution", "channels": len(head.conv1.biases)}
-        case AttentionPolicyHead():
+        case spec.AttentionPolicyHead():
             result: dict[str, Any] = {
                 "kind": "attention",
                 "embedding_width": len(head.embedding.biases),
@@ -229,5 +215,5 @@ def _describe_policy(head: PolicyHead) -> dict[str, Any]:
             return {**result, **(_describe_encoders(head.encoders) if head.encoders else {})}
 
 
-def _describe_flat(head: ValueHead | MovesLeftHead) -> dict[str, Any]:
+def _describe_flat(head: spec.ValueHead | spec.MovesLeftHead) -> dict[str, Any]:
     return {"channels": len(head.embedding.biases), "hidden": len(head.dense1.biases)}

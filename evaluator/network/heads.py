@@ -6,23 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from evaluator.network import spec
 from evaluator.network.errors import NetworkError
 from evaluator.network.fields import Fields
 from evaluator.network.header import Header
 from evaluator.network.layers import EncoderOptions, read_encoders
 from evaluator.network.policy_tables import CONVOLUTION_PLANES
 from evaluator.network.schema import MovesLeftFormat, PolicyFormat, ValueFormat
-from evaluator.network.spec import (
-    Activation,
-    AttentionPolicyHead,
-    ClassicalPolicyHead,
-    ConvBlock,
-    ConvolutionPolicyHead,
-    Dense,
-    MovesLeftHead,
-    PolicyHead,
-    ValueHead,
-)
 from protocol.batch import POLICY_SIZE
 
 _Head = TypeVar("_Head")
@@ -46,10 +36,10 @@ class Chosen(Generic[_Head]):
     names: tuple[str, ...]
 
 
-def read_policy(weights: Fields, header: Header, width: int, wanted: str | None) -> Chosen[PolicyHead]:
+def read_policy(weights: Fields, header: Header, width: int, wanted: str | None) -> Chosen[spec.PolicyHead]:
     """Read a policy head. width: channels of the body's output."""
     source, name, names = _choose(weights, "policy_heads", POLICY_HEAD_FIELDS, "policy", wanted)
-    head: PolicyHead
+    head: spec.PolicyHead
     match header.policy:
         case PolicyFormat.ATTENTION:
             head = _attention_policy(weights, source, header, width)
@@ -66,33 +56,35 @@ def read_policy(weights: Fields, header: Header, width: int, wanted: str | None)
                     f"{source.name('policy')}: {len(conv2.biases)} planes, expected at least "
                     f"{CONVOLUTION_PLANES}"
                 )
-            head = ConvolutionPolicyHead(conv1, conv2)
+            head = spec.ConvolutionPolicyHead(conv1, conv2)
         case PolicyFormat.CLASSICAL:
             conv = source.child("policy").convolution(width, 1, header.activation)
             dense = source.dense("ip_pol", 64 * len(conv.biases))
             _length(source.name("ip_pol_b"), dense, POLICY_SIZE)
-            head = ClassicalPolicyHead(conv, dense)
+            head = spec.ClassicalPolicyHead(conv, dense)
     return Chosen(head, name, names)
 
 
-def read_value(weights: Fields, header: Header, width: int, wanted: str | None) -> Chosen[ValueHead]:
+def read_value(weights: Fields, header: Header, width: int, wanted: str | None) -> Chosen[spec.ValueHead]:
     source, name, names = _choose(weights, "value_heads", VALUE_HEAD_FIELDS, "value", wanted)
     embedding = _embedding(source, "value", "ip_val", header, width)
     dense1 = source.dense("ip1_val", 64 * len(embedding.biases), header.activation)
     wdl = header.value is ValueFormat.WDL
-    dense2 = source.dense("ip2_val", len(dense1.biases), Activation.NONE if wdl else Activation.TANH)
+    dense2 = source.dense(
+        "ip2_val", len(dense1.biases), spec.Activation.NONE if wdl else spec.Activation.TANH
+    )
     _length(source.name("ip2_val_b"), dense2, 3 if wdl else 1)
-    return Chosen(ValueHead(embedding, dense1, dense2), name, names)
+    return Chosen(spec.ValueHead(embedding, dense1, dense2), name, names)
 
 
-def read_moves_left(weights: Fields, header: Header, width: int) -> MovesLeftHead | None:
+def read_moves_left(weights: Fields, header: Header, width: int) -> spec.MovesLeftHead | None:
     if header.moves_left is MovesLeftFormat.NONE:
         return None
     embedding = _embedding(weights, "moves_left", "ip_mov", header, width)
     dense1 = weights.dense("ip1_mov", 64 * len(embedding.biases), header.activation)
-    dense2 = weights.dense("ip2_mov", len(dense1.biases), Activation.RELU)
+    dense2 = weights.dense("ip2_mov", len(dense1.biases), spec.Activation.RELU)
     _length(weights.name("ip2_mov_b"), dense2, 1)
-    return MovesLeftHead(embedding, dense1, dense2)
+    return spec.MovesLeftHead(embedding, dense1, dense2)
 
 
 def _choose(
@@ -116,7 +108,9 @@ def _choose(
     return (weights if heads is None else heads.child(known[name])), name, names
 
 
-def _embedding(source: Fields, convolution: str, dense: str, header: Header, width: int) -> ConvBlock | Dense:
+def _embedding(
+    source: Fields, convolution: str, dense: str, header: Header, width: int
+) -> spec.ConvBlock | spec.Dense:
     """Return the layer that reduces the body's channels before flattening: per square, or a 1x1
     convolution."""
     if header.attention_body:
@@ -124,9 +118,11 @@ def _embedding(source: Fields, convolution: str, dense: str, header: Header, wid
     return source.child(convolution).convolution(width, 1, header.activation)
 
 
-def _attention_policy(weights: Fields, source: Fields, header: Header, width: int) -> AttentionPolicyHead:
+def _attention_policy(
+    weights: Fields, source: Fields, header: Header, width: int
+) -> spec.AttentionPolicyHead:
     # Policies on ResNet bodies use selu, whatever the body's activation.
-    activation = header.activation if header.attention_body else Activation.SELU
+    activation = header.activation if header.attention_body else spec.Activation.SELU
     shared = weights.child("policy_heads") if weights.has("policy_heads") else source
     embedding = (source if source.has("ip_pol_w") else shared).dense("ip_pol", width, activation)
     embedding_width = len(embedding.biases)
@@ -137,7 +133,7 @@ def _attention_policy(weights: Fields, source: Fields, header: Header, width: in
             width=embedding_width,
             heads=source.message.pol_headcount,
             headcount_name=source.name("pol_headcount"),
-            ffn_activation=header.ffn_activation if header.attention_body else Activation.SELU,
+            ffn_activation=header.ffn_activation if header.attention_body else spec.Activation.SELU,
             smolgen_activation=header.smolgen_activation,
             alpha=1.0,
             epsilon=1e-6,
@@ -146,9 +142,9 @@ def _attention_policy(weights: Fields, source: Fields, header: Header, width: in
     q = source.dense("ip2_pol", embedding_width)
     k = source.dense("ip3_pol", embedding_width)
     _length(source.name("ip3_pol_b"), k, len(q.biases))
-    return AttentionPolicyHead(embedding, encoders, q, k, source.array("ip4_pol_w", 4, len(q.biases)))
+    return spec.AttentionPolicyHead(embedding, encoders, q, k, source.array("ip4_pol_w", 4, len(q.biases)))
 
 
-def _length(name: str, dense: Dense, expected: int) -> None:
+def _length(name: str, dense: spec.Dense, expected: int) -> None:
     if len(dense.biases) != expected:
         raise NetworkError(f"{name}: {len(dense.biases)} values, expected {expected}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from evaluator.network import spec
 from evaluator.network.container import Limits, read_container
 from evaluator.network.errors import NetworkError
 from evaluator.network.fields import Fields
@@ -16,18 +17,6 @@ from evaluator.network.header import Header, read_header
 from evaluator.network.heads import read_moves_left, read_policy, read_value
 from evaluator.network.layers import EncoderOptions, read_encoders
 from evaluator.network.schema import InputEmbedding, Message
-from evaluator.network.spec import (
-    AttentionBody,
-    Dense,
-    DenseEmbeddingTail,
-    FeedForward,
-    FileInfo,
-    Gating,
-    NetworkSpec,
-    ResidualBlock,
-    ResidualTower,
-    SEUnit,
-)
 from protocol.batch import PLANES
 from protocol.common.folders import expanded
 from protocol.common.included import INCLUDED_NETWORKS
@@ -62,7 +51,7 @@ def load_network(
     policy_head: str | None = None,
     value_head: str | None = None,
     limits: Limits | None = None,
-) -> NetworkSpec:
+) -> spec.NetworkSpec:
     """Read an lc0 network file (gzip or plain protobuf), or an included network by name (`network_file`).
 
     policy_head: vanilla, optimistic, soft or opponent (default: vanilla). value_head: winner, q or st
@@ -90,10 +79,10 @@ def _read(
     size: int,
     policy_head: str | None,
     value_head: str | None,
-) -> NetworkSpec:
+) -> spec.NetworkSpec:
     header = read_header(net)
     weights = Fields(net.weights, "weights")
-    body: ResidualTower | AttentionBody
+    body: spec.ResidualTower | spec.AttentionBody
     if header.attention_body:
         body = _attention_body(weights, header)
         width = len(body.embedding.biases)
@@ -106,7 +95,7 @@ def _read(
     name = path.name
     for suffix in (".gz", ".pb"):
         name = name.removesuffix(suffix)
-    return NetworkSpec(
+    return spec.NetworkSpec(
         name=name,
         content_hash=digest.result(),
         input_format=header.input,
@@ -118,7 +107,7 @@ def _read(
         value_head=value.name,
         policy_heads=policy.names,
         value_heads=value.names,
-        info=FileInfo(
+        info=spec.FileInfo(
             path=str(path),
             bytes=size,
             min_version=(net.min_version.major, net.min_version.minor, net.min_version.patch),
@@ -138,7 +127,7 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", errors="replace")
 
 
-def _residual_tower(weights: Fields, header: Header) -> ResidualTower:
+def _residual_tower(weights: Fields, header: Header) -> spec.ResidualTower:
     first = weights.child("input").convolution(PLANES, 3, header.activation)
     filters = len(first.biases)
     blocks = []
@@ -153,19 +142,19 @@ def _residual_tower(weights: Fields, header: Header) -> ResidualTower:
         if block.message.HasField("se"):
             unit = block.child("se")
             squeeze_biases = unit.values("b1")
-            se = SEUnit(
-                squeeze=Dense(
+            se = spec.SEUnit(
+                squeeze=spec.Dense(
                     unit.array("w1", len(squeeze_biases), filters), squeeze_biases, header.activation
                 ),
-                excite=Dense(
+                excite=spec.Dense(
                     unit.array("w2", 2 * filters, len(squeeze_biases)), unit.array("b2", 2 * filters)
                 ),
             )
-        blocks.append(ResidualBlock(conv1, conv2, se, header.activation))
-    return ResidualTower(first, tuple(blocks))
+        blocks.append(spec.ResidualBlock(conv1, conv2, se, header.activation))
+    return spec.ResidualTower(first, tuple(blocks))
 
 
-def _attention_body(weights: Fields, header: Header) -> AttentionBody:
+def _attention_body(weights: Fields, header: Header) -> spec.AttentionBody:
     count = len(weights.message.encoder)
     if count == 0:
         raise NetworkError("weights.encoder: missing; an attention body has at least one encoder")
@@ -189,7 +178,7 @@ def _attention_body(weights: Fields, header: Header) -> AttentionBody:
     gating = None
     if weights.has("ip_mult_gate") and weights.has("ip_add_gate"):
         # The file has [channel][square]; tokens are [square][channel].
-        gating = Gating(
+        gating = spec.Gating(
             np.ascontiguousarray(weights.array("ip_mult_gate", width, 64).T),
             np.ascontiguousarray(weights.array("ip_add_gate", width, 64).T),
         )
@@ -202,9 +191,9 @@ def _attention_body(weights: Fields, header: Header) -> AttentionBody:
         dense2 = ffn.dense("dense2", len(dense1.biases))
         if len(dense2.biases) != width:
             raise NetworkError(f"{ffn.name('dense2_b')}: {len(dense2.biases)} values, expected {width}")
-        tail = DenseEmbeddingTail(
+        tail = spec.DenseEmbeddingTail(
             norm1=weights.norm("ip_emb_ln", width, 1e-3),
-            ffn=FeedForward(dense1, dense2),
+            ffn=spec.FeedForward(dense1, dense2),
             norm2=weights.norm("ip_emb_ffn_ln", width, 1e-3),
             alpha=alpha,
         )
@@ -221,7 +210,7 @@ def _attention_body(weights: Fields, header: Header) -> AttentionBody:
             epsilon=1e-3 if dense_embedding else 1e-6,
         ),
     )
-    return AttentionBody(tower, position, preprocess, embedding, tail, gating, encoders)
+    return spec.AttentionBody(tower, position, preprocess, embedding, tail, gating, encoders)
 
 
 def _position_part(weights: Fields, header: Header) -> tuple[InputEmbedding, int]:

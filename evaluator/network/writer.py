@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from evaluator.network import spec
 from evaluator.network.header import activation_number
 from evaluator.network.heads import POLICY_HEAD_FIELDS, VALUE_HEAD_FIELDS
 from evaluator.network.schema import (
@@ -23,35 +24,17 @@ from evaluator.network.schema import (
     WeightsEncoding,
     new_message,
 )
-from evaluator.network.spec import (
-    Activation,
-    AttentionBody,
-    AttentionPolicyHead,
-    ClassicalPolicyHead,
-    ConvBlock,
-    ConvolutionPolicyHead,
-    Dense,
-    EncoderLayer,
-    FeedForward,
-    FloatArray,
-    LayerNorm,
-    MovesLeftHead,
-    NetworkSpec,
-    PolicyHead,
-    ResidualTower,
-    ValueHead,
-)
 from evaluator.network.tensors import encode_layer
 
 
 def write_network(
-    network: NetworkSpec,
+    network: spec.NetworkSpec,
     path: str | PathLike[str],
     *,
     encodings: tuple[WeightsEncoding, ...] = (WeightsEncoding.LINEAR16,),
     license: str = "",
-    policy_heads: Mapping[str, PolicyHead] | None = None,
-    value_heads: Mapping[str, ValueHead] | None = None,
+    policy_heads: Mapping[str, spec.PolicyHead] | None = None,
+    value_heads: Mapping[str, spec.ValueHead] | None = None,
 ) -> None:
     """Write a network, gzip-compressed if the path ends in .gz.
 
@@ -69,12 +52,12 @@ def write_network(
 
 
 def network_message(
-    network: NetworkSpec,
+    network: spec.NetworkSpec,
     *,
     encodings: tuple[WeightsEncoding, ...] = (WeightsEncoding.LINEAR16,),
     license: str = "",
-    policy_heads: Mapping[str, PolicyHead] | None = None,
-    value_heads: Mapping[str, ValueHead] | None = None,
+    policy_heads: Mapping[str, spec.PolicyHead] | None = None,
+    value_heads: Mapping[str, spec.ValueHead] | None = None,
 ) -> Message:
     """Return the `Net` message of `write_network`."""
     net = new_message("Net")
@@ -91,9 +74,9 @@ def network_message(
     writer = _Writer(encodings)
     weights = net.weights
     match network.body:
-        case ResidualTower() as tower:
+        case spec.ResidualTower() as tower:
             writer.tower(weights, tower)
-        case AttentionBody() as body:
+        case spec.AttentionBody() as body:
             writer.attention_body(weights, body)
     if multihead:
         for name, policy in (policy_heads or {network.policy_head: network.policy}).items():
@@ -108,18 +91,18 @@ def network_message(
     return net
 
 
-def _write_header(header: Message, network: NetworkSpec, multihead: bool) -> None:
+def _write_header(header: Message, network: spec.NetworkSpec, multihead: bool) -> None:
     header.input = network.input_format
     header.policy = network.policy_format
     header.value = ValueFormat.WDL if network.value.wdl else ValueFormat.CLASSICAL
     header.output = header.value
     header.moves_left = MovesLeftFormat.NONE if network.moves_left is None else MovesLeftFormat.V1
     match network.body:
-        case ResidualTower(input=first, blocks=blocks):
+        case spec.ResidualTower(input=first, blocks=blocks):
             with_se = any(block.se is not None for block in blocks)
             header.network = Structure.SE_WITH_HEADS if with_se else Structure.CLASSICAL_WITH_HEADS
             activation = first.activation
-        case AttentionBody() as body:
+        case spec.AttentionBody() as body:
             header.network = Structure.ATTENTION_BODY_MULTIHEAD if multihead else Structure.ATTENTION_BODY
             header.input_embedding = InputEmbedding.PE_DENSE if body.tail is not None else body.position
             activation = body.embedding.activation
@@ -127,7 +110,7 @@ def _write_header(header: Message, network: NetworkSpec, multihead: bool) -> Non
             smolgen = body.encoders[0].attention.smolgen
             if smolgen is not None:
                 header.smolgen_activation = activation_number(smolgen.dense1.activation)
-    header.default_activation = {Activation.RELU: 0, Activation.MISH: 1}[activation]
+    header.default_activation = {spec.Activation.RELU: 0, spec.Activation.MISH: 1}[activation]
 
 
 class _Writer:
@@ -136,26 +119,26 @@ class _Writer:
     def __init__(self, encodings: tuple[WeightsEncoding, ...]) -> None:
         self._encodings = cycle(encodings)
 
-    def array(self, message: Message, field: str, values: FloatArray) -> None:
+    def array(self, message: Message, field: str, values: spec.FloatArray) -> None:
         encode_layer(getattr(message, field), values, next(self._encodings))
 
-    def dense(self, message: Message, prefix: str, layer: Dense) -> None:
+    def dense(self, message: Message, prefix: str, layer: spec.Dense) -> None:
         self.array(message, f"{prefix}_w", layer.weights)
         self.array(message, f"{prefix}_b", layer.biases)
 
-    def norm(self, message: Message, prefix: str, layer: LayerNorm) -> None:
+    def norm(self, message: Message, prefix: str, layer: spec.LayerNorm) -> None:
         self.array(message, f"{prefix}_gammas", layer.gammas)
         self.array(message, f"{prefix}_betas", layer.betas)
 
-    def convolution(self, message: Message, layer: ConvBlock) -> None:
+    def convolution(self, message: Message, layer: spec.ConvBlock) -> None:
         self.array(message, "weights", layer.weights)
         self.array(message, "biases", layer.biases)
 
-    def feed_forward(self, message: Message, layer: FeedForward) -> None:
+    def feed_forward(self, message: Message, layer: spec.FeedForward) -> None:
         self.dense(message, "dense1", layer.dense1)
         self.dense(message, "dense2", layer.dense2)
 
-    def tower(self, weights: Message, tower: ResidualTower) -> None:
+    def tower(self, weights: Message, tower: spec.ResidualTower) -> None:
         self.convolution(weights.input, tower.input)
         for block in tower.blocks:
             residual = weights.residual.add()
@@ -167,7 +150,7 @@ class _Writer:
                 self.array(residual.se, "w2", block.se.excite.weights)
                 self.array(residual.se, "b2", block.se.excite.biases)
 
-    def attention_body(self, weights: Message, body: AttentionBody) -> None:
+    def attention_body(self, weights: Message, body: spec.AttentionBody) -> None:
         if body.tower is not None:
             self.tower(weights, body.tower)
         if body.preprocess is not None:
@@ -183,7 +166,7 @@ class _Writer:
         weights.headcount = body.encoders[0].attention.heads
         self.encoders(weights, weights.encoder, body.encoders)
 
-    def encoders(self, weights: Message, messages: Message, layers: tuple[EncoderLayer, ...]) -> None:
+    def encoders(self, weights: Message, messages: Message, layers: tuple[spec.EncoderLayer, ...]) -> None:
         for layer in layers:
             message = messages.add()
             attention = layer.attention
@@ -204,15 +187,15 @@ class _Writer:
             self.feed_forward(message.ffn, layer.ffn)
             self.norm(message, "ln2", layer.norm2)
 
-    def policy(self, message: Message, weights: Message, head: PolicyHead) -> None:
+    def policy(self, message: Message, weights: Message, head: spec.PolicyHead) -> None:
         match head:
-            case ClassicalPolicyHead():
+            case spec.ClassicalPolicyHead():
                 self.convolution(message.policy, head.conv)
                 self.dense(message, "ip_pol", head.dense)
-            case ConvolutionPolicyHead():
+            case spec.ConvolutionPolicyHead():
                 self.convolution(message.policy1, head.conv1)
                 self.convolution(message.policy, head.conv2)
-            case AttentionPolicyHead():
+            case spec.AttentionPolicyHead():
                 self.dense(message, "ip_pol", head.embedding)
                 if head.encoders:
                     message.pol_headcount = head.encoders[0].attention.heads
@@ -222,10 +205,10 @@ class _Writer:
                 self.array(message, "ip4_pol_w", head.promotion)
 
     def flat_head(
-        self, message: Message, convolution: str, letters: str, head: ValueHead | MovesLeftHead
+        self, message: Message, convolution: str, letters: str, head: spec.ValueHead | spec.MovesLeftHead
     ) -> None:
         """Write a head. letters: val or mov, the middle of the field names."""
-        if isinstance(head.embedding, ConvBlock):
+        if isinstance(head.embedding, spec.ConvBlock):
             self.convolution(getattr(message, convolution), head.embedding)
         else:
             self.dense(message, f"ip_{letters}", head.embedding)

@@ -22,20 +22,9 @@ from numpy.typing import NDArray
 from protocol._core import plain_evaluate, plain_result
 from protocol.batch import MAX_LEGAL_MOVES, POLICY_SIZE, POSITION_DTYPE, EvaluationBatch, PositionBatch
 from protocol.errors import BadRequest, TooLarge
+from protocol.wire import messages
 from protocol.wire.compression import ZSTD, Compressor, content, content_size
 from protocol.wire.fields import read, text, whole
-from protocol.wire.messages import (
-    PRIORITIES,
-    REPLIES,
-    REQUESTS,
-    TYPES,
-    WIRE_MAX_POSITIONS,
-    Evaluate,
-    Priority,
-    Reply,
-    Request,
-    Result,
-)
 
 Frame: TypeAlias = "bytes | NDArray[Any]"
 """One frame of a multipart message to send."""
@@ -80,9 +69,9 @@ def max_request_bytes(max_positions: int) -> int:
     return MAX_REQUEST_HEADER + _OFFSET.itemsize + max_positions * of_each
 
 
-def encode(message: Request | Reply) -> list[Frame]:
+def encode(message: messages.Request | messages.Reply) -> list[Frame]:
     """Return the frames of a message. Arrays are not copied."""
-    if isinstance(message, Evaluate):
+    if isinstance(message, messages.Evaluate):
         return encode_evaluate(
             message.id,
             message.batch,
@@ -91,7 +80,7 @@ def encode(message: Request | Reply) -> list[Frame]:
             message.network,
             target_ms=message.target_ms,
         )
-    if isinstance(message, Result):
+    if isinstance(message, messages.Result):
         return encode_result(
             message.id,
             message.evaluation,
@@ -101,14 +90,14 @@ def encode(message: Request | Reply) -> list[Frame]:
             message.instance,
             message.network,
         )
-    header = {"type": TYPES[type(message)], **asdict(message)}
+    header = {"type": messages.TYPES[type(message)], **asdict(message)}
     return [_pack(header)]
 
 
 def encode_evaluate(
     identity: int,
     batch: PositionBatch,
-    priority: Priority,
+    priority: messages.Priority,
     deadline_ms: float | None,
     network: str,
     compressor: Compressor | None = None,
@@ -170,9 +159,9 @@ def peek_id(frames: Sequence[Any]) -> int:
 
 def decode_request(
     frames: Sequence[Received],
-    max_positions: int = WIRE_MAX_POSITIONS,
+    max_positions: int = messages.WIRE_MAX_POSITIONS,
     check: Callable[[PositionBatch], None] | None = None,
-) -> Request:
+) -> messages.Request:
     """Return the request that a client sent. check: validates the batch (default: check_batch).
 
     Raises BadRequest if the message breaks the protocol, TooLarge for more than max_positions positions.
@@ -182,7 +171,7 @@ def decode_request(
         if plain is None:
             frames = _aligned(frames)
             plain = plain_evaluate(frames)
-        if plain is not None and plain[1] <= max_positions and plain[2] in PRIORITIES:
+        if plain is not None and plain[1] <= max_positions and plain[2] in messages.PRIORITIES:
             identity, _, priority, network, deadline_ms, target_ms = plain
             batch = PositionBatch(
                 np.frombuffer(frames[1], POSITION_DTYPE),
@@ -190,19 +179,23 @@ def decode_request(
                 np.frombuffer(frames[3], _MOVE),
             )
             (check or check_batch)(batch)
-            return Evaluate(identity, batch, cast(Priority, priority), deadline_ms, network, target_ms)
+            return messages.Evaluate(
+                identity, batch, cast(messages.Priority, priority), deadline_ms, network, target_ms
+            )
     header = _header(frames, MAX_REQUEST_HEADER)
     kind = _TYPE.read(header, "type")
     if kind == "evaluate":
         return _decode_evaluate(header, frames, max_positions, check or check_batch)
-    if kind not in REQUESTS:
-        raise BadRequest(f"unknown message type {kind!r}; this evaluator knows {', '.join(REQUESTS)}")
+    if kind not in messages.REQUESTS:
+        raise BadRequest(
+            f"unknown message type {kind!r}; this evaluator knows {', '.join(messages.REQUESTS)}"
+        )
     _expect_frames(frames, 1, kind)
-    request: Request = REQUESTS[kind](**read(REQUESTS[kind], header))
+    request: messages.Request = messages.REQUESTS[kind](**read(messages.REQUESTS[kind], header))
     return request
 
 
-def decode_reply(frames: Sequence[Received]) -> Reply:
+def decode_reply(frames: Sequence[Received]) -> messages.Reply:
     """Return the reply that an evaluator sent. Raises BadRequest if the message breaks the protocol."""
     if len(frames) == _ARRAYS_AND_HEADER:
         plain = plain_result(frames)
@@ -216,15 +209,15 @@ def decode_reply(frames: Sequence[Received]) -> Reply:
                 np.frombuffer(frames[2], _FLOAT).reshape(-1, 3),
                 np.frombuffer(frames[3], _FLOAT),
             )
-            return Result(identity, evaluation, queue_ms, compute_ms, size, instance, network)
+            return messages.Result(identity, evaluation, queue_ms, compute_ms, size, instance, network)
     header = _header(frames, MAX_REPLY_HEADER)
     kind = _TYPE.read(header, "type")
     if kind == "result":
         return _decode_result(header, frames)
-    if kind not in REPLIES:
+    if kind not in messages.REPLIES:
         raise BadRequest(f"unknown reply type {kind!r}")
     _expect_frames(frames, 1, kind)
-    reply: Reply = REPLIES[kind](**read(REPLIES[kind], header))
+    reply: messages.Reply = messages.REPLIES[kind](**read(messages.REPLIES[kind], header))
     return reply
 
 
@@ -305,14 +298,14 @@ def _decode_evaluate(
     frames: Sequence[Received],
     max_positions: int,
     check: Callable[[PositionBatch], None],
-) -> Evaluate:
+) -> messages.Evaluate:
     compressed = len(frames) == 2
     if not compressed:
         _expect_frames(frames, 4, "evaluate")
     count = _COUNT.read(header, "count")
     if count > max_positions:
         raise TooLarge(f"{count} positions in one request, this evaluator takes at most {max_positions}")
-    fields = read(Evaluate, header)
+    fields = read(messages.Evaluate, header)
     if compressed:
         frames = _decompressed(header, frames, count)
     batch = PositionBatch(
@@ -321,7 +314,7 @@ def _decode_evaluate(
         moves=_free_array(frames[3], _MOVE, count * MAX_LEGAL_MOVES, "moves"),
     )
     check(batch)
-    return Evaluate(batch=batch, **fields)
+    return messages.Evaluate(batch=batch, **fields)
 
 
 def _decompressed(header: dict[str, Any], frames: Sequence[Received], count: int) -> list[Received]:
@@ -341,13 +334,13 @@ def _decompressed(header: dict[str, Any], frames: Sequence[Received], count: int
     return [frames[0], *parts]
 
 
-def _decode_result(header: dict[str, Any], frames: Sequence[Received]) -> Result:
+def _decode_result(header: dict[str, Any], frames: Sequence[Received]) -> messages.Result:
     _expect_frames(frames, 4, "result")
-    moves_left = _free_array(frames[3], _FLOAT, WIRE_MAX_POSITIONS, "moves_left")
+    moves_left = _free_array(frames[3], _FLOAT, messages.WIRE_MAX_POSITIONS, "moves_left")
     count = len(moves_left)
     evaluation = EvaluationBatch(
         logits=_free_array(frames[1], _FLOAT, count * MAX_LEGAL_MOVES, "logits"),
         wdl=_array(frames[2], _FLOAT, count * 3, "wdl").reshape(count, 3),
         moves_left=moves_left,
     )
-    return Result(evaluation=evaluation, **read(Result, header))
+    return messages.Result(evaluation=evaluation, **read(messages.Result, header))

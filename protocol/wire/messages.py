@@ -16,23 +16,8 @@ from typing import Annotated, Any, TypeAlias, get_args
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.common.classes import PRIORITIES as PRIORITIES
 from protocol.common.classes import Priority as Priority
+from protocol.wire import fields
 from protocol.wire.compression import ZSTD
-from protocol.wire.fields import (
-    FLAG,
-    INTEGER,
-    MAP,
-    MAP_OF_TEXT,
-    NUMBER,
-    REQUIRED,
-    Field,
-    choice,
-    fields_of,
-    items,
-    pair,
-    record,
-    text,
-    whole,
-)
 
 PROTOCOL_VERSION = 1
 SUPPORTED_VERSIONS: tuple[int, ...] = (1,)
@@ -50,7 +35,8 @@ WIRE_MAX_POSITIONS = 65536
 """Maximum positions per request on the wire; `max_batch` of the welcome is usually smaller."""
 
 Curve: TypeAlias = Annotated[
-    tuple[tuple[int, float], ...], items(pair(whole(1, WIRE_MAX_POSITIONS), NUMBER), 4096)
+    tuple[tuple[int, float], ...],
+    fields.items(fields.pair(fields.whole(1, WIRE_MAX_POSITIONS), fields.NUMBER), 4096),
 ]
 """Measured latency: (batch in positions, milliseconds), by ascending batch."""
 
@@ -60,20 +46,22 @@ def best_rate(curve: Sequence[tuple[int, float]]) -> float:
     return max((1000 * batch / ms for batch, ms in curve if ms > 0), default=0.0)
 
 
-Count: TypeAlias = Annotated[int, whole(0)]
-Positive: TypeAlias = Annotated[int, whole(1)]
-Positions: TypeAlias = Annotated[int, whole(1, WIRE_MAX_POSITIONS)]
-Flag: TypeAlias = Annotated[bool, FLAG]
-Number: TypeAlias = Annotated[float, NUMBER]
-Text64: TypeAlias = Annotated[str, text(64)]
-Text256: TypeAlias = Annotated[str, text(256)]
-Text1024: TypeAlias = Annotated[str, text(1024)]
-Text32768: TypeAlias = Annotated[str, text(32768)]
-Map: TypeAlias = Annotated[Mapping[str, Any], MAP]
-Versions: TypeAlias = Annotated[tuple[int, ...], items(INTEGER, 64)]
-Heads: TypeAlias = Annotated[tuple[str, ...], items(text(256), 64)]
-Features: TypeAlias = Annotated[tuple[str, ...], items(text(64), 64)]
-Aliases: TypeAlias = Annotated[Mapping[str, str], MAP_OF_TEXT, "further names, each with its network's name"]
+Count: TypeAlias = Annotated[int, fields.whole(0)]
+Positive: TypeAlias = Annotated[int, fields.whole(1)]
+Positions: TypeAlias = Annotated[int, fields.whole(1, WIRE_MAX_POSITIONS)]
+Flag: TypeAlias = Annotated[bool, fields.FLAG]
+Number: TypeAlias = Annotated[float, fields.NUMBER]
+Text64: TypeAlias = Annotated[str, fields.text(64)]
+Text256: TypeAlias = Annotated[str, fields.text(256)]
+Text1024: TypeAlias = Annotated[str, fields.text(1024)]
+Text32768: TypeAlias = Annotated[str, fields.text(32768)]
+Map: TypeAlias = Annotated[Mapping[str, Any], fields.MAP]
+Versions: TypeAlias = Annotated[tuple[int, ...], fields.items(fields.INTEGER, 64)]
+Heads: TypeAlias = Annotated[tuple[str, ...], fields.items(fields.text(256), 64)]
+Features: TypeAlias = Annotated[tuple[str, ...], fields.items(fields.text(64), 64)]
+Aliases: TypeAlias = Annotated[
+    Mapping[str, str], fields.MAP_OF_TEXT, "further names, each with its network's name"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +71,18 @@ class NetworkInfo:
     name: Annotated[Text1024, "how requests name it; unique within the evaluator"]
     content_hash: Annotated[Text256, "SHA-256 of its file, in hexadecimal digits"]
     input_format: Annotated[Count, "lc0's number of the planes that it wants: 1, 2, 3, 4, 132, 5 or 133"]
-    policy_head: Annotated[Text256, REQUIRED, "policy head in use"] = ""
-    value_head: Annotated[Text256, REQUIRED, "value head in use"] = ""
-    policy_heads: Annotated[Heads, REQUIRED, "all policy heads of the file"] = ()
-    value_heads: Annotated[Heads, REQUIRED, "all value heads of the file"] = ()
-    has_wdl: Annotated[Flag, REQUIRED, "whether win, draw and loss are the network's own"] = True
-    has_moves_left: Annotated[Flag, REQUIRED, "whether moves left are the network's own"] = True
-    backend: Annotated[Text256, REQUIRED, "backend that runs it"] = ""
-    device: Annotated[Text1024, REQUIRED, "device that runs it"] = ""
-    recommended_batch: Annotated[Positions, REQUIRED, "smallest batch within 5 % of the best throughput"] = (
-        256
-    )
-    curve: Annotated[Curve, REQUIRED, "milliseconds by batch size, divided among idle devices"] = ()
+    policy_head: Annotated[Text256, fields.REQUIRED, "policy head in use"] = ""
+    value_head: Annotated[Text256, fields.REQUIRED, "value head in use"] = ""
+    policy_heads: Annotated[Heads, fields.REQUIRED, "all policy heads of the file"] = ()
+    value_heads: Annotated[Heads, fields.REQUIRED, "all value heads of the file"] = ()
+    has_wdl: Annotated[Flag, fields.REQUIRED, "whether win, draw and loss are the network's own"] = True
+    has_moves_left: Annotated[Flag, fields.REQUIRED, "whether moves left are the network's own"] = True
+    backend: Annotated[Text256, fields.REQUIRED, "backend that runs it"] = ""
+    device: Annotated[Text1024, fields.REQUIRED, "device that runs it"] = ""
+    recommended_batch: Annotated[
+        Positions, fields.REQUIRED, "smallest batch within 5 % of the best throughput"
+    ] = 256
+    curve: Annotated[Curve, fields.REQUIRED, "milliseconds by batch size, divided among idle devices"] = ()
     batches_in_flight: Annotated[Positive, "requests of that size in flight that keep the devices busy"] = 2
     devices: Annotated[Positive, "devices that run it, described as one"] = 1
 
@@ -104,8 +92,10 @@ class NetworkInfo:
         return " ".join(filter(None, (self.content_hash, self.policy_head, self.value_head)))
 
 
-Network: TypeAlias = Annotated[NetworkInfo, record(NetworkInfo, "network")]
-Networks: TypeAlias = Annotated[tuple[NetworkInfo, ...], items(record(NetworkInfo, "network"), 1024)]
+Network: TypeAlias = Annotated[NetworkInfo, fields.record(NetworkInfo, "network")]
+Networks: TypeAlias = Annotated[
+    tuple[NetworkInfo, ...], fields.items(fields.record(NetworkInfo, "network"), 1024)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +109,9 @@ class Message:
 class Hello(Message):
     """First message of a client."""
 
-    versions: Annotated[Versions, REQUIRED, "protocol versions that the client speaks"] = SUPPORTED_VERSIONS
+    versions: Annotated[Versions, fields.REQUIRED, "protocol versions that the client speaks"] = (
+        SUPPORTED_VERSIONS
+    )
     client: Annotated[Text256, "its name in logs; unprintable characters are shown as `?`"] = ""
     features: Annotated[Features, "what it can negotiate"] = ()
 
@@ -139,10 +131,14 @@ class Welcome(Message):
     networks: Annotated[Networks, "all networks; the default is the first"]
     state: Annotated[Text64, "as in status_reply"] = ""
     reason: Annotated[Text32768, "as in status_reply"] = ""
-    default: Annotated[str | None, text(1024), "network of requests that name none; empty without one"] = None
+    default: Annotated[
+        str | None, fields.text(1024), "network of requests that name none; empty without one"
+    ] = None
     aliases: Aliases = field(default_factory=dict)
     instance: Annotated[Text64, "differs for each start of an evaluator"] = ""
-    compression: Annotated[tuple[str, ...], items(text(16), 16), "how an evaluate may be compressed"] = ()
+    compression: Annotated[
+        tuple[str, ...], fields.items(fields.text(16), 16), "how an evaluate may be compressed"
+    ] = ()
     features: Annotated[Features, "features in force on this connection"] = ()
 
 
@@ -151,15 +147,19 @@ class Evaluate(Message):
     """Evaluate a batch. Answered by exactly one of result, error and cancelled."""
 
     batch: PositionBatch
-    priority: Annotated[Priority, choice(*PRIORITIES), "served in this order", "class"] = "play"
-    deadline_ms: Annotated[float | None, NUMBER, "answer `deadline_exceeded` if queued for longer"] = None
+    priority: Annotated[Priority, fields.choice(*PRIORITIES), "served in this order", "class"] = "play"
+    deadline_ms: Annotated[float | None, fields.NUMBER, "answer `deadline_exceeded` if queued for longer"] = (
+        None
+    )
     network: Annotated[Text1024, "name, alias or content hash; empty for the `default` of the welcome"] = ""
-    target_ms: Annotated[float | None, NUMBER, "wanted latency, if below the target of the class"] = None
+    target_ms: Annotated[float | None, fields.NUMBER, "wanted latency, if below the target of the class"] = (
+        None
+    )
 
 
 ARRAY_FIELDS = (
-    Field("count", whole(1, WIRE_MAX_POSITIONS), "positions in this request, 1 to `max_batch`"),
-    Field("compression", choice(ZSTD), "if the arrays are compressed", optional=True),
+    fields.Field("count", fields.whole(1, WIRE_MAX_POSITIONS), "positions in this request, 1 to `max_batch`"),
+    fields.Field("compression", fields.choice(ZSTD), "if the arrays are compressed", optional=True),
 )
 """Fields of an evaluate's first frame that describe its arrays."""
 
@@ -214,7 +214,7 @@ class StatusReply(Message):
     ready: Annotated[Flag, "whether it accepts evaluations and can run them"]
     draining: Annotated[Flag, "whether it is about to exit"]
     networks: Annotated[Networks, "as in the welcome, with the curves as corrected since"]
-    metrics: Annotated[Map, REQUIRED, "counts and times since the start"] = field(default_factory=dict)
+    metrics: Annotated[Map, fields.REQUIRED, "counts and times since the start"] = field(default_factory=dict)
     state: Annotated[Text64, "loading, ready, degraded or draining"] = ""
     since: Annotated[Number, "start of the state, in seconds of the Unix epoch"] = 0.0
     reason: Annotated[Text32768, "why it is not ready, in words"] = ""
@@ -277,7 +277,9 @@ class Reloaded(Message):
     """Answer to reload."""
 
     networks: Annotated[Networks, "those whose files were read, as they are now"]
-    changed: Annotated[tuple[str, ...], items(text(1024), 1024), "names of those whose file had new content"]
+    changed: Annotated[
+        tuple[str, ...], fields.items(fields.text(1024), 1024), "names of those whose file had new content"
+    ]
 
 
 class Clients(Message):
@@ -290,7 +292,7 @@ class Clients(Message):
 class ClientsReply(Message):
     """Answer to clients."""
 
-    clients: Annotated[tuple[Map, ...], items(MAP, 65536), "one map for each client"]
+    clients: Annotated[tuple[Map, ...], fields.items(fields.MAP, 65536), "one map for each client"]
 
 
 class Drain(Message):
@@ -350,6 +352,6 @@ TYPES = {message: name for name, message in {**REQUESTS, **REPLIES}.items()}
 """The `type` of each message."""
 
 
-def first_frame(message: type[Any]) -> tuple[Field, ...]:
+def first_frame(message: type[Any]) -> tuple[fields.Field, ...]:
     """Return the fields of a message's first frame, without `type`."""
-    return (*(ARRAY_FIELDS if message is Evaluate else ()), *fields_of(message))
+    return (*(ARRAY_FIELDS if message is Evaluate else ()), *fields.fields_of(message))

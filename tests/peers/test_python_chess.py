@@ -157,7 +157,7 @@ def test_refused_options_raise_engine_error(engine: SimpleEngine, options: dict[
 
 
 def test_a_blocking_analysis_is_iterated_until_the_loop_is_left(engine: SimpleEngine) -> None:
-    with engine.apps.analysis(chess.Board(), multipv=2) as analysis:
+    with engine.analysis(chess.Board(), multipv=2) as analysis:
         for info in analysis:
             if info.get("multipv") == 2:
                 break

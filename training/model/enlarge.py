@@ -13,22 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluator.network.spec import (
-    AttentionBody,
-    AttentionPolicyHead,
-    Dense,
-    EncoderLayer,
-    FeedForward,
-    FloatArray,
-    Gating,
-    LayerNorm,
-    NetworkSpec,
-    Smolgen,
-)
+from evaluator.network import spec
 from training.errors import TrainingError
 
 
-def enlarged(network: NetworkSpec, *, times: int = 2, layers: int = 0, seed: int = 1) -> NetworkSpec:
+def enlarged(
+    network: spec.NetworkSpec, *, times: int = 2, layers: int = 0, seed: int = 1
+) -> spec.NetworkSpec:
     """Return the network with `times` as many channels, attention heads and outputs of smolgen's layers.
 
     Feed-forward layers, the embedding of the whole board, and hidden layers of the value and moves-left heads
@@ -36,7 +27,11 @@ def enlarged(network: NetworkSpec, *, times: int = 2, layers: int = 0, seed: int
     Raises TrainingError for a network without attention, and for fewer layers than it has.
     """
     body, policy = network.body, network.policy
-    if not isinstance(body, AttentionBody) or body.tower or not isinstance(policy, AttentionPolicyHead):
+    if (
+        not isinstance(body, spec.AttentionBody)
+        or body.tower
+        or not isinstance(policy, spec.AttentionPolicyHead)
+    ):
         raise TrainingError(f"{network.name}: only attention networks can be enlarged")
     if policy.encoders:
         raise TrainingError(f"{network.name}: its policy head has encoders, which cannot be enlarged")
@@ -58,11 +53,11 @@ def enlarged(network: NetworkSpec, *, times: int = 2, layers: int = 0, seed: int
             alpha=larger.alpha,
         )
     if gating is not None:
-        gating = Gating(larger.copies(gating.multiply, 1), larger.copies(gating.add, 1))
+        gating = spec.Gating(larger.copies(gating.multiply, 1), larger.copies(gating.add, 1))
     value, moves_left = network.value, network.moves_left
-    assert isinstance(value.embedding, Dense)
+    assert isinstance(value.embedding, spec.Dense)
     if moves_left is not None:
-        assert isinstance(moves_left.embedding, Dense)
+        assert isinstance(moves_left.embedding, spec.Dense)
         moves_left = replace(moves_left, embedding=larger.reader(moves_left.embedding))
     # Dot products of copies are `times` as large, but are divided by the root of `times` the channels.
     q, k = larger.both(policy.q, times**-0.5), larger.both(policy.k)
@@ -75,7 +70,9 @@ def enlarged(network: NetworkSpec, *, times: int = 2, layers: int = 0, seed: int
             gating=gating,
             encoders=tuple(encoders),
         ),
-        policy=AttentionPolicyHead(larger.both(policy.embedding), (), q, k, larger.divided(policy.promotion)),
+        policy=spec.AttentionPolicyHead(
+            larger.both(policy.embedding), (), q, k, larger.divided(policy.promotion)
+        ),
         value=replace(value, embedding=larger.reader(value.embedding)),
         moves_left=moves_left,
     )
@@ -88,37 +85,39 @@ class _Larger:
     def __init__(self, times: int, alpha: float, rng: np.random.Generator) -> None:
         self.times, self.alpha, self._rng = times, alpha, rng
 
-    def copies(self, values: FloatArray, axis: int = 0) -> FloatArray:
+    def copies(self, values: spec.FloatArray, axis: int = 0) -> spec.FloatArray:
         return np.ascontiguousarray(np.concatenate([values] * self.times, axis))
 
-    def divided(self, weights: FloatArray) -> FloatArray:
+    def divided(self, weights: spec.FloatArray) -> spec.FloatArray:
         """Divide weights [out, in] among copied inputs: same sum, each of the usual size for that width."""
         times = self.times
         noise = self._rng.standard_normal((times, *weights.shape), np.float32)
         noise = (noise - noise.mean(0)) * np.float32(weights.std() * times**-0.5)
         return np.concatenate([weights / np.float32(times) + part for part in noise], axis=1)
 
-    def writer(self, layer: Dense) -> Dense:
+    def writer(self, layer: spec.Dense) -> spec.Dense:
         """Copy a layer's outputs."""
         return replace(layer, weights=self.copies(layer.weights), biases=self.copies(layer.biases))
 
-    def reader(self, layer: Dense) -> Dense:
+    def reader(self, layer: spec.Dense) -> spec.Dense:
         """Adapt a layer to copied inputs."""
         return replace(layer, weights=self.divided(layer.weights))
 
-    def both(self, layer: Dense, scale: float = 1.0) -> Dense:
+    def both(self, layer: spec.Dense, scale: float = 1.0) -> spec.Dense:
         """Copy a layer's outputs, times scale, and adapt it to copied inputs."""
         return _scaled(self.reader(self.writer(layer)), scale)
 
-    def norm(self, layer: LayerNorm) -> LayerNorm:
+    def norm(self, layer: spec.LayerNorm) -> spec.LayerNorm:
         return replace(layer, gammas=self.copies(layer.gammas), betas=self.copies(layer.betas))
 
-    def feed_forward(self, layer: FeedForward, alpha: float) -> FeedForward:
+    def feed_forward(self, layer: spec.FeedForward, alpha: float) -> spec.FeedForward:
         """alpha: previous factor of its output."""
-        return FeedForward(self.reader(layer.dense1), _scaled(self.writer(layer.dense2), alpha / self.alpha))
+        return spec.FeedForward(
+            self.reader(layer.dense1), _scaled(self.writer(layer.dense2), alpha / self.alpha)
+        )
 
-    def smolgen(self, layer: Smolgen) -> Smolgen:
-        return Smolgen(
+    def smolgen(self, layer: spec.Smolgen) -> spec.Smolgen:
+        return spec.Smolgen(
             self.divided(layer.compress),
             self.writer(layer.dense1),
             self.norm(layer.norm1),
@@ -127,9 +126,9 @@ class _Larger:
             layer.position_weights,
         )
 
-    def encoder(self, layer: EncoderLayer) -> EncoderLayer:
+    def encoder(self, layer: spec.EncoderLayer) -> spec.EncoderLayer:
         attention = layer.attention
-        return EncoderLayer(
+        return spec.EncoderLayer(
             replace(
                 attention,
                 heads=attention.heads * self.times,
@@ -146,11 +145,11 @@ class _Larger:
         )
 
 
-def _scaled(layer: Dense, scale: float) -> Dense:
+def _scaled(layer: spec.Dense, scale: float) -> spec.Dense:
     return replace(layer, weights=layer.weights * np.float32(scale), biases=layer.biases * np.float32(scale))
 
 
-def _idle(before: EncoderLayer) -> EncoderLayer:
+def _idle(before: spec.EncoderLayer) -> spec.EncoderLayer:
     """Return a layer shaped like the previous one that adds nothing.
     Its norms restore the average mean and standard deviation of a square's channels after that layer."""
     gammas, betas = before.norm2.gammas, before.norm2.betas

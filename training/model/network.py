@@ -11,18 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evaluator.network import spec
 from evaluator.network.policy_tables import attention_map, position_encoding, source_of_policy
 from evaluator.network.schema import InputEmbedding
-from evaluator.network.spec import (
-    AttentionBody,
-    AttentionPolicyHead,
-    DenseEmbeddingTail,
-    FloatArray,
-    Gating,
-    MovesLeftHead,
-    NetworkSpec,
-    ValueHead,
-)
 from evaluator.network.spec import (
     Dense as DenseSpec,
 )
@@ -58,7 +49,7 @@ def policy_source() -> np.ndarray[tuple[int], np.dtype[np.int32]]:
 class PolicyPairs(nn.Module):
     """Queries, keys and promotions of an attention policy."""
 
-    def __init__(self, q: DenseSpec, k: DenseSpec, promotion: FloatArray) -> None:
+    def __init__(self, q: DenseSpec, k: DenseSpec, promotion: spec.FloatArray) -> None:
         super().__init__()
         self.q, self.k = Dense(q), Dense(k)
         self.promotion = parameter(promotion)
@@ -76,13 +67,13 @@ class PolicyPairs(nn.Module):
 class AttentionNetwork(nn.Module):
     """The whole network. `spec` converts it to a NetworkSpec."""
 
-    def __init__(self, network: NetworkSpec) -> None:
+    def __init__(self, network: spec.NetworkSpec) -> None:
         """Raise TrainingError for a network without an attention body."""
         super().__init__()
         body, policy = network.body, network.policy
-        if not isinstance(body, AttentionBody) or body.tower is not None:
+        if not isinstance(body, spec.AttentionBody) or body.tower is not None:
             raise TrainingError(f"{network.name}: only networks with an attention body can be trained")
-        if not isinstance(policy, AttentionPolicyHead):
+        if not isinstance(policy, spec.AttentionPolicyHead):
             raise TrainingError(f"{network.name}: only attention policies can be trained")
         self.template = network
         self.position = body.position
@@ -155,24 +146,24 @@ class AttentionNetwork(nn.Module):
             for attention in attentions:
                 attention.use_kernel()
 
-    def spec(self, *, policy_scale: float = 1.0) -> NetworkSpec:
+    def spec(self, *, policy_scale: float = 1.0) -> spec.NetworkSpec:
         """Return the current network. policy_scale: factor of all policy logits."""
         template = self.template
         body, policy = template.body, template.policy
-        assert isinstance(body, AttentionBody) and isinstance(policy, AttentionPolicyHead)
+        assert isinstance(body, spec.AttentionBody) and isinstance(policy, spec.AttentionPolicyHead)
         shared = None if self.position_weights is None else array(self.position_weights)
         tail = None
         if self.tail_norm1 is not None and self.tail_ffn is not None and self.tail_norm2 is not None:
-            tail = DenseEmbeddingTail(
+            tail = spec.DenseEmbeddingTail(
                 self.tail_norm1.spec(), self.tail_ffn.spec(), self.tail_norm2.spec(), self.tail_alpha
             )
         gating = None
         if self.multiply is not None and self.add is not None:
-            gating = Gating(array(self.multiply), array(self.add))
+            gating = spec.Gating(array(self.multiply), array(self.add))
         scale = np.float32(policy_scale)
         q = self.policy.q.spec()
         value, moves_left = self.value.spec(), self.moves_left and self.moves_left.spec()
-        assert isinstance(value, ValueHead) and isinstance(moves_left, MovesLeftHead | None)
+        assert isinstance(value, spec.ValueHead) and isinstance(moves_left, spec.MovesLeftHead | None)
         return replace(
             template,
             body=replace(
@@ -183,7 +174,7 @@ class AttentionNetwork(nn.Module):
                 gating=gating,
                 encoders=tuple(layer.spec(shared) for layer in self.encoders),
             ),
-            policy=AttentionPolicyHead(
+            policy=spec.AttentionPolicyHead(
                 embedding=self.policy_embedding.spec(),
                 encoders=tuple(layer.spec(shared) for layer in self.policy_encoders),
                 q=DenseSpec(q.weights * scale, q.biases * scale),

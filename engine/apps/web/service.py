@@ -30,24 +30,10 @@ from engine.apps.analysis.query import read_game
 from engine.apps.games.casual import HINT_NODES, CasualGame
 from engine.apps.games.pgn_reading import PgnError
 from engine.apps.games.text import TextError, text_of
-from engine.apps.web import positions
+from engine.apps.web import openapi, positions
 from engine.apps.web.bodies import read_object, written
 from engine.apps.web.levels import Levels
 from engine.apps.web.limits import ApiSettings, Charge, ClientLimits
-from engine.apps.web.openapi import (
-    MOST_MOVES,
-    EvaluateFields,
-    GameFields,
-    HumanFields,
-    MoveFields,
-    Operation,
-    PgnFields,
-    PositionFields,
-    ReviewFields,
-    RunFields,
-    document,
-    operations,
-)
 from engine.apps.web.reviews import ENDED, Job, Reviews
 from engine.apps.web.store import Store
 from engine.apps.web.turns import Lane, Result
@@ -163,7 +149,9 @@ class WebService:
         pages = dict.fromkeys(("", "game-{number}.html", "game-{number}.json"), "review_page")
         pages["game-{number}.pgn"] = "review_pgn"
         shown = {("get", f"/review/{{identity}}/{end}"): each for end, each in pages.items()}
-        found = {key: Operation(each, {200: None}) for key, each in shown.items()} | operations()
+        found = {
+            key: openapi.Operation(each, {200: None}) for key, each in shown.items()
+        } | openapi.operations()
         return [
             *(
                 Route(
@@ -175,7 +163,7 @@ class WebService:
                 if each.handler
             ),
             Route("/health", self._health),
-            Route("/openapi.json", lambda _: JSONResponse(document(WebService))),
+            Route("/openapi.json", lambda _: JSONResponse(openapi.document(WebService))),
             *(Route(path, _file) for path in _files()),
         ]
 
@@ -208,7 +196,7 @@ class WebService:
 
     # -- the API -----------------------------------------------------------------------------------------
 
-    async def answer(self, operation: Operation, request: Request, charge: Charge) -> Response:
+    async def answer(self, operation: openapi.Operation, request: Request, charge: Charge) -> Response:
         """Answer a request by an operation's handler, and convert errors. Fields count as a position."""
         handle, given = getattr(self, operation.handler), list[Any]([request])
         try:
@@ -327,7 +315,7 @@ class WebService:
         """Evaluate positions by the network, without a search. `positions` of the answer have `q`, `wdl`,
         `moves_left`, `policy` and, if wanted, `logits`, in the same order."""
         given = _list(body, "positions")
-        fields = EvaluateFields().changed(
+        fields = openapi.EvaluateFields().changed(
             **{name: each for name, each in body.items() if name != "positions"}
         )
         self._limits.add(request.scope["charge"], len(given))
@@ -374,13 +362,13 @@ class WebService:
         """List the networks."""
         return described_networks(self._scheduler)
 
-    def position(self, _: Request, fields: PositionFields) -> dict[str, Any]:
+    def position(self, _: Request, fields: openapi.PositionFields) -> dict[str, Any]:
         """Return a position with its legal moves."""
         game = _game(fields)
         found = {"line": positions.line(game), "opening": positions.opening(game)}
         return {**positions.position(game), **found}
 
-    async def move(self, request: Request, fields: MoveFields) -> dict[str, Any]:
+    async def move(self, request: Request, fields: openapi.MoveFields) -> dict[str, Any]:
         """Play the engine's move at a level."""
         game = await self._thread(request, partial(_game, fields))
         if game.end is not None:
@@ -399,11 +387,11 @@ class WebService:
 
         return await self._thread(request, made)
 
-    async def human(self, request: Request, fields: HumanFields) -> dict[str, Any]:
+    async def human(self, request: Request, fields: openapi.HumanFields) -> dict[str, Any]:
         """Return what people of a rating play."""
         return await self._levels.human(await self._thread(request, partial(_game, fields)), fields.elo)
 
-    async def read_pgn(self, request: Request, fields: PgnFields) -> dict[str, Any]:
+    async def read_pgn(self, request: Request, fields: openapi.PgnFields) -> dict[str, Any]:
         """Read a game of a PGN with its variations."""
         notes: list[str] = []
         pgn, thread = fields.pgn, partial(self._thread, request)
@@ -420,7 +408,7 @@ class WebService:
 
     def write_pgn(self, _: Request, body: Mapping[str, Any]) -> dict[str, Any]:
         """Write a game as PGN."""
-        fields = PositionFields().changed(
+        fields = openapi.PositionFields().changed(
             **{name: body[name] for name in ("fen", "chess960") if name in body}
         )
         nodes, headers = _list(body, "nodes"), body.get("headers", {})
@@ -444,7 +432,7 @@ class WebService:
         head, state = self._games.read(request.path_params["identity"], _owner(request))
         return {"title": head.get("title", ""), "state": state}
 
-    def keep_game(self, request: Request, fields: GameFields) -> None:
+    def keep_game(self, request: Request, fields: openapi.GameFields) -> None:
         """Store a game."""
         head = {"title": fields.title[:200].encode(errors="replace").decode()}
         self._games.write(request.path_params["identity"], _owner(request), head, fields.state)
@@ -459,7 +447,7 @@ class WebService:
         """List the reviews, the newest first."""
         return {"reviews": self._reviews.listed(_owner(request))}
 
-    async def start_review(self, request: Request, fields: ReviewFields) -> Response:
+    async def start_review(self, request: Request, fields: openapi.ReviewFields) -> Response:
         """Start a review of games."""
         job = Job(secrets.token_urlsafe(12), _owner(request), "", fields.pgn, fields.nodes, fields.board)
         job = await self._reviews.start(job, payer(request), await self._thread(request, job.sources))
@@ -473,7 +461,7 @@ class WebService:
         """Return a review's progress."""
         return self._job(request).data()
 
-    async def go_on(self, request: Request, fields: RunFields) -> dict[str, Any]:
+    async def go_on(self, request: Request, fields: openapi.RunFields) -> dict[str, Any]:
         """Stop a review, or go on with it. What is reviewed stays."""
         job = await self._thread(request, partial(self._job, request))
         if fields.running:
@@ -520,7 +508,7 @@ class _Charged:
     """ASGI application of an operation: a request of its client from its header to the end of its answer."""
 
     service: WebService
-    operation: Operation
+    operation: openapi.Operation
     limits: ClientLimits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -596,9 +584,9 @@ def _list(body: Mapping[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _game(fields: PositionFields) -> CasualGame:
-    if len(fields.moves) > MOST_MOVES:
-        raise HttpError(422, f"moves: {len(fields.moves):,} are more than {MOST_MOVES:,}")
+def _game(fields: openapi.PositionFields) -> CasualGame:
+    if len(fields.moves) > openapi.MOST_MOVES:
+        raise HttpError(422, f"moves: {len(fields.moves):,} are more than {openapi.MOST_MOVES:,}")
     try:
         return CasualGame.of(fields.fen, fields.moves, chess960=fields.chess960)
     except ValueError as error:

@@ -84,8 +84,8 @@ bool Exchange::take_answer() {
   return true;
 }
 
-// Collects and sends batches until enough are in flight, like Search in engine/search/loop/driver.py. root: its
-// current state.
+// Collects and sends batches until enough are in flight, like Search in engine/search/loop/driver.py. root:
+// its current state.
 Exchange::Filled Exchange::fill(const RootInfo& root, const BurstLimits& limits) {
   std::int64_t answered = 0;  // visits since `root` that needed no evaluation
   std::int64_t promoted = root.promoted;

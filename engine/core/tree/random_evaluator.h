@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // A very fast network: evaluations from a hash of the encoded position.
 //
-// The results equal those of the evaluator's `random` backend bit for bit (evaluator/backends/reference/random.py has
-// the specification). So a search builds the same tree in one process and with the evaluator.
+// The results equal those of the evaluator's `random` backend bit for bit
+// (evaluator/backends/reference/random.py has the specification). So a search builds the same tree in one
+// process and with the evaluator.
 #pragma once
 
 #include <cstdint>

@@ -21,6 +21,7 @@ from onnx import TensorProto
 from evaluator.backends.onnx.graph import Graph
 from evaluator.backends.onnx.products import ObservedProducts, Products, RoundedProducts, linear
 from evaluator.backends.onnx.quantisation import LARGEST_WEIGHT, Rounding
+from evaluator.network import spec
 from evaluator.network.policy_tables import (
     CONVOLUTION_PLANES,
     attention_map,
@@ -29,32 +30,11 @@ from evaluator.network.policy_tables import (
     source_of_policy,
 )
 from evaluator.network.schema import InputEmbedding
-from evaluator.network.spec import (
-    Activation,
-    Attention,
-    AttentionBody,
-    AttentionPolicyHead,
-    ClassicalPolicyHead,
-    ConvBlock,
-    ConvolutionPolicyHead,
-    Dense,
-    EncoderLayer,
-    FeedForward,
-    FloatArray,
-    LayerNorm,
-    MovesLeftHead,
-    NetworkSpec,
-    PolicyHead,
-    ResidualTower,
-    SEUnit,
-    Smolgen,
-    ValueHead,
-)
 from protocol.batch import PLANES, POLICY_SIZE
 
 
 def build_model(
-    network: NetworkSpec,
+    network: spec.NetworkSpec,
     *,
     packed: bool,
     roundings: Mapping[str, Rounding] | None = None,
@@ -72,7 +52,7 @@ def build_model(
     return _model(Graph(half=half), network, packed, RoundedProducts(roundings or {}, largest_weight))
 
 
-def outputs_of(network: NetworkSpec) -> list[str]:
+def outputs_of(network: spec.NetworkSpec) -> list[str]:
     """Return the names of the model's outputs: policy, value, and moves left if the network has them."""
     moves_left = [] if network.moves_left is None else ["moves_left"]
     return ["policy", "wdl" if network.value.wdl else "value", *moves_left]
@@ -86,19 +66,19 @@ def with_batch(model: onnx.ModelProto, size: int) -> bytes:
     return model.SerializeToString()
 
 
-def build_observed_model(network: NetworkSpec) -> tuple[onnx.ModelProto, ObservedProducts]:
+def build_observed_model(network: spec.NetworkSpec) -> tuple[onnx.ModelProto, ObservedProducts]:
     """Return the packed float32 model with additional outputs for the input ranges of roundable products."""
     products = ObservedProducts()
     return _model(Graph(), network, True, products), products
 
 
-def _model(g: Graph, network: NetworkSpec, packed: bool, products: Products) -> onnx.ModelProto:
+def _model(g: Graph, network: spec.NetworkSpec, packed: bool, products: Products) -> onnx.ModelProto:
     planes = _input(g, packed)
     match network.body:
-        case ResidualTower() as tower:
+        case spec.ResidualTower() as tower:
             x = _tower(g, tower, g.reshape(planes, 0, PLANES, 8, 8))
             tokens = False
-        case AttentionBody() as body:
+        case spec.AttentionBody() as body:
             x = _attention_body(g, body, planes, products)
             tokens = True
     g.output(_policy(g, network.policy, x, tokens, products), "policy", ["n", POLICY_SIZE])
@@ -131,7 +111,7 @@ def _input(g: Graph, packed: bool) -> str:
 # --- bodies -------------------------------------------------------------------------------------------------
 
 
-def _tower(g: Graph, tower: ResidualTower, planes: str) -> str:
+def _tower(g: Graph, tower: spec.ResidualTower, planes: str) -> str:
     """[n, 112, 8, 8] -> [n, C, 8, 8]."""
     x = _convolution(g, tower.input, planes)
     for block in tower.blocks:
@@ -142,7 +122,7 @@ def _tower(g: Graph, tower: ResidualTower, planes: str) -> str:
     return x
 
 
-def _squeeze_excitation(g: Graph, unit: SEUnit, y: str) -> str:
+def _squeeze_excitation(g: Graph, unit: spec.SEUnit, y: str) -> str:
     pooled = g.reshape(g.op("GlobalAveragePool", y), 0, -1)
     z = g.reshape(_dense(g, unit.excite, _dense(g, unit.squeeze, pooled)), 0, -1, 1, 1)
     channels = len(unit.excite.biases) // 2
@@ -150,7 +130,7 @@ def _squeeze_excitation(g: Graph, unit: SEUnit, y: str) -> str:
     return g.op("Add", g.op("Mul", scale, y), g.slice(z, 1, channels, 2 * channels))
 
 
-def _attention_body(g: Graph, body: AttentionBody, planes: str, products: Products) -> str:
+def _attention_body(g: Graph, body: spec.AttentionBody, planes: str, products: Products) -> str:
     """[n, 112, 64] -> [n*64, E]."""
     weights, square_bias = body.embedding.weights, body.embedding.biases[None, :]
     if body.tower is not None:
@@ -188,20 +168,20 @@ def _attention_body(g: Graph, body: AttentionBody, planes: str, products: Produc
     return x
 
 
-def _encoder(g: Graph, layer: EncoderLayer, x: str, products: Products, name: str) -> str:
+def _encoder(g: Graph, layer: spec.EncoderLayer, x: str, products: Products, name: str) -> str:
     """[n*64, E] -> [n*64, E]. name: of the layer; prefix of its products' names."""
     x = _add_norm(g, layer.norm1, x, _attention(g, layer.attention, x, layer.alpha, products, name))
     return _add_norm(g, layer.norm2, x, _feed_forward(g, layer.ffn, x, layer.alpha, products, name))
 
 
-def _attention(g: Graph, layer: Attention, x: str, alpha: float, products: Products, name: str) -> str:
+def _attention(g: Graph, layer: spec.Attention, x: str, alpha: float, products: Products, name: str) -> str:
     """[n*64, E] -> [n*64, E], multiplied by alpha."""
     model, heads = len(layer.q.biases), layer.heads
     depth = model // heads
     scale = np.float32(depth**-0.5)
 
     # Three products: splitting the result of a combined one costs more than it saves.
-    def split(weights: FloatArray, biases: FloatArray, *order: int) -> str:
+    def split(weights: spec.FloatArray, biases: spec.FloatArray, *order: int) -> str:
         y = products.linear(g, x, weights, biases, f"{name}.qkv")
         return g.transpose(g.reshape(y, -1, 64, heads, depth), *order)
 
@@ -218,7 +198,7 @@ def _attention(g: Graph, layer: Attention, x: str, alpha: float, products: Produ
     return products.linear(g, mixed, weights, biases, f"{name}.output", multiplied=True)
 
 
-def _smolgen(g: Graph, layer: Smolgen, heads: int, x: str, products: Products, name: str) -> str:
+def _smolgen(g: Graph, layer: spec.Smolgen, heads: int, x: str, products: Products, name: str) -> str:
     """[n*64, E] -> [n, heads, 64, 64]."""
     hidden = len(layer.compress)
     compressed = g.reshape(linear(g, x, layer.compress, None), -1, 64 * hidden)
@@ -238,21 +218,23 @@ def _smolgen(g: Graph, layer: Smolgen, heads: int, x: str, products: Products, n
 # --- heads --------------------------------------------------------------------------------------------------
 
 
-def _policy(g: Graph, head: PolicyHead, x: str, tokens: bool, products: Products) -> str:
+def _policy(g: Graph, head: spec.PolicyHead, x: str, tokens: bool, products: Products) -> str:
     """The body's output -> [n, 1858]."""
     match head:
-        case ClassicalPolicyHead():
+        case spec.ClassicalPolicyHead():
             return _dense(g, head.dense, g.reshape(_convolution(g, head.conv, x), 0, -1))
-        case ConvolutionPolicyHead():
-            used = ConvBlock(head.conv2.weights[:CONVOLUTION_PLANES], head.conv2.biases[:CONVOLUTION_PLANES])
+        case spec.ConvolutionPolicyHead():
+            used = spec.ConvBlock(
+                head.conv2.weights[:CONVOLUTION_PLANES], head.conv2.biases[:CONVOLUTION_PLANES]
+            )
             y = g.reshape(_convolution(g, used, _convolution(g, head.conv1, x)), 0, -1)
             return _gather(g, y, source_of_policy(convolution_map()))
-        case AttentionPolicyHead():
+        case spec.AttentionPolicyHead():
             y = x if tokens else _tokens_of(g, x, head.embedding.weights.shape[1])
             return _attention_policy(g, head, y, products)
 
 
-def _attention_policy(g: Graph, head: AttentionPolicyHead, x: str, products: Products) -> str:
+def _attention_policy(g: Graph, head: spec.AttentionPolicyHead, x: str, products: Products) -> str:
     y = _dense(g, head.embedding, x)
     for number, layer in enumerate(head.encoders):
         y = _encoder(g, layer, y, products, f"policy.{number}")
@@ -269,10 +251,10 @@ def _attention_policy(g: Graph, head: AttentionPolicyHead, x: str, products: Pro
     return _gather(g, entries, source_of_policy(attention_map()))
 
 
-def _flat_head(g: Graph, head: ValueHead | MovesLeftHead, x: str) -> str:
+def _flat_head(g: Graph, head: spec.ValueHead | spec.MovesLeftHead, x: str) -> str:
     """Embedding, flatten, two dense layers -> [n, outputs]."""
     channels = len(head.embedding.biases)
-    if isinstance(head.embedding, ConvBlock):
+    if isinstance(head.embedding, spec.ConvBlock):
         y = _convolution(g, head.embedding, x)
     else:
         y = _dense(g, head.embedding, x)
@@ -286,11 +268,13 @@ def _gather(g: Graph, entries: str, source: NDArray[np.int32]) -> str:
 # --- layers -------------------------------------------------------------------------------------------------
 
 
-def _dense(g: Graph, layer: Dense, x: str) -> str:
+def _dense(g: Graph, layer: spec.Dense, x: str) -> str:
     return _activate(g, layer.activation, linear(g, x, layer.weights, layer.biases))
 
 
-def _feed_forward(g: Graph, layer: FeedForward, x: str, alpha: float, products: Products, name: str) -> str:
+def _feed_forward(
+    g: Graph, layer: spec.FeedForward, x: str, alpha: float, products: Products, name: str
+) -> str:
     """[n*64, E] -> [n*64, E], multiplied by alpha."""
     first, second, activation = layer.dense1, layer.dense2, layer.dense1.activation
     folded = _before(activation, products.multipliers(f"{name}.ffn2"))
@@ -301,26 +285,26 @@ def _feed_forward(g: Graph, layer: FeedForward, x: str, alpha: float, products: 
     return products.linear(g, hidden, weights, biases, f"{name}.ffn2", multiplied=folded is not None)
 
 
-def _before(activation: Activation, multipliers: FloatArray | None) -> FloatArray | None:
+def _before(activation: spec.Activation, multipliers: spec.FloatArray | None) -> spec.FloatArray | None:
     """Return the factors of an activation's input that scale its output by the multipliers (all above 0);
     None if there are none."""
     match activation:
-        case Activation.NONE | Activation.RELU:
+        case spec.Activation.NONE | spec.Activation.RELU:
             return multipliers
-        case Activation.RELU_SQUARED if multipliers is not None:
+        case spec.Activation.RELU_SQUARED if multipliers is not None:
             return np.sqrt(multipliers)
         case _:
             return None
 
 
-def _scaled(layer: Dense, factors: FloatArray | None) -> Dense:
+def _scaled(layer: spec.Dense, factors: spec.FloatArray | None) -> spec.Dense:
     """Return the layer with its outputs, before the activation, multiplied by factors."""
     if factors is None:
         return layer
     return replace(layer, weights=layer.weights * factors[:, None], biases=layer.biases * factors)
 
 
-def _convolution(g: Graph, layer: ConvBlock, x: str) -> str:
+def _convolution(g: Graph, layer: spec.ConvBlock, x: str) -> str:
     size = layer.weights.shape[2]
     edge = [size // 2] * 4
     y = g.op(
@@ -329,7 +313,7 @@ def _convolution(g: Graph, layer: ConvBlock, x: str) -> str:
     return _activate(g, layer.activation, y)
 
 
-def _norm(g: Graph, layer: LayerNorm, x: str) -> str:
+def _norm(g: Graph, layer: spec.LayerNorm, x: str) -> str:
     return g.op(
         "LayerNormalization",
         x,
@@ -340,29 +324,29 @@ def _norm(g: Graph, layer: LayerNorm, x: str) -> str:
     )
 
 
-def _add_norm(g: Graph, layer: LayerNorm, x: str, y: str) -> str:
+def _add_norm(g: Graph, layer: spec.LayerNorm, x: str, y: str) -> str:
     """norm(x + y)."""
     return _norm(g, layer, g.op("Add", x, y))
 
 
-def _activate(g: Graph, activation: Activation, x: str) -> str:
+def _activate(g: Graph, activation: spec.Activation, x: str) -> str:
     match activation:
-        case Activation.NONE:
+        case spec.Activation.NONE:
             return x
-        case Activation.RELU:
+        case spec.Activation.RELU:
             return g.op("Relu", x)
-        case Activation.RELU_SQUARED:
+        case spec.Activation.RELU_SQUARED:
             y = g.op("Relu", x)
             return g.op("Mul", y, y)
-        case Activation.TANH:
+        case spec.Activation.TANH:
             return g.op("Tanh", x)
-        case Activation.SIGMOID:
+        case spec.Activation.SIGMOID:
             return g.op("Sigmoid", x)
-        case Activation.SWISH:
+        case spec.Activation.SWISH:
             return g.op("Mul", x, g.op("Sigmoid", x))
-        case Activation.SELU:
+        case spec.Activation.SELU:
             return g.op("Selu", x, alpha=1.67326324, gamma=1.05070098)
-        case Activation.MISH:
+        case spec.Activation.MISH:
             return _mish(g, x)
 
 

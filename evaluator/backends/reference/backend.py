@@ -16,6 +16,7 @@ import numpy as np
 
 from evaluator.backends.common.base import Backend, BackendError
 from evaluator.backends.common.batches import evaluation, expand_planes
+from evaluator.network import spec
 from evaluator.network.arithmetic import Array, activate, layer_norm, scalar, softmax
 from evaluator.network.policy_tables import (
     CONVOLUTION_PLANES,
@@ -25,25 +26,6 @@ from evaluator.network.policy_tables import (
     source_of_policy,
 )
 from evaluator.network.schema import InputEmbedding
-from evaluator.network.spec import (
-    Activation,
-    Attention,
-    AttentionBody,
-    AttentionPolicyHead,
-    ClassicalPolicyHead,
-    ConvBlock,
-    ConvolutionPolicyHead,
-    Dense,
-    EncoderLayer,
-    FeedForward,
-    MovesLeftHead,
-    NetworkSpec,
-    PolicyHead,
-    ResidualTower,
-    SEUnit,
-    Smolgen,
-    ValueHead,
-)
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
@@ -70,7 +52,9 @@ def unavailable() -> str | None:
     return None
 
 
-def open(network: NetworkSpec, *, threads: int | None = None, dtype: str = "float32") -> ReferenceBackend:
+def open(
+    network: spec.NetworkSpec, *, threads: int | None = None, dtype: str = "float32"
+) -> ReferenceBackend:
     return ReferenceBackend(network, dtype=dtype)
 
 
@@ -81,7 +65,7 @@ class ReferenceBackend(Backend):
     on_host = True
     max_batch = 256
 
-    def __init__(self, network: NetworkSpec, *, dtype: str = "float32") -> None:
+    def __init__(self, network: spec.NetworkSpec, *, dtype: str = "float32") -> None:
         """dtype: float32 or float64."""
         if dtype not in ("float32", "float64"):
             raise BackendError(f"dtype must be float32 or float64, not {dtype!r}")
@@ -98,12 +82,12 @@ class ReferenceBackend(Backend):
         return evaluation(batch, output.policy, output.value, output.moves_left)
 
 
-def forward(network: NetworkSpec, planes: Array) -> NetworkOutput:
+def forward(network: spec.NetworkSpec, planes: Array) -> NetworkOutput:
     """Return all outputs. planes: [n, 112, 64], float32 or float64, in which the pass is computed."""
     match network.body:
-        case ResidualTower() as tower:
+        case spec.ResidualTower() as tower:
             x = residual_tower(tower, planes.reshape(-1, 112, 8, 8))
-        case AttentionBody() as body:
+        case spec.AttentionBody() as body:
             x = attention_body(body, planes)
     return NetworkOutput(
         policy=policy_head(network.policy, x),
@@ -115,7 +99,7 @@ def forward(network: NetworkSpec, planes: Array) -> NetworkOutput:
 # --- bodies -------------------------------------------------------------------------------------------------
 
 
-def residual_tower(tower: ResidualTower, planes: Array) -> Array:
+def residual_tower(tower: spec.ResidualTower, planes: Array) -> Array:
     """[n, 112, 8, 8] -> [n, C, 8, 8]."""
     x = convolution(tower.input, planes)
     for block in tower.blocks:
@@ -126,7 +110,7 @@ def residual_tower(tower: ResidualTower, planes: Array) -> Array:
     return x
 
 
-def attention_body(body: AttentionBody, planes: Array) -> Array:
+def attention_body(body: spec.AttentionBody, planes: Array) -> Array:
     """[n, 112, 64] -> [n, 64, E]."""
     count = len(planes)
     if body.tower is not None:
@@ -156,14 +140,14 @@ def attention_body(body: AttentionBody, planes: Array) -> Array:
     return x
 
 
-def encoder(layer: EncoderLayer, x: Array) -> Array:
+def encoder(layer: spec.EncoderLayer, x: Array) -> Array:
     """[n, 64, E] -> [n, 64, E]."""
     alpha = scalar(layer.alpha, x)
     x = layer_norm(layer.norm1, x + alpha * attention(layer.attention, x))
     return layer_norm(layer.norm2, x + alpha * feed_forward(layer.ffn, x))
 
 
-def attention(layer: Attention, x: Array) -> Array:
+def attention(layer: spec.Attention, x: Array) -> Array:
     """[n, 64, E] -> [n, 64, E]."""
     count, heads = len(x), layer.heads
 
@@ -179,7 +163,7 @@ def attention(layer: Attention, x: Array) -> Array:
     return dense(layer.output, mixed.transpose(0, 2, 1, 3).reshape(count, 64, -1))
 
 
-def smolgen(layer: Smolgen, heads: int, x: Array) -> Array:
+def smolgen(layer: spec.Smolgen, heads: int, x: Array) -> Array:
     """[n, 64, E] -> [n, heads, 64 query squares, 64 key squares]."""
     count = len(x)
     compressed = product(x, layer.compress).reshape(count, -1)
@@ -191,19 +175,19 @@ def smolgen(layer: Smolgen, heads: int, x: Array) -> Array:
 # --- heads --------------------------------------------------------------------------------------------------
 
 
-def policy_head(head: PolicyHead, x: Array) -> Array:
+def policy_head(head: spec.PolicyHead, x: Array) -> Array:
     """The body's output -> [n, 1858]."""
     match head:
-        case ClassicalPolicyHead():
+        case spec.ClassicalPolicyHead():
             return dense(head.dense, convolution(head.conv, x).reshape(len(x), -1))
-        case ConvolutionPolicyHead():
+        case spec.ConvolutionPolicyHead():
             y = convolution(head.conv2, convolution(head.conv1, x))[:, :CONVOLUTION_PLANES]
             return y.reshape(len(x), -1)[:, source_of_policy(convolution_map())]
-        case AttentionPolicyHead():
+        case spec.AttentionPolicyHead():
             return attention_policy(head, x)
 
 
-def attention_policy(head: AttentionPolicyHead, x: Array) -> Array:
+def attention_policy(head: spec.AttentionPolicyHead, x: Array) -> Array:
     y = dense(head.embedding, tokens_of(x) if x.ndim == 4 else x)
     for layer in head.encoders:
         y = encoder(layer, y)
@@ -218,27 +202,27 @@ def attention_policy(head: AttentionPolicyHead, x: Array) -> Array:
     return entries[:, source_of_policy(attention_map())]
 
 
-def value_head(head: ValueHead, x: Array) -> Array:
+def value_head(head: spec.ValueHead, x: Array) -> Array:
     """[n, 3] probabilities W D L, or [n, 1]."""
     y = dense(head.dense2, dense(head.dense1, squares_flattened(head.embedding, x)))
     return softmax(y) if head.wdl else y
 
 
-def moves_left_head(head: MovesLeftHead, x: Array) -> Array:
+def moves_left_head(head: spec.MovesLeftHead, x: Array) -> Array:
     """[n, 1], plies."""
     return dense(head.dense2, dense(head.dense1, squares_flattened(head.embedding, x)))
 
 
-def squares_flattened(embedding: ConvBlock | Dense, x: Array) -> Array:
+def squares_flattened(embedding: spec.ConvBlock | spec.Dense, x: Array) -> Array:
     """Flatten a value head's embedding: channel*64 + square after a convolution, else square*C + channel."""
-    y = convolution(embedding, x) if isinstance(embedding, ConvBlock) else dense(embedding, x)
+    y = convolution(embedding, x) if isinstance(embedding, spec.ConvBlock) else dense(embedding, x)
     return y.reshape(len(x), -1)
 
 
 # --- layers -------------------------------------------------------------------------------------------------
 
 
-def dense(layer: Dense, x: Array) -> Array:
+def dense(layer: spec.Dense, x: Array) -> Array:
     """[..., in] -> [..., out]."""
     if layer.inputs is not None:
         x = layer.inputs.rounded(x)
@@ -252,11 +236,11 @@ def product(x: Array, weights: Array) -> Array:
     return flat.reshape(*x.shape[:-1], len(weights))
 
 
-def feed_forward(layer: FeedForward, x: Array) -> Array:
+def feed_forward(layer: spec.FeedForward, x: Array) -> Array:
     return dense(layer.dense2, dense(layer.dense1, x))
 
 
-def convolution(layer: ConvBlock, x: Array) -> Array:
+def convolution(layer: spec.ConvBlock, x: Array) -> Array:
     """[n, in, 8, 8] -> [n, out, 8, 8], zero padding that keeps the size."""
     outputs, inputs, size, _ = layer.weights.shape
     edge = size // 2
@@ -267,11 +251,11 @@ def convolution(layer: ConvBlock, x: Array) -> Array:
     return activate(layer.activation, y.reshape(len(x), outputs, 8, 8))
 
 
-def squeeze_excitation(unit: SEUnit, y: Array) -> Array:
+def squeeze_excitation(unit: spec.SEUnit, y: Array) -> Array:
     pooled = y.mean(axis=(2, 3), dtype=np.float64).astype(y.dtype)
     z = dense(unit.excite, dense(unit.squeeze, pooled))[:, :, None, None]
     channels = y.shape[1]
-    return activate(Activation.SIGMOID, z[:, :channels]) * y + z[:, channels:]
+    return activate(spec.Activation.SIGMOID, z[:, :channels]) * y + z[:, channels:]
 
 
 def tokens_of(planes: Array) -> Array:

@@ -28,7 +28,7 @@ struct ResultHeader {
   std::string_view network;   // content hash, at most 255 bytes; empty unless negotiated
 };
 
-// Return nullopt for other messages and for invalid or unusual headers; protocol/wire/codec.py distinguishes them.
+// Return nullopt for other messages and for invalid or unusual headers; wire/codec.py distinguishes them.
 std::optional<EvaluateHeader> evaluate_header(std::span<const unsigned char> data);
 std::optional<ResultHeader> result_header(std::span<const unsigned char> data);
 

@@ -64,7 +64,7 @@ def test_moves_of_python_chess_are_accepted_wherever_moves_are(engine: Engine) -
     (move,) = (each for each in chess.Board(engine.fen).legal_moves if each.uci() == "g1f3")
     assert engine.play(nodes=5, search_moves=[move]).best_move == "g1f3"
     assert engine.analyse(nodes=5, search_moves=[move]).best_move == "g1f3"
-    assert [found.best_move for found in engine.apps.analysis(nodes=5, search_moves=[move])][-1] == "g1f3"
+    assert [found.best_move for found in engine.analysis(nodes=5, search_moves=[move])][-1] == "g1f3"
 
 
 @pytest.mark.parametrize("wrong", [3, None, b"e2e4", ["e2e4"]])
@@ -88,7 +88,7 @@ def test_analyse_gives_several_lines(engine: Engine) -> None:
 
 def test_analysis_is_iterated_until_the_loop_is_left(engine: Engine) -> None:
     counts = []
-    for analysis in engine.apps.analysis(multipv=2):
+    for analysis in engine.analysis(multipv=2):
         counts.append(analysis.nodes)
         if len(counts) == 3:
             break
@@ -97,13 +97,13 @@ def test_analysis_is_iterated_until_the_loop_is_left(engine: Engine) -> None:
 
 
 def test_a_bounded_analysis_ends_with_its_final_state(engine: Engine) -> None:
-    *_earlier, last = engine.apps.analysis(nodes=1000)
+    *_earlier, last = engine.analysis(nodes=1000)
     assert last.nodes >= 1000
 
 
 def test_a_refused_analysis_does_not_stop_the_next_search(engine: Engine) -> None:
     with pytest.raises(PositionError, match="search_moves"):
-        next(iter(engine.apps.analysis(nodes=10, search_moves=["e2e5"])))
+        next(iter(engine.analysis(nodes=10, search_moves=["e2e5"])))
     assert engine.play(nodes=500).info.nodes >= 500
 
 

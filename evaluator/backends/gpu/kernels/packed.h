@@ -2,7 +2,7 @@
 // Dequantises weights of 8 or 4 bits (PACKED) into fragments of the matrix unit.
 //
 // A weight is (code - ZERO_POINT) * scale. Codes are stored in quads: the four that one lane needs together.
-// They are neighbours along k, but k, k + 1, k + 8 and k + 9 for mma.sync (packed so by evaluator/backends/gpu).   8
+// They are neighbours along k, but k, k + 1, k + 8 and k + 9 for mma.sync (packed so by ../plan).   8
 // bits: one byte per code; one float scale per row, applied by the product's epilogue.
 //   4 bits: two bytes per quad, c0 | c2 << 4 and c1 | c3 << 4; one scale, an element, for PACKED_GROUP
 //     codes along k of a row, applied here.

@@ -70,7 +70,7 @@ using Output = Product<ROWS, WIDTH, MODEL, OUTPUT_M, OUTPUT_N, ACTIVATION_NONE, 
 using Ffn1 = Product<ROWS, HIDDEN, WIDTH, FFN1_M, FFN1_N, FFN_ACTIVATION, OF_INPUTS>;
 using Ffn2 = Product<ROWS, WIDTH, HIDDEN, FFN2_M, FFN2_N, ACTIVATION_NONE, OF_RESIDUAL>;
 
-// The weights of a layer, in the layout of evaluator/backends/gpu. With TAIL the first layer has only ffn1 and ffn2:
+// The weights of a layer, in the layout of ../plan. With TAIL the first layer has only ffn1 and ffn2:
 // those of the embedding, whose phases are the second half of an encoder's.
 struct Dense {
   const Element* weights;

@@ -5,7 +5,7 @@
 
 constexpr int NORM_CHUNKS = (WIDTH + CHUNK * WAVE - 1) / (CHUNK * WAVE);
 
-// In the layout of evaluator/backends/gpu. epsilon: negative without a norm.
+// In the layout of ../plan. epsilon: negative without a norm.
 struct Norm {
   const float* gammas;
   const float* betas;

@@ -18,19 +18,8 @@ from evaluator.backends.gpu.plan.program import PlanError
 from evaluator.backends.gpu.plan.quantised import WeightFormat
 from evaluator.backends.gpu.plan.quantised import pack as pack_codes
 from evaluator.backends.gpu.plan.weights import round_up
-from evaluator.network import e4m3
+from evaluator.network import e4m3, spec
 from evaluator.network.policy_tables import position_encoding
-from evaluator.network.spec import (
-    Activation,
-    Attention,
-    AttentionPolicyHead,
-    ConvBlock,
-    Dense,
-    DenseEmbeddingTail,
-    FloatArray,
-    LayerNorm,
-    Smolgen,
-)
 
 PLANES = 112
 """Planes of a position; in an embedding's input the position encoding follows them."""
@@ -72,7 +61,7 @@ class PackedLayers:
             return linear
         return replace(linear, packed=pack_codes(linear.weights, self._codes, self._unit))
 
-    def dense(self, name: str, layer: Dense, *, scale: float = 1.0) -> Linear:
+    def dense(self, name: str, layer: spec.Dense, *, scale: float = 1.0) -> Linear:
         """Return a dense layer. scale: factor on the output before the activation, which must then be
         NONE."""
 
@@ -90,14 +79,14 @@ class PackedLayers:
 
         return self.linear(name, make)
 
-    def _dense_of_pairs(self, name: str, layer: Dense, inputs: e4m3.E4m3Inputs, scale: float) -> Linear:
+    def _dense_of_pairs(self, name: str, layer: spec.Dense, inputs: e4m3.E4m3Inputs, scale: float) -> Linear:
         def make() -> Linear:
             biases = pack.vector(_times(layer.biases, np.float32(scale)), self.precision)
             return _of_pairs(name, layer.weights, biases, layer.activation, inputs, scale)
 
         return self.linear(name, make)
 
-    def dense_of_norm(self, name: str, layer: Dense, norm: LayerNorm) -> Linear:
+    def dense_of_norm(self, name: str, layer: spec.Dense, norm: spec.LayerNorm) -> Linear:
         """Return a layer whose input rows are before a norm; weights and biases contain the gammas and
         betas."""
 
@@ -109,7 +98,7 @@ class PackedLayers:
 
         return self.linear(f"{name}.of_norm", make)
 
-    def convolution(self, name: str, layer: ConvBlock, *, outputs: int | None = None) -> Linear:
+    def convolution(self, name: str, layer: spec.ConvBlock, *, outputs: int | None = None) -> Linear:
         """Return a convolution. outputs: only the first `outputs` channels."""
 
         def make() -> Linear:
@@ -127,7 +116,7 @@ class PackedLayers:
 
         return self.linear(name, make)
 
-    def flattened(self, name: str, layer: Dense, *, channels_first: bool) -> Linear:
+    def flattened(self, name: str, layer: spec.Dense, *, channels_first: bool) -> Linear:
         """Return a dense layer on a whole flattened board."""
 
         def make() -> Linear:
@@ -141,7 +130,7 @@ class PackedLayers:
 
         return self.linear(name, make)
 
-    def side_by_side(self, name: str, layers: Sequence[Dense]) -> Linear:
+    def side_by_side(self, name: str, layers: Sequence[spec.Dense]) -> Linear:
         """Return layers with the same input and activation as one."""
 
         def make() -> Linear:
@@ -151,7 +140,7 @@ class PackedLayers:
 
         return self.linear(name, make)
 
-    def embedding_of_planes(self, layer: Dense) -> Linear:
+    def embedding_of_planes(self, layer: spec.Dense) -> Linear:
         """Return an embedding for the planes alone: the position encoding's constant part becomes a bias per
         square."""
 
@@ -163,22 +152,22 @@ class PackedLayers:
 
         return self.linear("embedding", make)
 
-    def tail(self, tail: DenseEmbeddingTail) -> tuple[Linear, Linear]:
+    def tail(self, tail: spec.DenseEmbeddingTail) -> tuple[Linear, Linear]:
         """Return the layers after a dense embedding; alpha is part of the second."""
         dense2 = self.dense("tail.dense2", tail.ffn.dense2, scale=tail.alpha)
         return self.dense("tail.dense1", tail.ffn.dense1), dense2
 
     # -- encoders --------------------------------------------------------------------------------------
 
-    def depth(self, name: str, layer: Attention) -> int:
+    def depth(self, name: str, layer: spec.Attention) -> int:
         """Return a head's channels, padded for the attention kernel. Raises PlanError for activations that it
         does not apply."""
         for part in (layer.q, layer.k, layer.v, layer.output):
-            if part.activation is not Activation.NONE:
+            if part.activation is not spec.Activation.NONE:
                 raise PlanError(f"{name}: activations of queries, keys and values are not supported")
         return round_up(len(layer.q.biases) // layer.heads, 16)
 
-    def qkv(self, name: str, layer: Attention, before: LayerNorm | None = None) -> Linear:
+    def qkv(self, name: str, layer: spec.Attention, before: spec.LayerNorm | None = None) -> Linear:
         """Return one product with 1/sqrt(depth) in q. before: norm of its input, to be included."""
         heads, depth = layer.heads, self.depth(name, layer)
         if layer.q.inputs is not None:
@@ -198,13 +187,13 @@ class PackedLayers:
                 3 * heads * depth,
                 pack.matrix(np.concatenate(weights), self.precision),
                 pack.vector(np.concatenate(biases), self.precision),
-                Activation.NONE,
+                spec.Activation.NONE,
                 norm=before,
             )
 
         return self.linear(name, make)
 
-    def _qkv_of_pairs(self, name: str, layer: Attention, inputs: e4m3.E4m3Inputs, depth: int) -> Linear:
+    def _qkv_of_pairs(self, name: str, layer: spec.Attention, inputs: e4m3.E4m3Inputs, depth: int) -> Linear:
         def make() -> Linear:
             heads, parts = layer.heads, (layer.q, layer.k, layer.v)
             of_queries = np.float32((len(layer.q.biases) // heads) ** -0.5)
@@ -217,7 +206,7 @@ class PackedLayers:
                 name,
                 np.concatenate([pack.head_rows(part.weights, heads, depth) for part in parts]),
                 pack.vector(np.concatenate(biases), self.precision),
-                Activation.NONE,
+                spec.Activation.NONE,
                 inputs,
             )
             eight = packed.eight
@@ -227,7 +216,7 @@ class PackedLayers:
 
         return self.linear(name, make)
 
-    def attention_output(self, name: str, layer: Attention, alpha: float) -> Linear:
+    def attention_output(self, name: str, layer: spec.Attention, alpha: float) -> Linear:
         """Return the output layer for the heads' padded values; alpha is included."""
         inputs = layer.output.inputs
 
@@ -238,37 +227,39 @@ class PackedLayers:
                 weights = pack.head_rows(np.ascontiguousarray(weights.T), layer.heads, depth).T
             if inputs is not None:
                 biases = pack.vector(layer.output.biases * np.float32(alpha), self.precision)
-                return _of_pairs(_of_e4m3(f"{name}.output"), weights, biases, Activation.NONE, inputs, alpha)
+                return _of_pairs(
+                    _of_e4m3(f"{name}.output"), weights, biases, spec.Activation.NONE, inputs, alpha
+                )
             return Linear(
                 f"{name}.output",
                 len(layer.output.biases),
                 pack.matrix(weights * np.float32(alpha), self.precision),
                 pack.vector(layer.output.biases * np.float32(alpha), self.precision),
-                Activation.NONE,
+                spec.Activation.NONE,
             )
 
         return self.linear(f"{name}.output" if inputs is None else _of_e4m3(f"{name}.output"), make)
 
-    def compress(self, name: str, layer: Smolgen, before: LayerNorm | None = None) -> Linear:
+    def compress(self, name: str, layer: spec.Smolgen, before: spec.LayerNorm | None = None) -> Linear:
         """Return smolgen's compression. before: norm of its input, to be included."""
         if before is not None:
-            without = Dense(layer.compress, np.zeros(len(layer.compress), np.float32))
+            without = spec.Dense(layer.compress, np.zeros(len(layer.compress), np.float32))
             return self.dense_of_norm(f"{name}.compress", without, before)
 
         def make() -> Linear:
             weights = pack.matrix(layer.compress, self.precision)
-            return Linear(f"{name}.compress", len(layer.compress), weights, None, Activation.NONE)
+            return Linear(f"{name}.compress", len(layer.compress), weights, None, spec.Activation.NONE)
 
         return self.linear(f"{name}.compress", make)
 
     def smolgen_layers(
-        self, name: str, layer: Smolgen, heads: int
-    ) -> tuple[Linear, Linear, LayerNorm, Linear]:
+        self, name: str, layer: spec.Smolgen, heads: int
+    ) -> tuple[Linear, Linear, spec.LayerNorm, Linear]:
         """Return dense1, dense2 and its norm, and the layer for a head's logits, which all layers share."""
         own = len(layer.dense2.biases) // heads
         width = round_up(own, self.precision.chunk)  # per head, so that each begins with a chunk
 
-        def per_head(values: FloatArray) -> FloatArray:
+        def per_head(values: spec.FloatArray) -> spec.FloatArray:
             return pack.head_rows(values, heads, width)
 
         def make_dense2() -> Linear:
@@ -278,17 +269,19 @@ class PackedLayers:
 
         def make_generate() -> Linear:
             weights = pack.matrix(layer.position_weights, self.precision)
-            return Linear("smolgen.generate", len(layer.position_weights), weights, None, Activation.NONE)
+            return Linear(
+                "smolgen.generate", len(layer.position_weights), weights, None, spec.Activation.NONE
+            )
 
         return (
             self.flattened(f"{name}.dense1", layer.dense1, channels_first=False),
             self.linear(f"{name}.dense2", make_dense2),
-            LayerNorm(per_head(layer.norm2.gammas), per_head(layer.norm2.betas), layer.norm2.epsilon),
+            spec.LayerNorm(per_head(layer.norm2.gammas), per_head(layer.norm2.betas), layer.norm2.epsilon),
             self.linear("smolgen.generate", make_generate),
         )
 
     def qkv_compress(
-        self, name: str, layer: Attention, generator: Smolgen, before: LayerNorm | None = None
+        self, name: str, layer: spec.Attention, generator: spec.Smolgen, before: spec.LayerNorm | None = None
     ) -> Linear:
         """Return smolgen's compression combined with q, k and v in one product. before: as in `qkv`."""
         within = f"{name}.qkv_compress" if before is None else f"{name}.qkv_compress.of_norm"
@@ -303,7 +296,7 @@ class PackedLayers:
                 parts.width + len(compress.weights),
                 np.concatenate([parts.weights, compress.weights]),
                 np.concatenate([parts.biases, none if compress.biases is None else compress.biases]),
-                Activation.NONE,
+                spec.Activation.NONE,
                 norm=before,
             )
 
@@ -311,7 +304,7 @@ class PackedLayers:
 
     # -- heads -----------------------------------------------------------------------------------------
 
-    def policy_products(self, head: AttentionPolicyHead) -> Linear:
+    def policy_products(self, head: spec.AttentionPolicyHead) -> Linear:
         """Return q and k as one product, each padded to whole chunks; 1/sqrt(D) is in q."""
         width = len(head.q.biases)
         stride = round_up(width, self.precision.chunk)
@@ -323,7 +316,7 @@ class PackedLayers:
             weights[:width], biases[:width] = head.q.weights * scale, head.q.biases * scale
             weights[stride : stride + width], biases[stride : stride + width] = head.k.weights, head.k.biases
             packed = pack.matrix(weights, self.precision)
-            return Linear("policy.qk", 2 * stride, packed, biases, Activation.NONE)
+            return Linear("policy.qk", 2 * stride, packed, biases, spec.Activation.NONE)
 
         return self.linear("policy.qk", make)
 
@@ -335,9 +328,9 @@ def _of_e4m3(name: str) -> str:
 
 def _of_pairs(
     name: str,
-    weights: FloatArray,
-    biases: FloatArray,
-    activation: Activation,
+    weights: spec.FloatArray,
+    biases: spec.FloatArray,
+    activation: spec.Activation,
     inputs: e4m3.E4m3Inputs,
     factor: float = 1.0,
 ) -> Linear:
@@ -350,12 +343,12 @@ def _of_pairs(
     return Linear(name, len(weights), pairs, biases, activation, eight=scales)
 
 
-def _times(values: FloatArray, factor: np.float32) -> FloatArray:
+def _times(values: spec.FloatArray, factor: np.float32) -> spec.FloatArray:
     """Return the product; the array itself for factor 1, because networks are large."""
     return values if factor == 1 else values * factor
 
 
-def _of_norm(layer: Dense, norm: LayerNorm) -> Dense:
+def _of_norm(layer: spec.Dense, norm: spec.LayerNorm) -> spec.Dense:
     """Return a layer after a norm, with the gammas in its weights and the betas in its biases."""
     return replace(
         layer,
