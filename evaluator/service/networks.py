@@ -58,7 +58,9 @@ class _Entry:
     source: NetworkToLoad
     asked: set[NetworkToLoad] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the entry is reloaded or unloaded, or the former network of a reload ends its requests."""
+    """Held while the entry is reloaded or unloaded."""
+    retiring: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a former network ends its requests, which takes minutes under a flood."""
 
     @property
     def has_file(self) -> bool:
@@ -236,7 +238,7 @@ class ServedNetworks:
         self._changed()
 
         def work() -> None:
-            with entry.lock:
+            with entry.lock, entry.retiring:
                 self._dispatcher.retire(entry.served)
                 self._loader.forget(entry.served)
             self._call(on_unloaded)
@@ -265,9 +267,9 @@ class ServedNetworks:
     ) -> None:
         """Read the file of a network, or of all for "", again, and serve its new content under the same name.
 
-        Queued requests are still evaluated by the network that they were sent to. on_reloaded or on_failed is
-        called in the I/O thread. If one file fails, the others are still reloaded; on_failed gets all errors.
-        Raises UnknownNetwork.
+        Queued requests are still evaluated by the network that they were sent to; no reload waits for them.
+        on_reloaded or on_failed is called in the I/O thread. If one file fails, the others are still
+        reloaded; on_failed gets all errors. Raises UnknownNetwork.
         """
         entries = [self._entry(wanted)] if wanted else [each for each in self._entries if each.has_file]
         self._reload_all(entries, on_reloaded, on_failed)
@@ -375,7 +377,7 @@ class ServedNetworks:
         log.info("network %s is now %s", new.info.name, new.info.content_hash)
 
         def retire() -> None:
-            with entry.lock:
+            with entry.retiring:
                 self._dispatcher.retire(old)
 
         threading.Thread(target=retire, name="retire", daemon=True).start()
