@@ -119,15 +119,12 @@ class LocalSearches:
     def _player(self, owner: str, options: Options) -> PoolPlayer:
         """Return an idle player with evaluations of this owner, else one without evaluations: a new one if
         there may be more."""
-        for player in reversed(self._idle):
-            if player.owner == owner:
-                self._idle.remove(player)
-                return player
-        if not self._idle or len(self._idle) + len(self._running) < self._most_idle:
-            player = self._pool.player(options)
-        else:
-            player = self._idle.pop(0)
-            player.clear()
+        for index in reversed(range(len(self._idle))):
+            if self._idle[index].owner == owner:
+                return self._idle.pop(index)
+        more = not self._idle or len(self._idle) + len(self._running) < self._most_idle
+        player = self._pool.player(options) if more else self._idle.pop(0)
+        player.clear()
         player.owner = owner
         return player
 

@@ -257,10 +257,8 @@ class SearchPool(Closing):
 
 
 class PoolPlayer:
-    """One side of one game: a player, and at most one running search. Created by SearchPool.player.
-
-    owner: whose searches share the evaluators equally with those of each other owner.
-    """
+    """One side of one game: a player, and at most one running search. Created by SearchPool.player. owner: of
+    its searches; all owners share the evaluators equally."""
 
     owner = ""
 

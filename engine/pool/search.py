@@ -74,8 +74,7 @@ class PooledSearch:
 
     The loop calls `advance` after an answer, after a change of `control` or of the evaluators, at `due_at`,
     or if `can_continue`. A search only calls its evaluator. future: gets the report. due_at: when the clock
-    or a report may require `advance`, in perf_counter seconds; infinite if only an event can. owner: of its
-    player.
+    or a report may require `advance`, in perf_counter seconds; else it is infinite. owner: its player's.
     """
 
     owner = ""

@@ -155,8 +155,7 @@ class Progress:
 
 
 class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
-    """Reviews games in this process. first_nodes: of a first search of all positions; 0 for none. owner: of
-    the searches."""
+    """Reviews games in this process. first_nodes: of a first search of all; 0: none. owner: of searches."""
 
     pool: SearchPool
     first_nodes = 0

@@ -117,9 +117,6 @@ class ServedNetworks:
 
         Raises UnknownNetwork, and NotReady before the initial networks are loaded.
         """
-        for entry in self._entries:
-            if entry.served.info.name == (wanted or bound):
-                return entry.served
         return self._entry(wanted, bound).served
 
     def names_of(self, network: ServedNetwork, bound: str) -> tuple[str, ...]:
