@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
+from functools import partial
 from random import Random
 from threading import Event
 from time import perf_counter
@@ -65,6 +66,18 @@ def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool
     assert statistics.searches == 24 * 6
     assert statistics.evaluations > 24 * 6 * 30
     assert statistics.positions_per_second > 0
+
+
+def test_an_owner_of_few_searches_does_not_wait_for_those_of_another(pool: SearchPool) -> None:
+    order: list[str] = []
+    futures = []
+    for owner in ["many"] * 32 + ["few"] * 4:
+        player = pool.player(RANDOM)
+        player.owner = owner
+        futures.append(player.search(Game(), Limits(nodes=400)))
+        futures[-1].add_done_callback(partial(lambda owner, _: order.append(owner), owner))
+    assert not wait(futures, timeout=120).not_done
+    assert order[:4] == ["few"] * 4, "each search had as many turns, so those of one owner ended first"
 
 
 def test_players_share_tablebases_which_are_announced_once() -> None:
