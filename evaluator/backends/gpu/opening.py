@@ -59,7 +59,7 @@ class Wanted:
     deterministic: the same position gives the same bits at every batch size. buckets: batch sizes, ascending.
     tuning: when to measure kernels that are not cached. libraries: use the vendor's, too. check: compare
     every bucket with the reference. form: of the single launch for all encoders; None to choose by speed.
-    trial: not served, so nobody is told of its guesses.
+    trial: not served, so its guesses are not announced.
     """
 
     formats: Formats = field(default_factory=Formats)
