@@ -120,6 +120,9 @@ class ServedNetworks:
 
         Raises UnknownNetwork, and NotReady before the initial networks are loaded.
         """
+        for entry in self._entries:  # without a call, as each request needs it
+            if entry.served.info.name == (wanted or bound):
+                return entry.served
         return self._entry(wanted, bound).served
 
     def names_of(self, network: ServedNetwork, bound: str) -> tuple[str, ...]:

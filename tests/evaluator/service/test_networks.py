@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import protocol.client
 from evaluator.devices.served_network import ServedNetwork
 from protocol.errors import BadRequest, UnknownNetwork
+from protocol.wire import messages
 from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, received, running
 from tests.paths import DATA
 
@@ -29,7 +29,7 @@ def test_an_unloaded_network_is_gone_and_its_device_freed(tmp_path: Path) -> Non
 def test_the_default_is_that_of_the_hello_until_it_is_unloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol.client, "FEATURES", ())  # A client of before follows no notice.
+    monkeypatch.setattr(messages, "FEATURES", ())  # A client of before follows no notice.
     with running(tmp_path, networks=2) as harness:
         before, admin = harness.client(), harness.client()
         assert admin.alias("default", "echo-2") == "echo-2"
