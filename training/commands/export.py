@@ -33,8 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise TrainingError("--policy-temperature must be above 0")
     from training.export import export_network, int8_told
     from training.run.checkpoint import NAME as CHECKPOINT
+    from training.run.checkpoint import network_of_run
     from training.run.run import NETWORK
-    from training.run.saved import network_of_run
 
     folder = Path(arguments.run_folder)
     output = Path(arguments.output) if arguments.output else folder / NETWORK

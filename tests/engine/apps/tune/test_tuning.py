@@ -15,7 +15,7 @@ import pytest
 
 from engine.apps.games.journal import JournalError
 from engine.apps.match.config import MatchConfig
-from engine.apps.tune.job import TunedGame
+from engine.apps.tune.campaign import TunedGame
 from engine.apps.tune.result import match_command, standard_error, tuned_values
 from engine.cli import main
 from engine.commands import match as match_command_line
