@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from protocol.common import processes
+from protocol.common.commands import declare
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -87,8 +88,13 @@ def _parsed(words: list[str]) -> Namespace | None:
         description="A UCI chess engine: without a command it speaks UCI on standard input and output.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.add_argument("--help-all", action="store_true", help="show the advanced options too, and exit")
+    declare(
+        parser,
+        {
+            "--version": "print the version and exit",
+            "--help-all": "show the advanced options too, and exit",
+        },
+    )
     add_flags(parser, show_advanced="--help-all" in words)
     if not {*words} & {*COMMANDS, *ALIASES.values(), "-h", "--help"}:
         # With subparsers, argparse would take a misspelt flag's value for a command.

@@ -18,11 +18,12 @@ from packaging.utils import canonicalize_name
 from prometheus_client import generate_latest
 
 from engine.apps.web.server import PUBLIC
-from engine.commands.web import add_arguments as add_web_flags
+from engine.commands import web
 from evaluator import cli
 from evaluator.devices.metrics import TIME_EDGES
 from evaluator.service.http.prometheus import registry
 from evaluator.settings import Settings, add_flags, from_arguments
+from tests.engine.flags import parser_of
 from tests.evaluator.service.harness import numbered_batch, running
 from tests.paths import REPOSITORY
 from tests.programs import run
@@ -108,9 +109,7 @@ def test_containers_are_built_without_what_is_not_installed() -> None:
 def check_web(command: list[str]) -> None:
     """Whether a command line of `wavefront web` is understood."""
     assert command[0].endswith("/wavefront")
-    parser = argparse.ArgumentParser()
-    add_web_flags(parser)
-    assert parser.parse_args(command[2:]).token_file
+    assert parser_of(web).parse_args(command[2:]).token_file
     assert command[1] == "web"
 
 

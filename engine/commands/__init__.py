@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The subcommands of `wavefront`, one per file, each with HELP, add_arguments and run."""
+"""The subcommands of `wavefront`, one per file, each with HELP, ARGUMENTS and run."""

@@ -26,32 +26,25 @@ LEAST_LINE = 20
 """Characters that the lines of play have at least. A narrow terminal shows fewer of the other columns."""
 
 
+USAGE = "%(prog)s [FEN | FILE.pgn] [flags]"
+ARGUMENTS = {
+    "position FEN*": "position, with or without quotes, or startpos (default); of a PGN file, its last "
+    "game's end",
+    "--fen FEN": "position, as a flag",
+    "--moves MOVE*": "moves from there, e.g. e4 e5 or e2e4 e7e5",
+    "--game N:int": "number of the game in the PGN file",
+    "": {
+        "--movetime MOVETIME:int": f"milliseconds to think (default: {DEFAULT_MOVETIME_MS})",
+        "--nodes NODES:int": "nodes to search",
+        "--infinite": "think until interrupted with Ctrl-C",
+    },
+    "--tree FILE": "load the tree of FILE if it exists, and save it at the end",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.options.flags import add_flags
 
-    parser.usage = "%(prog)s [FEN | FILE.pgn] [flags]"
-    parser.add_argument(
-        "fen",
-        nargs="*",
-        metavar="FEN",
-        help="position, with or without quotes, or startpos (default); of a PGN file, its last game's end",
-    )
-    parser.add_argument("--fen", dest="fen_flag", metavar="FEN", help="position, as a flag")
-    parser.add_argument(
-        "--moves",
-        nargs="*",
-        default=[],
-        metavar="MOVE",
-        help="moves from there, e.g. e4 e5 or e2e4 e7e5",
-    )
-    parser.add_argument("--game", type=int, metavar="N", help="number of the game in the PGN file")
-    limit = parser.add_mutually_exclusive_group()
-    limit.add_argument("--movetime", type=int, help=f"milliseconds to think (default: {DEFAULT_MOVETIME_MS})")
-    limit.add_argument("--nodes", type=int, help="nodes to search")
-    limit.add_argument("--infinite", action="store_true", help="think until interrupted with Ctrl-C")
-    parser.add_argument(
-        "--tree", metavar="FILE", help="load the tree of FILE if it exists, and save it at the end"
-    )
     add_flags(parser, defaults=default_options())
 
 
@@ -78,9 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
         print("wavefront analyse: the limit must be above 0", file=sys.stderr)
         return 2
     options = options_of_arguments(arguments, default_options())
-    given = arguments.fen_flag or " ".join(arguments.fen)
+    given = arguments.fen or " ".join(arguments.position)
     fen = given or "startpos"
-    if arguments.fen_flag and arguments.fen:
+    if arguments.fen and arguments.position:
         print("wavefront analyse: the position is given twice, with --fen and without", file=sys.stderr)
         return 2
     bounded = arguments.nodes is not None or arguments.infinite
@@ -122,7 +115,7 @@ def _set_position(session: Session, fen: str, arguments: argparse.Namespace) -> 
 
     from engine.apps.games.typed_moves import is_file_name, last_position, push_words
 
-    if arguments.fen and is_file_name(fen):
+    if arguments.position and is_file_name(fen):
         board, which = last_position(Path(fen), arguments.game)
         print(f"wavefront: {which}", file=sys.stderr)
     else:

@@ -22,18 +22,18 @@ _log = partial(say, "wavefront analysis")
 HELP = "analyse positions and games for programs, many concurrently: JSON lines in and out"
 
 
+ARGUMENTS = {
+    "--quit-without-waiting": "at the end of input, end running searches and discard waiting positions",
+    "--schema": "print the JSON Schema of messages, and exit",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.apps.analysis.settings import AnalysisSettings
     from engine.options.flags import add_flags
     from protocol.common.settings import sources
     from protocol.common.settings.spec import settings_of
 
-    parser.add_argument(
-        "--quit-without-waiting",
-        action="store_true",
-        help="at the end of input, end running searches and discard waiting positions",
-    )
-    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of messages, and exit")
     sources.add_flags(parser, settings_of(AnalysisSettings).values())
     add_flags(parser, defaults=default_options())
 

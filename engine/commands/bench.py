@@ -12,6 +12,8 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from protocol.common.commands import declare
+
 if TYPE_CHECKING:
     from engine.options import Options
     from engine.search.report import Report
@@ -96,10 +98,12 @@ class Measurement:
         }
 
 
+USAGE = "%(prog)s [flags]"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.options.flags import add_flags
 
-    parser.usage = "%(prog)s [flags]"
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--nodes", type=_positive, help="nodes to search in each position")
     limit.add_argument(
@@ -108,24 +112,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", type=_sizes, default=[0], help="positions per batch, or several sizes: N[,N…]"
     )
-    parser.add_argument(
-        "--fen", action="append", help="search this position instead of the built-in ones; may be repeated"
-    )
-    parser.add_argument(
-        "--suite",
-        metavar="FILE.epd",
-        help="count the solved positions of an EPD file with bm or am at 1, 100, 1,000 and 10,000 nodes; "
-        "--nodes changes the last number",
-    )
-    parser.add_argument("--time-limit", type=float, help="seconds after which no further position starts")
-    parser.add_argument(
-        "--in-process",
-        action="store_true",
-        help="evaluate by a hash inside the process, without an evaluator",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--openbench", action="store_true", help="print nodes and nodes per second as OpenBench reads them"
+    declare(
+        parser,
+        {
+            "--fen* FEN": "search this position instead of the built-in ones; may be repeated",
+            "--suite FILE.epd": "count the solved positions of an EPD file with bm or am at 1, 100, 1,000 "
+            "and 10,000 nodes; --nodes changes the last number",
+            "--time-limit TIME_LIMIT:float": "seconds after which no further position starts",
+            "--in-process": "evaluate by a hash inside the process, without an evaluator",
+            "--json": "print JSON",
+            "--openbench": "print nodes and nodes per second as OpenBench reads them",
+        },
     )
     add_flags(parser, only=OPTIONS)
 

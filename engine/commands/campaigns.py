@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from protocol.common.outputs import add_overwrite_flag
+from protocol.common.outputs import OVERWRITE
 from protocol.common.printing import ReportedError
 from protocol.common.processes import INTERRUPTED, run_interruptible
 
@@ -19,28 +19,22 @@ if TYPE_CHECKING:
     from engine.workers.executor import MakeExecutor
 
 
-def add_executor_arguments(group: argparse._ArgumentGroup, *, timed: str = "") -> None:
-    """Add --concurrency, --workers and --ray. timed: the first one's default for games with a clock."""
-    group.add_argument(
-        "--concurrency",
-        metavar="N",
-        help=f"concurrent games (default: as many as keep the evaluator busy{timed})",
-    )
-    group.add_argument(
-        "--workers", metavar="N", help="processes that play games (default: auto: one, more for fast devices)"
-    )
-    group.add_argument(
-        "--ray", metavar="ADDRESS", help="play on the nodes of a Ray cluster (docs/how-to/cluster.md)"
-    )
+def executor_arguments(timed: str = "") -> dict[str, str]:
+    """Return --concurrency, --workers and --ray. timed: the first one's default for games with a clock."""
+    return {
+        "--concurrency N": f"concurrent games (default: as many as keep the evaluator busy{timed})",
+        "--workers N": "processes that play games (default: auto: one, more for fast devices)",
+        "--ray ADDRESS": "play on the nodes of a Ray cluster (docs/how-to/cluster.md)",
+    }
 
 
-def add_run_arguments(group: argparse._ArgumentGroup, *, summary: str = "the summary") -> None:
-    """Add --restart, --overwrite and --json. summary: what the last one prints."""
-    group.add_argument("--restart", action="store_true", help="discard the existing games")
-    add_overwrite_flag(group)
-    group.add_argument(
-        "--json", action="store_true", help=f"print {summary} as JSON at the end, and no table"
-    )
+def run_arguments(summary: str = "the summary") -> dict[str, str]:
+    """Return --restart, --overwrite and --json. summary: what the last one prints."""
+    return {
+        "--restart": "discard the existing games",
+        **OVERWRITE,
+        "--json": f"print {summary} as JSON at the end, and no table",
+    }
 
 
 def run_campaign(

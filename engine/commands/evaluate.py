@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from protocol.common.outputs import add_overwrite_flag, guard_output
+from protocol.common.outputs import OVERWRITE, guard_output
 from protocol.common.printing import ReportedError, failing_as, reason, say
 
 if TYPE_CHECKING:
@@ -51,22 +51,17 @@ HEADER = "game,ply,id,fen,move,share,q,win,draw,loss,moves_left,moves,error,line
 """Of a CSV file. move, share: most probable move and its probability. moves: all, with probabilities."""
 
 
+ARGUMENTS = {
+    "file FILE? = -": "JSON, FEN or EPD lines, or PGN; - (default) is standard input",
+    "--output FILE = ''": "write the answers to a file, as CSV if its name ends in .csv; the same command "
+    "continues it",
+    **OVERWRITE,
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.options.flags import add_flags
 
-    parser.add_argument(
-        "file",
-        nargs="?",
-        default="-",
-        help="JSON, FEN or EPD lines, or PGN; - (default) is standard input",
-    )
-    parser.add_argument(
-        "--output",
-        default="",
-        metavar="FILE",
-        help="write the answers to a file, as CSV if its name ends in .csv; the same command continues it",
-    )
-    add_overwrite_flag(parser)
     add_flags(parser, only=OPTIONS.split())
 
 

@@ -27,18 +27,14 @@ MOST_BYTES = 1 << 30
 """Maximum size of a network file."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="*", metavar="NAME", help="networks to fetch; --list shows their names")
-    parser.add_argument("--list", action="store_true", help="show names, sizes, licences and addresses")
-    parser.add_argument("--yes", action="store_true", help="fetch without asking first")
-    parser.add_argument("--offline", action="store_true", help="fetch nothing: check what is there")
-    parser.add_argument(
-        "--mirror",
-        default="",
-        metavar="URL",
-        help="fetch the files of the same names from this folder of a server (default: the publisher's "
-        "address; https_proxy, http_proxy and no_proxy are honoured)",
-    )
+ARGUMENTS = {
+    "name NAME*": "networks to fetch; --list shows their names",
+    "--list": "show names, sizes, licences and addresses",
+    "--yes": "fetch without asking first",
+    "--offline": "fetch nothing: check what is there",
+    "--mirror URL = ''": "fetch the files of the same names from this folder of a server (default: the "
+    "publisher's address; https_proxy, http_proxy and no_proxy are honoured)",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,43 +22,25 @@ TOKEN = "LICHESS_API_TOKEN"
 OPTIONS = ["weights", "backend", "evaluator", "threads", "hash", "syzygy_path", "tree_memory"]
 
 
+ARGUMENTS = {
+    "--token-file FILE:Path": "file with lichess tokens, one line for each user (default: the "
+    f"environment variable {TOKEN})",
+    "--secret-file FILE:Path": "file with the provider secret, made if it is missing; providers with the "
+    "same one share jobs (default: a new secret)",
+    "--name NAME = Wavefront": "name on the analysis board (default: %(default)s)",
+    "--offer* FILE": "network to offer as an engine of its own, named after it; may be repeated (default: "
+    "--weights)",
+    "--jobs JOBS = 20": "concurrent searches (default: %(default)s)",
+    "--max-threads MAX_THREADS = 1": "most threads shown; the board's choice is ignored, --threads counts "
+    "(default: %(default)s)",
+    "--max-hash MAX_HASH = 512": "most hash shown, MiB (default: %(default)s)",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.apps.lichess.broker import BROKER, LICHESS
     from engine.options.flags import add_flags
 
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help=f"file with lichess tokens, one line for each user (default: the environment variable {TOKEN})",
-    )
-    parser.add_argument(
-        "--secret-file",
-        type=Path,
-        metavar="FILE",
-        help="file with the provider secret, made if it is missing; providers with the same one share jobs "
-        "(default: a new secret)",
-    )
-    parser.add_argument(
-        "--name", default="Wavefront", help="name on the analysis board (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--offer",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="network to offer as an engine of its own, named after it; may be repeated (default: --weights)",
-    )
-    parser.add_argument("--jobs", type=int, default=20, help="concurrent searches (default: %(default)s)")
-    parser.add_argument(
-        "--max-threads",
-        type=int,
-        default=1,
-        help="most threads shown; the board's choice is ignored, --threads counts (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--max-hash", type=int, default=512, help="most hash shown, MiB (default: %(default)s)"
-    )
     parser.add_argument("--lichess", default=LICHESS, metavar="URL", help="server (default: %(default)s)")
     parser.add_argument("--broker", default=BROKER, metavar="URL", help="broker (default: %(default)s)")
     add_flags(parser, only=OPTIONS)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.campaigns import (
-    add_executor_arguments,
-    add_run_arguments,
+    executor_arguments,
     print_lines,
+    run_arguments,
     run_campaign,
 )
 from engine.options.flags import add_engine_flags, given_options
+from protocol.common.commands import Declared
 from protocol.common.outputs import PlotError, guard_apart, guard_output, is_figure, named_files
 
 if TYPE_CHECKING:
@@ -43,65 +44,43 @@ The same command resumes an interrupted match.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EPILOG
-    parser.usage = "%(prog)s [CONFIG.toml] [--player KEY=VALUE,… …] [flags]"
-    parser.add_argument(
-        "config_file",
-        nargs="?",
-        metavar="CONFIG.toml",
-        help="settings of the match; configs/match.toml shows every key",
-    )
-    parser.add_argument("--player", action="append", default=[], metavar="KEY=VALUE,…", help="add a player")
-    parser.add_argument(
-        "--each", metavar="KEY=VALUE,…", help="options and limits of players without their own"
-    )
-    add_engine_flags(parser.add_argument_group("this engine's players without their own"))
-    limits = parser.add_argument_group("limits of players without their own (default: 400 nodes)")
-    limits.add_argument("--tc", metavar="CLOCK", help="[moves/][minutes:]seconds[+increment], e.g. 60+0.6")
-    limits.add_argument("--movetime", metavar="MS", help="milliseconds per move")
-    limits.add_argument("--nodes", metavar="N", help="nodes per move")
-    limits.add_argument("--depth", metavar="PLIES", help="depth of each move")
-    games = parser.add_argument_group("games")
-    games.add_argument("--games", metavar="N", help="games of each pairing (default: 100)")
-    games.add_argument(
-        "--format", metavar="FORMAT", help="round-robin or gauntlet (the first against the rest)"
-    )
-    games.add_argument(
-        "--no-pairs", action="store_true", help="play each opening once, not with colours reversed"
-    )
-    games.add_argument("--chess960", action="store_true", help="play Chess960")
-    games.add_argument("--seed", metavar="N", help="random seed (default: 1)")
-    add_executor_arguments(games, timed="; 1 with a time limit")
-    games.add_argument(
-        "--openings",
-        metavar="FILE",
-        help="EPD, PGN or Polyglot file, or startpos (default: 2000 included openings)",
-    )
-    games.add_argument(
-        "--order", metavar="ORDER", help="order of the openings: random (default) or sequential"
-    )
-    games.add_argument("--plies", metavar="N", help="maximum plies of an opening (default: all)")
-    ends = parser.add_argument_group("ends of games and of the match")
-    ends.add_argument(
-        "--sprt", nargs="?", const="", metavar="elo0=0,elo1=5,…", help="stop when an SPRT decides"
-    )
-    ends.add_argument(
-        "--resign", nargs="?", const="", metavar="score=600,moves=4,…", help="adjudicate lost games"
-    )
-    ends.add_argument(
-        "--draw", nargs="?", const="", metavar="from_move=40,moves=8,score=10", help="adjudicate draws"
-    )
-    ends.add_argument("--max-moves", metavar="N", help="draw after N moves")
-    ends.add_argument("--syzygy", metavar="FOLDER", help="end games that Syzygy tables decide")
-    output = parser.add_argument_group("output")
-    output.add_argument(
-        "--output", metavar="BASE", help="write BASE.pgn, BASE.jsonl (journal) and BASE.json (summary)"
-    )
-    output.add_argument("--event", metavar="NAME", help="Event tag of the PGN")
-    output.add_argument("--plot", metavar="FILE.png", help="draw Elo over the games")
-    add_run_arguments(output)
+USAGE = "%(prog)s [CONFIG.toml] [--player KEY=VALUE,… …] [flags]"
+ARGUMENTS: Declared = {
+    "config_file CONFIG.toml?": "settings of the match; configs/match.toml shows every key",
+    "--player* KEY=VALUE,…": "add a player",
+    "--each KEY=VALUE,…": "options and limits of players without their own",
+    "this engine's players without their own": add_engine_flags,
+    "limits of players without their own (default: 400 nodes)": {
+        "--tc CLOCK": "[moves/][minutes:]seconds[+increment], e.g. 60+0.6",
+        "--movetime MS": "milliseconds per move",
+        "--nodes N": "nodes per move",
+        "--depth PLIES": "depth of each move",
+    },
+    "games": {
+        "--games N": "games of each pairing (default: 100)",
+        "--format FORMAT": "round-robin or gauntlet (the first against the rest)",
+        "--no-pairs": "play each opening once, not with colours reversed",
+        "--chess960": "play Chess960",
+        "--seed N": "random seed (default: 1)",
+        **executor_arguments("; 1 with a time limit"),
+        "--openings FILE": "EPD, PGN or Polyglot file, or startpos (default: 2000 included openings)",
+        "--order ORDER": "order of the openings: random (default) or sequential",
+        "--plies N": "maximum plies of an opening (default: all)",
+    },
+    "ends of games and of the match": {
+        "--sprt elo0=0,elo1=5,…?": "stop when an SPRT decides",
+        "--resign score=600,moves=4,…?": "adjudicate lost games",
+        "--draw from_move=40,moves=8,score=10?": "adjudicate draws",
+        "--max-moves N": "draw after N moves",
+        "--syzygy FOLDER": "end games that Syzygy tables decide",
+    },
+    "output": {
+        "--output BASE": "write BASE.pgn, BASE.jsonl (journal) and BASE.json (summary)",
+        "--event NAME": "Event tag of the PGN",
+        "--plot FILE.png": "draw Elo over the games",
+        **run_arguments(),
+    },
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,10 +8,6 @@ import argparse
 HELP = "print a configuration file with the default of every option"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add nothing."""
-
-
 def run(arguments: argparse.Namespace) -> int:
     from engine.options.flags import default_toml
 

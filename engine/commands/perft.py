@@ -12,11 +12,12 @@ from engine._core import Game, perft, perft_divide
 HELP = "count the legal move sequences of a position to a depth"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("depth", type=int, metavar="DEPTH", help="plies, 1 to 30")
-    parser.add_argument("--fen", help="the position (default: the initial position)")
-    parser.add_argument("--chess960", action="store_true", help="Chess960 rules, FEN and castling moves")
-    parser.add_argument("--divide", action="store_true", help="also print the count for each first move")
+ARGUMENTS = {
+    "depth DEPTH:int": "plies, 1 to 30",
+    "--fen FEN": "the position (default: the initial position)",
+    "--chess960": "Chess960 rules, FEN and castling moves",
+    "--divide": "also print the count for each first move",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

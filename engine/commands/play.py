@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from io import TextIOWrapper
-from pathlib import Path
 from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
+from protocol.common.commands import Declared
 from protocol.common.printing import printable
 from protocol.common.processes import INTERRUPTED, interrupted_by_signals, own_input
 
@@ -43,29 +43,21 @@ WORDS = {
     "quit": "leave; the game is saved without a result",
     "help": "show these words",
 }
-DEFAULT_PGN = Path("games.pgn")
+
+
+ARGUMENTS: Declared = {
+    "": {"--white": "play White (default: drawn by lot)", "--black": "play Black"},
+    "--nodes NODES:int": "play at full strength with this number of nodes a move (default: at the strength "
+    "of --elo)",
+    "--fen FEN": "position to begin with",
+    "--ascii": "show pieces as letters, without colours",
+    "--pgn FILE:Path = games.pgn": "append the game to this file, after each move (default: games.pgn)",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.options.flags import add_flags
 
-    side = parser.add_mutually_exclusive_group()
-    side.add_argument("--white", action="store_true", help="play White (default: drawn by lot)")
-    side.add_argument("--black", action="store_true", help="play Black")
-    parser.add_argument(
-        "--nodes",
-        type=int,
-        help="play at full strength with this number of nodes a move (default: at the strength of --elo)",
-    )
-    parser.add_argument("--fen", help="position to begin with")
-    parser.add_argument("--ascii", action="store_true", help="show pieces as letters, without colours")
-    parser.add_argument(
-        "--pgn",
-        type=Path,
-        default=DEFAULT_PGN,
-        metavar="FILE",
-        help=f"append the game to this file, after each move (default: {DEFAULT_PGN})",
-    )
     add_flags(parser)
 
 

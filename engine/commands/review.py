@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from protocol.common.folders import expanded
-from protocol.common.outputs import add_overwrite_flag
+from protocol.common.outputs import OVERWRITE
 from protocol.common.printing import reason as reason_of
 from protocol.common.printing import say
 from protocol.common.processes import INTERRUPTED
@@ -62,40 +61,26 @@ OPTIONS = (
 )
 
 
+ARGUMENTS = {
+    "file FILE+:Path": "PGN files, also .gz; - is standard input",
+    f"--depth {{{','.join(NODES)}}} = normal": "nodes for each position: quick 100, normal 400, deep 2,500; "
+    "3 to 30 times as many where the game turns (default: %(default)s); without --weights, normal and deep "
+    "use wavefront-gpu",
+    "--nodes N:int": "another number of nodes for each position",
+    "--output FOLDER:Path = review": "folder (default: %(default)s)",
+    "--player NAME = ''": "the side at the bottom of the boards",
+    "--people FILE+:Path": "networks that imitate people, with a rating in their names, such as "
+    "maia-1500.pb.gz (default: those of `wavefront get`)",
+    "--encoding NAME = ''": "of files that are not UTF-8, such as cp1251 (default: guessed by the letters)",
+    "--restart": "discard an earlier review in the folder",
+    **OVERWRITE,
+    "--json": "also print each review as a line of JSON",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.options.flags import add_flags
 
-    parser.add_argument("file", nargs="+", type=Path, help="PGN files, also .gz; - is standard input")
-    parser.add_argument(
-        "--depth",
-        choices=tuple(NODES),
-        default="normal",
-        help="nodes for each position: quick 100, normal 400, deep 2,500; 3 to 30 times as many where the "
-        "game turns (default: %(default)s); without --weights, normal and deep use wavefront-gpu",
-    )
-    parser.add_argument("--nodes", type=int, metavar="N", help="another number of nodes for each position")
-    parser.add_argument(
-        "--output", type=Path, default=Path("review"), metavar="FOLDER", help="folder (default: %(default)s)"
-    )
-    parser.add_argument("--player", default="", metavar="NAME", help="the side at the bottom of the boards")
-    parser.add_argument(
-        "--people",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="networks that imitate people, with a rating in their names, such as maia-1500.pb.gz (default: "
-        "those of `wavefront get`)",
-    )
-    parser.add_argument(
-        "--encoding",
-        default="",
-        metavar="NAME",
-        help="of files that are not UTF-8, such as cp1251 (default: guessed by the letters)",
-    )
-    parser.add_argument("--restart", action="store_true", help="discard an earlier review in the folder")
-    add_overwrite_flag(parser)
-    parser.add_argument("--json", action="store_true", help="also print each review as a line of JSON")
     add_flags(parser, only=OPTIONS)
 
 

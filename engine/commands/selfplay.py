@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.campaigns import (
-    add_executor_arguments,
-    add_run_arguments,
+    executor_arguments,
     print_lines,
+    run_arguments,
     run_campaign,
 )
 from engine.options.flags import add_engine_flags, given_options
+from protocol.common.commands import Declared, declare
 from protocol.common.outputs import guard_apart, named_files
 
 if TYPE_CHECKING:
@@ -48,43 +49,32 @@ OWN_FLAGS = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EPILOG
-    parser.usage = "%(prog)s [CONFIG.toml] [flags]"
-    parser.add_argument(
-        "config_file",
-        nargs="?",
-        metavar="CONFIG.toml",
-        help="settings of the run; configs/selfplay.toml shows every key",
-    )
-    games = parser.add_argument_group("games")
-    games.add_argument("--games", metavar="N", help="games to play; 0: until interrupted (default: 1000)")
-    games.add_argument("--nodes", metavar="N", help="nodes per move (default: 800)")
-    games.add_argument(
-        "--nodes-spread", metavar="S", help="draw each move's nodes from N (1 ± S) (default: 0)"
-    )
-    add_executor_arguments(games)
-    games.add_argument("--time-limit", dest="time_limit_s", metavar="SECONDS", help="end after this time")
-    games.add_argument("--seed", metavar="N", help="random seed (default: 1)")
-    games.add_argument("--chess960", action="store_true", help="play Chess960")
-    games.add_argument(
-        "--openings",
-        metavar="FILE",
-        help="EPD, PGN or Polyglot file, or startpos (default: 2000 included openings)",
-    )
-    games.add_argument(
-        "--random-plies", metavar="N", help="up to N random moves after the opening (default: 0)"
-    )
-    engine = parser.add_argument_group("engine")
-    add_engine_flags(engine)
-    engine.add_argument("--engine", metavar="KEY=VALUE,…", help="further options of configs/engine.toml")
-    output = parser.add_argument_group("output")
-    output.add_argument("--output", metavar="FOLDER", help="folder for all files (default: selfplay)")
-    output.add_argument(
-        "--format", metavar="FORMAT", help="format of the training data: lc0 or shards (default: lc0)"
-    )
-    add_run_arguments(output, summary="a summary")
+def _add_engine_arguments(group: argparse._ArgumentGroup) -> None:
+    add_engine_flags(group)
+    declare(group, {"--engine KEY=VALUE,…": "further options of configs/engine.toml"})
+
+
+USAGE = "%(prog)s [CONFIG.toml] [flags]"
+ARGUMENTS: Declared = {
+    "config_file CONFIG.toml?": "settings of the run; configs/selfplay.toml shows every key",
+    "games": {
+        "--games N": "games to play; 0: until interrupted (default: 1000)",
+        "--nodes N": "nodes per move (default: 800)",
+        "--nodes-spread S": "draw each move's nodes from N (1 ± S) (default: 0)",
+        **executor_arguments(),
+        "--time-limit SECONDS": "end after this time",
+        "--seed N": "random seed (default: 1)",
+        "--chess960": "play Chess960",
+        "--openings FILE": "EPD, PGN or Polyglot file, or startpos (default: 2000 included openings)",
+        "--random-plies N": "up to N random moves after the opening (default: 0)",
+    },
+    "engine": _add_engine_arguments,
+    "output": {
+        "--output FOLDER": "folder for all files (default: selfplay)",
+        "--format FORMAT": "format of the training data: lc0 or shards (default: lc0)",
+        **run_arguments("a summary"),
+    },
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -112,7 +102,9 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
 
     document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
     flags: dict[str, Any] = {
-        name: value for name in OWN_FLAGS if (value := getattr(arguments, name)) is not None
+        name: value
+        for name in OWN_FLAGS
+        if (value := getattr(arguments, name.removesuffix("_s"))) is not None
     }
     engine: dict[str, Any] = {**given_options(arguments)}
     if arguments.engine:

@@ -8,12 +8,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.campaigns import (
-    add_executor_arguments,
-    add_run_arguments,
+    executor_arguments,
+    run_arguments,
     run_campaign,
 )
 from engine.commands.match import guard_run_of
 from engine.options.flags import add_engine_flags, given_options
+from protocol.common.commands import Declared
 
 if TYPE_CHECKING:
     from engine.apps.tune.campaign import TuneCampaign
@@ -31,25 +32,16 @@ The same command resumes an interrupted tuning. The kernels of a GPU are tuned b
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EPILOG
-    parser.add_argument(
-        "config_file",
-        metavar="CONFIG.toml",
-        help="parameters and settings of the games; configs/tune.toml shows every key",
-    )
-    add_engine_flags(parser.add_argument_group("players of this engine"))
-    games = parser.add_argument_group("games")
-    add_executor_arguments(games)
-    output = parser.add_argument_group("output")
-    output.add_argument(
-        "--output",
-        metavar="BASE",
-        help="write BASE.pgn, BASE.jsonl (journal), BASE.json (summary) and BASE.svg (plot) "
+ARGUMENTS: Declared = {
+    "config_file CONFIG.toml": "parameters and settings of the games; configs/tune.toml shows every key",
+    "players of this engine": add_engine_flags,
+    "games": executor_arguments(),
+    "output": {
+        "--output BASE": "write BASE.pgn, BASE.jsonl (journal), BASE.json (summary) and BASE.svg (plot) "
         "(default: name of CONFIG.toml)",
-    )
-    add_run_arguments(output)
+        **run_arguments(),
+    },
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

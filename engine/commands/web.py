@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from protocol.common.commands import Declared
 from protocol.common.printing import ReportedError, say
 
 if TYPE_CHECKING:
@@ -25,6 +26,26 @@ FIRST = "--open --listen --human --private --token-file --weights --backend --ev
 DEFAULT_ADDRESS = "127.0.0.1:8766"
 
 
+ARGUMENTS: Declared = {
+    "--open": "open the page in a browser",
+    f"--listen HOST:PORT = {DEFAULT_ADDRESS}": "address of the page (default: %(default)s); port 0 is a free "
+    "one",
+    "--human* FILE:Path": "network that imitates people, named by their rating: maia-1500.pb.gz; may be "
+    "repeated (default: those of `wavefront get`)",
+    "--private": "keep the page's games and reviews in memory, not in files",
+    "--certificate FILE:Path": "PEM file of a certificate, for TLS",
+    "--key FILE:Path": "PEM file of its key (default: --certificate)",
+    "access": {
+        "--token-file FILE": "file with the tokens of clients: one token, or lines of NAME TOKEN; SIGHUP "
+        "reads it again; required beyond this machine",
+        "--unencrypted": "allow --listen beyond this machine: anyone on the way can read queries, answers "
+        "and token",
+        "--origin* URL": "answer pages of this site, too; may be repeated",
+        "--host* NAME": "answer requests to this host name, besides those of this machine; may be repeated",
+    },
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.apps.analysis.settings import AnalysisSettings
     from engine.apps.web.limits import ApiSettings
@@ -33,55 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from protocol.common.settings import sources
     from protocol.common.settings.spec import settings_of
 
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        default=DEFAULT_ADDRESS,
-        help="address of the page (default: %(default)s); port 0 is a free one",
-    )
-    parser.add_argument(
-        "--human",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="network that imitates people, named by their rating: maia-1500.pb.gz; may be repeated "
-        "(default: those of `wavefront get`)",
-    )
-    parser.add_argument(
-        "--private", action="store_true", help="keep the page's games and reviews in memory, not in files"
-    )
-    parser.add_argument("--certificate", type=Path, metavar="FILE", help="PEM file of a certificate, for TLS")
-    parser.add_argument(
-        "--key", type=Path, metavar="FILE", help="PEM file of its key (default: --certificate)"
-    )
-    access = parser.add_argument_group("access")
-    access.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="file with the tokens of clients: one token, or lines of NAME TOKEN; SIGHUP reads it again; "
-        "required beyond this machine",
-    )
-    access.add_argument(
-        "--unencrypted",
-        action="store_true",
-        help="allow --listen beyond this machine: anyone on the way can read queries, answers and token",
-    )
-    access.add_argument(
-        "--origin",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="answer pages of this site, too; may be repeated",
-    )
-    access.add_argument(
-        "--host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="answer requests to this host name, besides those of this machine; may be repeated",
-    )
     sources.add_flags(parser, settings_of(ApiSettings).values())
     sources.add_flags(parser, settings_of(AnalysisSettings).values())
     add_flags(parser, defaults=default_options())

@@ -29,8 +29,7 @@ from engine.workers.executor import (
     WorkerContext,
     WorkerLostError,
 )
-from engine.workers.playing import GameSupervisor
-from engine.workers.supervisor import Slot
+from engine.workers.supervisor import GameSupervisor, Slot
 
 if TYPE_CHECKING:
     from engine.evaluation.link.link import EvaluatorLink

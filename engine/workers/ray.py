@@ -31,8 +31,7 @@ from engine.workers.executor import (
     first_line,
 )
 from engine.workers.game_worker import GameWorker
-from engine.workers.playing import GameSupervisor
-from engine.workers.supervisor import Slot
+from engine.workers.supervisor import GameSupervisor, Slot
 from protocol.common.folders import expanded
 from protocol.common.printing import failing_as
 

@@ -1,23 +1,34 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Supervision of workers in other processes.
+"""Supervision of workers in other processes, and the distribution of games to them.
 
-Each slot has one worker at a time, and a lost worker is replaced. Subclasses define the work: playing.py
-distributes games.
+Each slot has one worker at a time, and a lost worker is replaced. A game goes to the worker with the lowest
+load. Games of a lost worker are played again on others. Only returned games count, so no game is counted
+twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
-from engine.workers.executor import Log, WorkerHandle, WorkerLostError, WorkerReport, first_line
+from engine.workers.executor import (
+    ExecutorError,
+    FailedGame,
+    Game,
+    Log,
+    WorkerHandle,
+    WorkerLostError,
+    WorkerReport,
+    first_line,
+)
 
 if TYPE_CHECKING:
     from engine.search.pool import PoolStatistics
+
 
 OPEN_SECONDS = 600.0
 """Timeout for the start of a worker. The first start of an evaluator with a large network takes minutes."""
@@ -59,12 +70,14 @@ class Slot:
         return self.failures >= MAX_FAILURES
 
 
-class Supervisor(ABC):
-    """Workers in slots. Subclasses define the slots and start workers. Only the event loop may use it.
+class GameSupervisor(ABC, Generic[Game]):
+    """An executor that lets workers in slots play its games. Only the event loop may use it.
 
-    poll_seconds: interval of polling the workers' messages and statistics.
+    Subclasses define the slots and start workers. poll_seconds: interval of polling the workers' messages and
+    statistics.
     """
 
+    games_per_task = 1
     poll_seconds = 2.0
 
     def __init__(self, log: Log) -> None:
@@ -74,6 +87,8 @@ class Supervisor(ABC):
         self.changed = asyncio.Condition()
         """Notified of changes of the workers and of their states."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._all_workers: list[Worker] = []
+        """Those that were ready, also lost ones."""
 
     # -- for subclasses ----------------------------------------------------------------------------------
 
@@ -89,10 +104,6 @@ class Supervisor(ABC):
     def exhausted(self) -> str:
         """Return the message that no slot can have a worker."""
 
-    def worker_ready(self, worker: Worker) -> None:
-        """Add a worker that has just become ready."""
-        worker.slot.worker = worker
-
     async def close(self) -> None:
         """Stop the current tasks and all workers."""
         self.closing = True
@@ -100,6 +111,49 @@ class Supervisor(ABC):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(self._close_worker(worker) for worker in self.workers()))
+
+    # -- games ---------------------------------------------------------------------------------------------
+
+    async def play(self, numbers: Sequence[int]) -> list[Game | FailedGame]:
+        """Play the games with these numbers. Raises ExecutorError if no slot is left."""
+        while True:
+            worker = await self._least_loaded()
+            worker.load += len(numbers)
+            try:
+                games: list[Game | FailedGame] = await worker.handle.call("play", list(numbers))
+                worker.slot.failures = 0
+                await self.ask_report(worker)  # The statistics displayed with a game include it.
+                return games
+            except WorkerLostError as error:
+                await self.worker_lost(worker, str(error))
+            finally:
+                worker.load -= len(numbers)
+
+    def statistics(self) -> PoolStatistics:
+        """Return the reported totals of all workers, including lost ones."""
+        from engine.search.pool import PoolStatistics
+
+        reports = [(worker, worker.statistics) for worker in self._all_workers if worker.statistics]
+        began = min((worker.reported_at - s.seconds for worker, s in reports if s.seconds), default=0.0)
+        latest = max((worker.reported_at for worker, s in reports if s.seconds), default=0.0)
+        evaluations = sum(s.evaluations for _, s in reports)
+        batches = sum(s.evaluations / s.mean_batch for _, s in reports if s.mean_batch)
+        return PoolStatistics(
+            searches=sum(s.searches for _, s in reports),
+            evaluations=evaluations,
+            seconds=latest - began,
+            mean_batch=evaluations / batches if batches else 0.0,
+            moves=sum(s.moves for _, s in reports),
+        )
+
+    async def _least_loaded(self) -> Worker:
+        """Return the worker with the lowest load; wait while any is starting. Raises ExecutorError."""
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.workers() or not self.starting)
+        workers = self.workers()
+        if not workers:
+            raise ExecutorError(self.exhausted())
+        return min(workers, key=lambda worker: (worker.load + 1) / max(1, worker.capacity))
 
     # -- slots and workers -------------------------------------------------------------------------------
 
@@ -165,7 +219,8 @@ class Supervisor(ABC):
             handle = await self.start_worker(slot)
             async with asyncio.timeout(OPEN_SECONDS):
                 worker = Worker(slot, handle, await handle.call("open"))
-            self.worker_ready(worker)
+            slot.worker = worker
+            self._all_workers.append(worker)
         except TimeoutError:
             self._note_failure(slot, f"no worker was ready after {OPEN_SECONDS:.0f} s: is the machine busy?")
         except Exception as error:  # A failure in one slot must not stop the others.

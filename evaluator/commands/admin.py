@@ -19,17 +19,15 @@ Answer = tuple[dict[str, Any], list[str]]
 
 @dataclass
 class Command:
-    """A command. call: does it, and returns the answer as JSON and as lines. arguments: names and settings of
-    argparse. timeout_s: to wait for an answer."""
+    """A command. call: does it, and returns the answer as JSON and as lines. timeout_s: to wait for an
+    answer."""
 
     HELP: str
     call: Callable[[EvaluatorClient, argparse.Namespace], Answer]
-    arguments: dict[str, dict[str, str]]
+    ARGUMENTS: dict[str, str]
     timeout_s: float = 600.0
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        for name, settings in self.arguments.items():
-            parser.add_argument(name, **settings)  # type: ignore[arg-type]
         remote.add_arguments(parser, timeout=self.timeout_s)
 
     def run(self, arguments: argparse.Namespace) -> int:
@@ -70,11 +68,7 @@ def _unload(client: EvaluatorClient, arguments: argparse.Namespace) -> Answer:
     return {"unloaded": arguments.network}, [f"unloaded {arguments.network}"]
 
 
-def _option(metavar: str, text: str, **more: str) -> dict[str, str]:
-    return {"default": "", "metavar": metavar, "help": text, **more}
-
-
-_HEAD = _option("NAME", "head of a network that has several (default: the file's own choice)")
+_HEAD = "head of a network that has several (default: the file's own choice)"
 _NETWORK = "name, alias or content hash"
 
 COMMANDS = {
@@ -82,33 +76,29 @@ COMMANDS = {
         "load a further network file into a running service",
         _load,
         {
-            "file": {"metavar": "FILE", "help": "network file, as a path on the service's machine"},
-            "--policy-head": _HEAD,
-            "--value-head": _HEAD,
-            "--alias": {
-                "default": "",
-                "metavar": "ALIAS",
-                "help": "further name of the network; see `alias`",
-            },
+            "file FILE": "network file, as a path on the service's machine",
+            "--policy-head NAME = ''": _HEAD,
+            "--value-head NAME = ''": _HEAD,
+            "--alias ALIAS = ''": "further name of the network; see `alias`",
         },
     ),
     "unload": Command(
         "remove a network from a running service after its queued requests",
         _unload,
-        {"network": {"metavar": "NETWORK", "help": _NETWORK}},
+        {"network NETWORK": _NETWORK},
     ),
     "reload": Command(
         "read changed network files of a running service again; no request is lost",
         _reload,
-        {"network": _option("NETWORK", f"{_NETWORK} (default: all networks)", nargs="?")},
+        {"network NETWORK? = ''": f"{_NETWORK} (default: all networks)"},
     ),
     "alias": Command(
         "give a network of a running service a further name; `default` is the network of clients that name "
         "none",
         _alias,
         {
-            "alias": {"metavar": "ALIAS", "help": "the further name"},
-            "network": _option("NETWORK", f"{_NETWORK} (default: remove the alias)", nargs="?"),
+            "alias ALIAS": "the further name",
+            "network NETWORK? = ''": f"{_NETWORK} (default: remove the alias)",
         },
         timeout_s=5.0,
     ),

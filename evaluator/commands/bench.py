@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluator.scheduling.latency import LADDER, LatencyModel
-from protocol.common.outputs import add_overwrite_flag, figure_of, guard_output, is_figure, save_figure
+from protocol.common.outputs import OVERWRITE, figure_of, guard_output, is_figure, save_figure
 
 HELP = "measure positions per second and milliseconds by batch size; the knee is the recommended batch size"
 
@@ -25,31 +25,17 @@ WINDOWS = 8
 """Measuring windows per size when measuring through the service."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --network, --backend, --threads, --batch, --time-limit, --service, --json and --plot."""
-    parser.add_argument(
-        "--network", metavar="FILE", help="lc0 network file (default: the included one for the device)"
-    )
-    parser.add_argument(
-        "--backend", default="auto", metavar="NAME", help="backend, as for `serve` (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--threads", type=int, metavar="N", help="CPU threads (default: the backend's choice)"
-    )
-    parser.add_argument(
-        "--batch", metavar="N[,N…]", help="batch sizes (default: 1 to 1024, as far as they fit)"
-    )
-    parser.add_argument(
-        "--time-limit", type=float, default=5.0, metavar="S", help="total seconds (default: %(default)g)"
-    )
-    parser.add_argument(
-        "--service",
-        action="store_true",
-        help="measure through ZeroMQ and the service, two requests in flight",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--plot", metavar="FILE.png", help="draw the curve (needs the plot extra)")
-    add_overwrite_flag(parser)
+ARGUMENTS = {
+    "--network FILE": "lc0 network file (default: the included one for the device)",
+    "--backend NAME = auto": "backend, as for `serve` (default: %(default)s)",
+    "--threads N:int": "CPU threads (default: the backend's choice)",
+    "--batch N[,N…]": "batch sizes (default: 1 to 1024, as far as they fit)",
+    "--time-limit S = 5.0": "total seconds (default: %(default)g)",
+    "--service": "measure through ZeroMQ and the service, two requests in flight",
+    "--json": "print JSON",
+    "--plot FILE.png": "draw the curve (needs the plot extra)",
+    **OVERWRITE,
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

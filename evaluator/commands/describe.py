@@ -16,16 +16,13 @@ from evaluator.network.describe import describe
 HELP = "print a network's format, shapes, parameters, cost and heads"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        nargs="?",
-        default="wavefront-cpu",
-        help="network (.pb.gz or .pb), wavefront-cpu or wavefront-gpu (default: wavefront-cpu)",
-    )
-    parser.add_argument("--policy-head", metavar="NAME", help="vanilla, optimistic, soft or opponent")
-    parser.add_argument("--value-head", metavar="NAME", help="winner, q or st")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+ARGUMENTS = {
+    "file FILE? = wavefront-cpu": "network (.pb.gz or .pb), wavefront-cpu or wavefront-gpu (default: "
+    "wavefront-cpu)",
+    "--policy-head NAME": "vanilla, optimistic, soft or opponent",
+    "--value-head NAME": "winner, q or st",
+    "--json": "print JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

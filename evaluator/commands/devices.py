@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 HELP = "list the devices, the one that is used, and why others are not"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--retry-gpu", action="store_true", help="retry GPUs that are excluded because they crashed"
-    )
+ARGUMENTS = {
+    "--json": "print JSON",
+    "--retry-gpu": "retry GPUs that are excluded because they crashed",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,26 +4,22 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from evaluator.network import load_network, network_file
-from protocol.common.outputs import add_overwrite_flag, guard_output
+from protocol.common.outputs import OVERWRITE, guard_output
 from protocol.common.printing import ReportedError, failing_as
 
 HELP = "write a network as an ONNX model"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        nargs="?",
-        default="wavefront-cpu",
-        help="network (.pb.gz or .pb), wavefront-cpu or wavefront-gpu (default: wavefront-cpu)",
-    )
-    parser.add_argument("output", type=Path, help="the .onnx file to write")
-    add_overwrite_flag(parser)
-    parser.add_argument("--policy-head", metavar="NAME", help="vanilla, optimistic, soft or opponent")
-    parser.add_argument("--value-head", metavar="NAME", help="winner, q or st")
+ARGUMENTS = {
+    "file FILE? = wavefront-cpu": "network (.pb.gz or .pb), wavefront-cpu or wavefront-gpu (default: "
+    "wavefront-cpu)",
+    "output OUTPUT:Path": "the .onnx file to write",
+    **OVERWRITE,
+    "--policy-head NAME": "vanilla, optimistic, soft or opponent",
+    "--value-head NAME": "winner, q or st",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

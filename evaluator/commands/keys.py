@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from protocol.common.commands import declare
+
 HELP = "create and print keys; allow and revoke clients"
 
 NOTE = "A running service reads the list again at SIGHUP and `wavefront-evaluator reload`."
@@ -22,46 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = "default: the user's configuration folder"
     parser.add_argument("--keys", default="", metavar="FOLDER", help=where)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-
-    def action(name: str, help: str, do: _Action) -> argparse.ArgumentParser:
+    for name, (help, do, more) in ACTIONS.items():
         added = actions.add_parser(name, help=help, description=help, allow_abbrev=False)
         added.set_defaults(do=do)
         added.add_argument("--keys", default=argparse.SUPPRESS, metavar="FOLDER", help=where)
-        return added
-
-    make = action(
-        "make", "create the key pair of a service or of this user's clients; print the public key", _make
-    )
-    make.add_argument("whose", choices=("service", "client"))
-    make.add_argument("--replace", action="store_true", help="replace an existing pair")
-    show = action("show", "print a public key", _show)
-    show.add_argument("whose", nargs="?", default="service", choices=("service", "client"))
-    show.add_argument(
-        "--z85", action="store_true", help="print in Z85, as ZeroMQ writes keys; quote it in a shell"
-    )
-    listed = action("list", "print public keys, allowed clients and known services", _list)
-    listed.add_argument("--json", action="store_true", help="print JSON")
-    allow = action("allow", "allow a client by its public key, or change its rights", _allow)
-    allow.add_argument("name", metavar="NAME", help="name of the client: letters, digits and any of _ . @ -")
-    allow.add_argument("key", metavar="KEY", help="public key of the client")
-    allow.add_argument(
-        "--admin", action="store_true", help="also allow load, unload, reload, drain and the other commands"
-    )
-    allow.add_argument(
-        "--limit",
-        action="append",
-        default=[],
-        metavar="LIMIT=VALUE",
-        help="classes=play,analysis; requests=N in flight; rate=N positions a second; share=X of a device, "
-        "relative to 1 of others; for all connections with the key together",
-    )
-    revoke = action("revoke", "remove an allowed client", _revoke)
-    revoke.add_argument("name", metavar="NAME")
-    trust = action("trust", "store the public key of the service at an address", _trust)
-    trust.add_argument("address", metavar="tcp://HOST:PORT")
-    trust.add_argument("key", metavar="KEY")
-    forget = action("forget", "remove the public key of an address", _forget)
-    forget.add_argument("address", metavar="tcp://HOST:PORT")
+        declare(added, more)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -183,3 +150,40 @@ def _forget(arguments: argparse.Namespace, folder: Path) -> None:
 
     forget(folder / SERVICES, arguments.address)
     print(f"the key of {arguments.address} is forgotten")
+
+
+ACTIONS: dict[str, tuple[str, _Action, dict[str, str]]] = {
+    "make": (
+        "create the key pair of a service or of this user's clients; print the public key",
+        _make,
+        {"whose {service,client}": "", "--replace": "replace an existing pair"},
+    ),
+    "show": (
+        "print a public key",
+        _show,
+        {
+            "whose {service,client}? = service": "",
+            "--z85": "print in Z85, as ZeroMQ writes keys; quote it in a shell",
+        },
+    ),
+    "list": ("print public keys, allowed clients and known services", _list, {"--json": "print JSON"}),
+    "allow": (
+        "allow a client by its public key, or change its rights",
+        _allow,
+        {
+            "name NAME": "name of the client: letters, digits and any of _ . @ -",
+            "key KEY": "public key of the client",
+            "--admin": "also allow load, unload, reload, drain and the other commands",
+            "--limit* LIMIT=VALUE": "classes=play,analysis; requests=N in flight; rate=N positions a second; "
+            "share=X of a device, relative to 1 of others; for all connections with the key together",
+        },
+    ),
+    "revoke": ("remove an allowed client", _revoke, {"name NAME": ""}),
+    "trust": (
+        "store the public key of the service at an address",
+        _trust,
+        {"address tcp://HOST:PORT": "", "key KEY": ""},
+    ),
+    "forget": ("remove the public key of an address", _forget, {"address tcp://HOST:PORT": ""}),
+}
+"""Help, function and arguments by name."""

@@ -5,29 +5,25 @@ benchmarks."""
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from evaluator.network.describe import cost_of
 from evaluator.network.random_network import SHAPES, random_network
 from evaluator.network.schema import WeightsEncoding
 from evaluator.network.writer import write_network
-from protocol.common.outputs import add_overwrite_flag, guard_output
+from protocol.common.outputs import OVERWRITE, guard_output
 from protocol.common.printing import ReportedError, failing_as
 
 HELP = "write an lc0 network with random weights"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shape", metavar="SHAPE", help=", ".join(SHAPES))
-    parser.add_argument("output", type=Path, metavar="OUT", help="the file to write (.pb.gz or .pb)")
-    parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
-    parser.add_argument(
-        "--encoding",
-        choices=[encoding.name.lower() for encoding in WeightsEncoding],
-        default=WeightsEncoding.LINEAR16.name.lower(),
-        help="encoding of the weights in the file (default: linear16)",
-    )
-    add_overwrite_flag(parser)
+ARGUMENTS = {
+    "shape SHAPE": ", ".join(SHAPES),
+    "output OUT:Path": "the file to write (.pb.gz or .pb)",
+    "--seed SEED = 0": "random seed (default: 0)",
+    f"--encoding {{{','.join(each.name.lower() for each in WeightsEncoding)}}} = linear16": "encoding of the "
+    "weights in the file (default: linear16)",
+    **OVERWRITE,
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

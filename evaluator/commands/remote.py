@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from protocol.common.commands import declare
 from protocol.common.printing import printable
 
 if TYPE_CHECKING:
@@ -24,16 +25,13 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser, *, timeout: float = 5.0, watched: bool = False) -> None:
     """Add --address, --keys, --timeout and --json. watched: add --watch, for `watch`."""
-    parser.add_argument(
-        "--address",
-        help="address of the service; tcp://HOST:PORT#KEY with its public key if it requires keys "
-        "(default: this machine's default addresses)",
-    )
-    parser.add_argument(
-        "--keys",
-        default="",
-        metavar="FOLDER",
-        help="folder with keys (default: the user's configuration folder)",
+    declare(
+        parser,
+        {
+            "--address ADDRESS": "address of the service; tcp://HOST:PORT#KEY with its public key if it "
+            "requires keys (default: this machine's default addresses)",
+            "--keys FOLDER = ''": "folder with keys (default: the user's configuration folder)",
+        },
     )
     parser.add_argument(
         "--timeout",

@@ -28,7 +28,7 @@ from evaluator.backends.gpu.plan.program import LibraryStep
 from evaluator.commands import devices
 from evaluator.commands.verify import found_agreement, network_of
 from protocol.common.files import write_atomically
-from protocol.common.outputs import add_overwrite_flag, guard_output
+from protocol.common.outputs import OVERWRITE, guard_output
 from protocol.common.printing import ReportedError, failing_as
 
 HELP = (
@@ -48,40 +48,17 @@ _COMPARED = 8
 products, the minimum for them: smaller batches are computed in fp16."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("wavefront-report.json"),
-        metavar="FILE",
-        help="file to write (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--network",
-        action="append",
-        metavar="FILE",
-        help="network file or random:SHAPE; may be repeated "
-        "(default: wavefront-gpu, random:bt4 and random:t82)",
-    )
-    parser.add_argument(
-        "--device",
-        action="append",
-        metavar="NAME",
-        help="name from `devices`; may be repeated (default: all)",
-    )
-    add_overwrite_flag(parser)
-    parser.add_argument(
-        "--precision",
-        default="fp16",
-        choices=PRECISIONS,
-        help="precision of the gpu backend; not every GPU has fp8 (default: fp16)",
-    )
-    parser.add_argument(
-        "--max-batch", type=int, metavar="N", help="largest batch size (default: as for `serve`)"
-    )
-    parser.add_argument(
-        "--no-libraries", action="store_true", help="exclude vendor libraries; use own kernels only"
-    )
+ARGUMENTS = {
+    "--out FILE:Path = wavefront-report.json": "file to write (default: %(default)s)",
+    "--network* FILE": "network file or random:SHAPE; may be repeated "
+    "(default: wavefront-gpu, random:bt4 and random:t82)",
+    "--device* NAME": "name from `devices`; may be repeated (default: all)",
+    **OVERWRITE,
+    f"--precision {{{','.join(PRECISIONS)}}} = fp16": "precision of the gpu backend; not every GPU has fp8 "
+    "(default: fp16)",
+    "--max-batch N:int": "largest batch size (default: as for `serve`)",
+    "--no-libraries": "exclude vendor libraries; use own kernels only",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

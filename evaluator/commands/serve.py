@@ -28,6 +28,7 @@ from evaluator.backends.common.progress import listen
 from evaluator.backends.common.threads import default_threads
 from evaluator.service import logs
 from evaluator.settings import Settings, add_flags, from_arguments
+from protocol.common.commands import declare
 from protocol.common.processes import own_input
 from protocol.common.settings.spec import SettingsError
 
@@ -57,13 +58,13 @@ log = logging.getLogger("evaluator.serve")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the settings, and --embedded."""
     add_flags(parser)
-    parser.add_argument(
-        "--embedded",
-        action="store_true",
-        help="serve only the parent process: private address, JSON lines on stdout, exit when stdin ends",
-    )
-    parser.add_argument(
-        "--retry-gpu", action="store_true", help="retry GPUs that are excluded because they crashed"
+    declare(
+        parser,
+        {
+            "--embedded": "serve only the parent process: private address, JSON lines on stdout, exit "
+            "when stdin ends",
+            "--retry-gpu": "retry GPUs that are excluded because they crashed",
+        },
     )
 
 

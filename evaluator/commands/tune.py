@@ -23,19 +23,13 @@ from evaluator.network.spec import Activation
 HELP = "measure the candidates for every matrix product on a GPU, keep the fastest and print the table"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--network",
-        default="wavefront-gpu",
-        metavar="FILE",
-        help="network file or random:SHAPE (default: wavefront-gpu)",
-    )
-    parser.add_argument(
-        "--device", default="", metavar="NAME", help="name from `devices` (default: the fastest)"
-    )
-    parser.add_argument("--precision", default="fp16", help="fp16, bf16, fp32 or fp8 (default: fp16)")
-    parser.add_argument("--weights", default="", help="int8 or int4 (default: the precision)")
-    parser.add_argument("--rebuild", action="store_true", help="measure cached choices again")
+ARGUMENTS = {
+    "--network FILE = wavefront-gpu": "network file or random:SHAPE (default: wavefront-gpu)",
+    "--device NAME = ''": "name from `devices` (default: the fastest)",
+    "--precision PRECISION = fp16": "fp16, bf16, fp32 or fp8 (default: fp16)",
+    "--weights WEIGHTS = ''": "int8 or int4 (default: the precision)",
+    "--rebuild": "measure cached choices again",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

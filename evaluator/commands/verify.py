@@ -29,29 +29,14 @@ from evaluator.network.spec import NetworkSpec
 HELP = "compare a backend with the float64 reference; the exit status is 1 if an error exceeds its limit"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--network",
-        action="append",
-        metavar="FILE",
-        help=f"network file, or random:SHAPE with SHAPE one of {', '.join(SHAPES)}; may be repeated "
-        "(default: the included networks)",
-    )
-    parser.add_argument(
-        "--backend",
-        default="gpu",
-        metavar="NAME",
-        help="backend with options, such as gpu:weights=int8 (default: gpu)",
-    )
-    parser.add_argument(
-        "--positions", type=int, default=64, metavar="N", help="number of positions (default: %(default)d)"
-    )
-    parser.add_argument(
-        "--precision",
-        action="store_true",
-        help="say what precision=auto chooses for each network on this GPU, with its errors and speeds",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+ARGUMENTS = {
+    "--network* FILE": f"network file, or random:SHAPE with SHAPE one of {', '.join(SHAPES)}; may be "
+    "repeated (default: the included networks)",
+    "--backend NAME = gpu": "backend with options, such as gpu:weights=int8 (default: gpu)",
+    "--positions N = 64": "number of positions (default: %(default)d)",
+    "--precision": "say what precision=auto chooses for each network on this GPU, with its errors and speeds",
+    "--json": "print JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

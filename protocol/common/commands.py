@@ -1,16 +1,87 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Subcommands of a program: modules with HELP, add_arguments(parser) and run(arguments) -> exit status."""
+"""Subcommands of a program: modules with HELP, arguments and run(arguments) -> exit status.
+
+ARGUMENTS declares the arguments, see `declare`. add_arguments(parser) adds what needs more than a table.
+USAGE and EPILOG are the first and the last lines of the help.
+"""
 
 from __future__ import annotations
 
-from argparse import SUPPRESS
-from collections.abc import Mapping, Sequence
+import re
+from argparse import SUPPRESS, HelpFormatter, RawDescriptionHelpFormatter
+from ast import literal_eval
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from keyword import iskeyword
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace, _SubParsersAction
+    from argparse import ArgumentParser, Namespace, _ActionsContainer, _SubParsersAction
+
+Declared = Mapping[str, "str | Declared | Callable[[Any], None]"]
+"""Help texts of arguments by their usage."""
+
+_USAGE = re.compile(
+    r"(?P<name>[\w-]+)(?P<marks>[*!]*)"
+    r"(?: (?P<metavar>\S+?)(?P<nargs>[?*+]?)(?P<type>:int|:float|:Path)?)?(?: = (?P<default>.*))?"
+)
+_TYPES = {":int": int, ":float": float, ":Path": Path}
+
+
+def declare(parser: _ActionsContainer, arguments: Declared) -> None:
+    """Add arguments to a parser, given as usage: help.
+
+    `--json` is a switch and `--nodes N` a flag with a value, `FILE` is a positional argument and `file NAME`
+    one with another name in the help. {a,b} are choices, N* and N+ are several values. N? may be left out,
+    which a flag with a value then stores as "".
+    `--nodes N = 400` has a default and its type; else N:int, N:float or N:Path give the type. `--data! FILE`
+    is required, `--match* FLAG` may be repeated. A title with a table, or with a function that adds to a
+    group, is a group of arguments. Of a table below "" only one may be given.
+    """
+    for usage, text in arguments.items():
+        if not isinstance(text, str):
+            group = parser.add_argument_group(usage) if usage else parser.add_mutually_exclusive_group()
+            text(group) if callable(text) else declare(group, text)
+            continue
+        part = _USAGE.fullmatch(usage)
+        assert part is not None, usage
+        parser.add_argument(part["name"], help=text, **_settings(part))
+
+
+def _settings(part: re.Match[str]) -> dict[str, Any]:
+    """Return the settings of argparse that a usage says."""
+    is_flag, metavar, values = part["name"].startswith("-"), part["metavar"], part["nargs"]
+    if is_flag and not metavar:
+        return {"action": "store_true"}
+    settings: dict[str, Any] = {"metavar": metavar, "nargs": values or None}
+    if metavar and metavar.startswith("{"):
+        settings |= {"metavar": None, "choices": tuple(metavar[1:-1].split(","))}
+    if part["type"]:
+        settings["type"] = _TYPES[part["type"]]
+    if "*" in part["marks"]:
+        settings["action"] = "append"
+    if is_flag and (values in ("*", "+") or "*" in part["marks"]):
+        settings["default"] = list[str]()
+    if is_flag and values == "?":
+        settings["const"] = ""
+    if "!" in part["marks"]:
+        settings["required"] = True
+    if (default := part["default"]) is not None:
+        with suppress(ValueError, SyntaxError):
+            default = literal_eval(default)
+        if isinstance(default, int | float):
+            settings["type"] = type(default)
+        settings["default"] = settings.get("type", str)(default)
+    return settings
+
+
+def add_arguments(parser: ArgumentParser, module: Any) -> None:
+    """Add the arguments of a command."""
+    declare(parser, getattr(module, "ARGUMENTS", {}))
+    if add := getattr(module, "add_arguments", None):
+        add(parser)
 
 
 def add_commands(
@@ -36,9 +107,12 @@ def add_commands(
             aliases=[aliases[name]] if name in aliases else [],
             help=module.HELP,
             description=module.HELP,
+            usage=getattr(module, "USAGE", None),
+            epilog=getattr(module, "EPILOG", None),
+            formatter_class=RawDescriptionHelpFormatter if hasattr(module, "EPILOG") else HelpFormatter,
             allow_abbrev=False,
         )
-        module.add_arguments(parser)
+        add_arguments(parser, module)
         if first := getattr(module, "FIRST", ""):
             parser.add_argument("--help-all", action="help", help="show all options, and exit")
             for action in parser._actions if "--help-all" not in words else ():

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,19 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+OVERWRITE = {"--overwrite": "replace existing files that this program did not write"}
+"""The flag of commands that write files, see `commands.declare`."""
+
+
 class OutputError(ReportedError, ValueError):
     """Writing a file would destroy another one. The message names it and the remedy."""
 
 
 class PlotError(ReportedError, RuntimeError):
     """A figure cannot be drawn. The message gives the reason and the remedy."""
-
-
-def add_overwrite_flag(parser: argparse._ActionsContainer) -> None:
-    """Add --overwrite."""
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace existing files that this program did not write"
-    )
 
 
 def guard_output(

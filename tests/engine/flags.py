@@ -5,14 +5,21 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from types import ModuleType
+
+from protocol.common.commands import add_arguments
 
 
-def flags_of(add_arguments: Callable[[argparse.ArgumentParser], None]) -> set[str]:
-    """Those of a command."""
+def parser_of(command: ModuleType) -> argparse.ArgumentParser:
+    """Return a parser of a command's arguments."""
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return {flag for action in parser._actions for flag in action.option_strings}
+    add_arguments(parser, command)
+    return parser
+
+
+def flags_of(command: ModuleType) -> set[str]:
+    """Those of a command."""
+    return {flag for action in parser_of(command)._actions for flag in action.option_strings}
 
 
 def flags_named(text: str) -> set[str]:

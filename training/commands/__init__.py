@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Subcommands of `wavefront-training`, one per file: HELP, add_arguments, run."""
+"""Subcommands of `wavefront-training`, one per file: HELP, ARGUMENTS, run."""

@@ -23,27 +23,17 @@ HELP = (
 )
 
 
+ARGUMENTS = {
+    "paths PATH+": "shards or folders of them",
+    "--nodes N = 0": "annotate with a search of N nodes of each position (default: the network alone)",
+    "--workers N = 0": "processes that search (default: as many as keep the evaluator busy)",
+    "--constants-of FILE": "network whose search constants are used (default: its own)",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.options.flags import add_flags
 
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="shards or folders of them")
-    parser.add_argument(
-        "--nodes",
-        type=int,
-        default=0,
-        metavar="N",
-        help="annotate with a search of N nodes of each position (default: the network alone)",
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=0,
-        metavar="N",
-        help="processes that search (default: as many as keep the evaluator busy)",
-    )
-    parser.add_argument(
-        "--constants-of", metavar="FILE", help="network whose search constants are used (default: its own)"
-    )
     add_flags(parser, only=("weights", "backend", "evaluator", "threads"))
     parser.add_argument("--json", action="store_true", help="print a summary as JSON at the end")
 

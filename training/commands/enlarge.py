@@ -6,38 +6,22 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from protocol.common.outputs import add_overwrite_flag, guard_output
+from protocol.common.outputs import OVERWRITE, guard_output
 from training.errors import TrainingError, require_torch
 
 HELP = "write a larger network that computes the same as a smaller one, as a start for training"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", metavar="NET.pb.gz", help="network file, wavefront-cpu or wavefront-gpu")
-    parser.add_argument(
-        "--output", required=True, metavar="FILE", help="file for the larger network (.pb.gz)"
-    )
-    add_overwrite_flag(parser)
-    parser.add_argument(
-        "--times",
-        type=int,
-        default=2,
-        metavar="N",
-        help="factor of channels, attention heads and the width of smolgen (default: 2)",
-    )
-    parser.add_argument(
-        "--layers", type=int, default=0, metavar="N", help="number of encoders (default: unchanged)"
-    )
-    parser.add_argument(
-        "--policy-scale",
-        type=float,
-        default=1.0,
-        metavar="X",
-        help="factor of the policy's logits: the inverse of `export --policy-temperature` (default: 1)",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="random seed of the differences between copies (default: 1)"
-    )
+ARGUMENTS = {
+    "network NET.pb.gz": "network file, wavefront-cpu or wavefront-gpu",
+    "--output! FILE": "file for the larger network (.pb.gz)",
+    **OVERWRITE,
+    "--times N = 2": "factor of channels, attention heads and the width of smolgen (default: 2)",
+    "--layers N = 0": "number of encoders (default: unchanged)",
+    "--policy-scale X = 1.0": "factor of the policy's logits: the inverse of `export "
+    "--policy-temperature` (default: 1)",
+    "--seed SEED = 1": "random seed of the differences between copies (default: 1)",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,30 +8,23 @@ import json
 from pathlib import Path
 from typing import Any
 
-from protocol.common.outputs import add_overwrite_flag, guard_output
+from protocol.common.outputs import OVERWRITE, guard_output
 from training.errors import TrainingError, require_torch
 
 HELP = "write a run's network as an lc0 file, compared with the reference backend"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", metavar="RUN", help="folder of a run")
-    parser.add_argument(
-        "--output", metavar="FILE", help="file to write (default: network.pb.gz in the folder)"
-    )
-    add_overwrite_flag(parser)
-    parser.add_argument(
-        "--policy-temperature",
-        type=float,
-        default=1.0,
-        metavar="T",
-        help="multiply the policy's logits, so that this PolicyTemperature gives the trained priors "
-        "(default: %(default)g)",
-    )
-    parser.add_argument("--license", default="", metavar="TEXT", help="licence that is written into the file")
-    parser.add_argument("--int8", action="store_true", help="report what an int8 pass on a CPU changes")
-    parser.add_argument("--last", action="store_true", help="export the last weights, not their mean")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+ARGUMENTS = {
+    "run_folder RUN": "folder of a run",
+    "--output FILE": "file to write (default: network.pb.gz in the folder)",
+    **OVERWRITE,
+    "--policy-temperature T = 1.0": "multiply the policy's logits, so that this PolicyTemperature gives "
+    "the trained priors (default: %(default)g)",
+    "--license TEXT = ''": "licence that is written into the file",
+    "--int8": "report what an int8 pass on a CPU changes",
+    "--last": "export the last weights, not their mean",
+    "--json": "print JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,8 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise TrainingError("--policy-temperature must be above 0")
     from training.export import export_network, int8_told
     from training.run.checkpoint import NAME as CHECKPOINT
+    from training.run.checkpoint import network_of_run
     from training.run.run import NETWORK
-    from training.run.saved import network_of_run
 
     folder = Path(arguments.run_folder)
     output = Path(arguments.output) if arguments.output else folder / NETWORK

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from protocol.common.commands import Declared
 from protocol.common.files import write_atomically
-from protocol.common.outputs import add_overwrite_flag, guard_output, same_file
+from protocol.common.outputs import OVERWRITE, guard_output, same_file
 from protocol.common.processes import INTERRUPTED
 
 HELP = (
@@ -20,46 +21,22 @@ HELP = (
 REFUSED = 3
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", metavar="NET.pb.gz", help="new network: a file or an included one")
-    parser.add_argument(
-        "--against", default="wavefront-cpu", metavar="FILE", help="other network (default: wavefront-cpu)"
-    )
-    parser.add_argument(
-        "--constants-of",
-        metavar="FILE",
-        help="network whose search constants both players have (default: that of --against)",
-    )
-    limits = parser.add_mutually_exclusive_group()
-    limits.add_argument(
-        "--nodes", type=int, default=400, metavar="N", help="nodes per move (default: %(default)d)"
-    )
-    limits.add_argument("--tc", metavar="CLOCK", help="a clock instead of nodes, such as 3+0.03")
-    parser.add_argument(
-        "--games", type=int, default=1000, metavar="N", help="maximum number of games (default: %(default)d)"
-    )
-    parser.add_argument(
-        "--sprt", default="elo0=0,elo1=15", metavar="KEY=VALUE,…", help="SPRT (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--output",
-        metavar="FOLDER",
-        help="folder of match and gate.json (default: gate, next to the network)",
-    )
-    parser.add_argument(
-        "--promote",
-        metavar="FILE",
-        help="copy the network to this file if it is accepted; it may be that of --against",
-    )
-    add_overwrite_flag(parser)
-    parser.add_argument(
-        "--match",
-        action="append",
-        default=[],
-        metavar="FLAG",
-        help="further argument of `wavefront match`; may be repeated",
-    )
-    parser.add_argument("--json", action="store_true", help="print gate.json")
+ARGUMENTS: Declared = {
+    "network NET.pb.gz": "new network: a file or an included one",
+    "--against FILE = wavefront-cpu": "other network (default: wavefront-cpu)",
+    "--constants-of FILE": "network whose search constants both players have (default: that of --against)",
+    "": {
+        "--nodes N = 400": "nodes per move (default: %(default)d)",
+        "--tc CLOCK": "a clock instead of nodes, such as 3+0.03",
+    },
+    "--games N = 1000": "maximum number of games (default: %(default)d)",
+    "--sprt KEY=VALUE,… = elo0=0,elo1=15": "SPRT (default: %(default)s)",
+    "--output FOLDER": "folder of match and gate.json (default: gate, next to the network)",
+    "--promote FILE": "copy the network to this file if it is accepted; it may be that of --against",
+    **OVERWRITE,
+    "--match* FLAG": "further argument of `wavefront match`; may be repeated",
+    "--json": "print gate.json",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

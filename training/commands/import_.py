@@ -8,21 +8,17 @@ import json
 import sys
 from pathlib import Path
 
-from protocol.common.outputs import add_overwrite_flag, guard_run
+from protocol.common.outputs import OVERWRITE, guard_run
 
 HELP = "make shards from labelled games, self-play folders and lc0's chunks"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "sources",
-        nargs="+",
-        metavar="PATH",
-        help="files and folders: labelled games (.npz.xz), self-play, lc0's chunks",
-    )
-    parser.add_argument("--output", required=True, metavar="FOLDER", help="folder for the shards")
-    add_overwrite_flag(parser)
-    parser.add_argument("--json", action="store_true", help="print a summary as JSON")
+ARGUMENTS = {
+    "sources PATH+": "files and folders: labelled games (.npz.xz), self-play, lc0's chunks",
+    "--output! FOLDER": "folder for the shards",
+    **OVERWRITE,
+    "--json": "print a summary as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,42 +9,34 @@ from dataclasses import replace
 from pathlib import Path
 
 from protocol.common.files import write_atomically
-from protocol.common.outputs import add_overwrite_flag, guard_output, named_files
+from protocol.common.outputs import OVERWRITE, guard_output, named_files
 from protocol.common.printing import failing_as
 from training.errors import TrainingError, require_torch
 
 HELP = "write the settings file of a new run"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG.toml", help="file to write; - is standard output")
-    parser.add_argument(
-        "--preset",
-        default="cpu",
-        choices=("cpu", "gpu", "next", "tiny"),
-        help="preset (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--from",
-        dest="start",
-        metavar="NET.pb.gz",
-        help="start from this network: a file, wavefront-cpu or wavefront-gpu",
-    )
-    parser.add_argument("--data", nargs="+", default=[], metavar="FOLDER", help="folders of shards")
-    parser.add_argument("--output", metavar="FOLDER", help="folder of the run")
-    add_overwrite_flag(parser)
+ARGUMENTS = {
+    "config CONFIG.toml": "file to write; - is standard output",
+    "--preset {cpu,gpu,next,tiny} = cpu": "preset (default: %(default)s)",
+    "--from NET.pb.gz": "start from this network: a file, wavefront-cpu or wavefront-gpu",
+    "--data FOLDER+": "folders of shards",
+    "--output FOLDER": "folder of the run",
+    **OVERWRITE,
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
     from training.presets import PRESETS, config_text
 
     heading, config = PRESETS[arguments.preset]
-    if arguments.start:
+    start = getattr(arguments, "from")
+    if start:
         require_torch()
-        print(_checked(arguments.start), file=sys.stderr)
-        heading = f"Training goes on from {arguments.start}."
-        config = replace(config, model=replace(config.model, start=arguments.start))
-        config = replace(config, targets=replace(config.targets, prior=arguments.start))
+        print(_checked(start), file=sys.stderr)
+        heading = f"Training goes on from {start}."
+        config = replace(config, model=replace(config.model, start=start))
+        config = replace(config, targets=replace(config.targets, prior=start))
     if arguments.data:
         config = replace(config, data=replace(config.data, main=tuple(arguments.data)))
     if arguments.output:
@@ -54,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(text, end="")
         return 0
     path = Path(arguments.config)
-    guard_output(path, named_files([arguments.start]), overwrite=arguments.overwrite)
+    guard_output(path, named_files([start]), overwrite=arguments.overwrite)
     with failing_as(TrainingError, f"cannot write {path}"):
         write_atomically(path, text.encode("utf-8"))
     return 0

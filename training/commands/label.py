@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.common.outputs import add_overwrite_flag, guard_run
+from protocol.common.commands import declare
+from protocol.common.outputs import OVERWRITE, guard_run
 
 if TYPE_CHECKING:
     from training.label.manifest import Manifest
@@ -20,24 +21,27 @@ if TYPE_CHECKING:
 HELP = "play games and label their positions with a UCI engine; the same command resumes"
 
 
+ARGUMENTS = {
+    "--output! FOLDER": "folder for the shards",
+    "--config FILE": "settings file; configs/label.toml shows every key",
+    "--manifest FILE": "settings of a data set and its digest: make what is missing in the folder, then "
+    "check it; without a digest, add it to the file",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from protocol.common.settings.sources import add_flags
     from protocol.common.settings.spec import settings_of
     from training.label.settings import LabelSettings
 
-    parser.add_argument("--output", required=True, metavar="FOLDER", help="folder for the shards")
-    parser.add_argument("--config", metavar="FILE", help="settings file; configs/label.toml shows every key")
-    parser.add_argument(
-        "--manifest",
-        metavar="FILE",
-        help="settings of a data set and its digest: make what is missing in the folder, then check it; "
-        "without a digest, add it to the file",
-    )
     add_flags(parser, settings_of(LabelSettings).values())
-    parser.add_argument("--backend", default="", help="backend of the branches' network (default: auto)")
-    add_overwrite_flag(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="print a summary as JSON at the end, and no table"
+    declare(
+        parser,
+        {
+            "--backend BACKEND = ''": "backend of the branches' network (default: auto)",
+            **OVERWRITE,
+            "--json": "print a summary as JSON at the end, and no table",
+        },
     )
 
 

@@ -6,17 +6,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from protocol.common.outputs import add_overwrite_flag, guard_output, is_figure
+from protocol.common.outputs import OVERWRITE, guard_output, is_figure
 
 HELP = "draw the losses of runs over the positions seen, or the Elo of a loop's generations"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs, or one of a loop")
-    parser.add_argument(
-        "--output", default="training.png", metavar="FILE", help="image file (default: %(default)s)"
-    )
-    add_overwrite_flag(parser)
+ARGUMENTS = {
+    "runs RUN+": "folders of runs, or one of a loop",
+    "--output FILE = training.png": "image file (default: %(default)s)",
+    **OVERWRITE,
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.common.outputs import add_overwrite_flag, figure_of, guard_output, is_figure
+from protocol.common.outputs import OVERWRITE, figure_of, guard_output, is_figure
 
 if TYPE_CHECKING:
     from training.report.figures import NetworkReport
@@ -17,46 +17,21 @@ if TYPE_CHECKING:
 HELP = "compare networks on deeply labelled positions: regret, calibration, value error"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "networks", nargs="+", metavar="NET.pb.gz", help="network files, wavefront-cpu or wavefront-gpu"
-    )
-    parser.add_argument(
-        "--data",
-        nargs="+",
-        required=True,
-        metavar="PATH",
-        help="shards of `label --nodes 150000`, or folders of them",
-    )
-    parser.add_argument(
-        "--positions",
-        type=int,
-        default=0,
-        metavar="N",
-        help="maximum number of positions, drawn at random (default: all)",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="random seed of that choice (default: %(default)d)"
-    )
-    parser.add_argument("--engine", metavar="COMMAND", help="UCI engine that judges moves without a label")
-    parser.add_argument(
-        "--nodes",
-        type=int,
-        default=150_000,
-        metavar="N",
-        help="nodes of each of its searches (default: %(default)d)",
-    )
-    parser.add_argument(
-        "--workers", type=int, default=0, metavar="N", help="number of engines (default: one per core)"
-    )
-    parser.add_argument(
-        "--split", action="store_true", help="also by pieces, best move, gap between lines and score"
-    )
-    parser.add_argument("--backend", default="", help="backend of the evaluator (default: auto)")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of a CPU backend")
-    parser.add_argument("--plot", metavar="FILE", help="image file for calibration and regret")
-    add_overwrite_flag(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+ARGUMENTS = {
+    "networks NET.pb.gz+": "network files, wavefront-cpu or wavefront-gpu",
+    "--data! PATH+": "shards of `label --nodes 150000`, or folders of them",
+    "--positions N = 0": "maximum number of positions, drawn at random (default: all)",
+    "--seed N = 1": "random seed of that choice (default: %(default)d)",
+    "--engine COMMAND": "UCI engine that judges moves without a label",
+    "--nodes N = 150000": "nodes of each of its searches (default: %(default)d)",
+    "--workers N = 0": "number of engines (default: one per core)",
+    "--split": "also by pieces, best move, gap between lines and score",
+    "--backend BACKEND = ''": "backend of the evaluator (default: auto)",
+    "--threads N = 0": "threads of a CPU backend",
+    "--plot FILE": "image file for calibration and regret",
+    **OVERWRITE,
+    "--json": "print JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,18 +7,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from protocol.common.outputs import add_overwrite_flag, guard_run
+from protocol.common.outputs import OVERWRITE, guard_run
 from protocol.common.processes import INTERRUPTED
 from training.errors import require_torch
 
 HELP = "repeat self-play, annotation, training and gates; the same command resumes an interrupted loop"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "config", metavar="CONFIG.toml", help="settings of the loop; configs/loop.toml shows every key"
-    )
-    add_overwrite_flag(parser)
+ARGUMENTS = {
+    "config CONFIG.toml": "settings of the loop; configs/loop.toml shows every key",
+    **OVERWRITE,
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,9 +13,10 @@ from protocol.common.printing import reason
 HELP = "check shards and print what they hold"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="shards or folders of them")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+ARGUMENTS = {
+    "paths PATH+": "shards or folders of them",
+    "--json": "print JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

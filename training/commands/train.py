@@ -10,38 +10,23 @@ import tomllib
 from time import perf_counter
 
 from protocol.common.folders import expanded
-from protocol.common.outputs import add_overwrite_flag, figure_of, guard_run, is_figure
+from protocol.common.outputs import OVERWRITE, figure_of, guard_run, is_figure
 from protocol.common.processes import INTERRUPTED
 from training.errors import require_torch
 
 HELP = "train a network; the same command resumes an interrupted run"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "config", metavar="CONFIG.toml", help="settings of the run; configs/train-gpu.toml shows every key"
-    )
-    parser.add_argument("--output", metavar="FOLDER", help="folder of the run, instead of the file's")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="TABLE.KEY=VALUE",
-        help='override a setting of the file, such as schedule.minutes=8 or \'data.main=["a", "b"]\'; may '
-        "be repeated",
-    )
-    parser.add_argument(
-        "--stop-after",
-        type=float,
-        default=0.0,
-        metavar="SECONDS",
-        help="write a checkpoint and stop after this time; the same command resumes",
-    )
-    parser.add_argument(
-        "--plot", action="store_true", help="draw losses.png in the run's folder with every checkpoint"
-    )
-    add_overwrite_flag(parser)
-    parser.add_argument("--json", action="store_true", help="print a summary as JSON at the end")
+ARGUMENTS = {
+    "config CONFIG.toml": "settings of the run; configs/train-gpu.toml shows every key",
+    "--output FOLDER": "folder of the run, instead of the file's",
+    "--set* TABLE.KEY=VALUE": "override a setting of the file, such as schedule.minutes=8 or "
+    '\'data.main=["a", "b"]\'; may be repeated',
+    "--stop-after SECONDS = 0.0": "write a checkpoint and stop after this time; the same command resumes",
+    "--plot": "draw losses.png in the run's folder with every checkpoint",
+    **OVERWRITE,
+    "--json": "print a summary as JSON at the end",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

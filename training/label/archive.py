@@ -25,7 +25,7 @@ from protocol.common.files import replace_file
 from protocol.common.printing import failing_as
 from training.data.reading import UNDECIDED
 from training.label.game import Branch, LabelledGame
-from training.label.label import Label
+from training.label.lines import Label
 from training.label.settings import LabelSettings
 
 JOURNAL, WAITING, ASIDE, SUMMARY = "label.jsonl", "waiting.jsonl", "aside.jsonl", "label.json"

@@ -13,8 +13,7 @@ from engine.apps.shards.move_codes import move_code
 from protocol.common.printing import ReportedError
 from training.data.tablebases import open_tablebases
 from training.label.exact import exact_label
-from training.label.label import Label
-from training.label.lines import Line, parse_lines
+from training.label.lines import Label, Line, parse_lines
 from training.label.settings import LabelSettings
 
 ATTEMPTS = 3

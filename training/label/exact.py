@@ -13,8 +13,7 @@ from random import Random
 from engine._core import Game, Tablebases
 from engine.apps.shards.move_codes import move_code
 from training.data.tablebases import result_of
-from training.label.label import Label
-from training.label.lines import MATE
+from training.label.lines import MATE, Label
 
 LONGEST = 900
 """Maximum of 1 + k."""

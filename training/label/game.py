@@ -19,7 +19,7 @@ from engine._core import Game
 from engine.apps.games.openings import Opening
 from engine.apps.shards.move_codes import move_code, uci_move
 from training.label.engine import ATTEMPTS, Labeller, PositionError
-from training.label.label import Label
+from training.label.lines import Label
 from training.label.settings import LabelSettings
 from training.label.starts import draw_start
 

@@ -6,6 +6,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Best moves and scores. Moves are encoded as in shards, scores are centipawns for the side to move.
+
+    lines: distinct moves and scores, best first. exact: from tablebases; not stored.
+    """
+
+    best: int
+    cp: int
+    lines: tuple[tuple[int, int], ...]
+    exact: bool = False
+
+
 MATE = 32_000
 """Mate in k moves counts as MATE - k centipawns, being mated in k as k - MATE."""
 

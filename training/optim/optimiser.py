@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The optimiser of a run: Muon, AdamW, clipping, and the mean of the weights."""
+"""The optimiser of a run: Muon, AdamW, clipping, the mean of the weights, and the schedule of their rates."""
 
 from __future__ import annotations
 
@@ -10,9 +10,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.config import OptimiserSettings
+from training.config import OptimiserSettings, ScheduleSettings
 from training.model.losses import TrainedHeads
 from training.optim.muon import Muon
+
+
+def rate_factor(settings: ScheduleSettings, step: int, progress: float) -> float:
+    """Return the factor of learning rates: warm-up, constant rate, linear decay to zero (Hu et al. 2024,
+    MiniCPM), so that a run can be continued from its phase of constant rate.
+
+    step: from 0. progress: finished share of the run.
+    """
+    rising = min(1.0, (step + 1) / settings.warmup_steps) if settings.warmup_steps else 1.0
+    return rising * falling(settings, progress)
+
+
+def falling(settings: ScheduleSettings, progress: float) -> float:
+    """Return the factor of the decay: 1 until it starts."""
+    if not settings.decay or progress <= 1 - settings.decay:
+        return 1.0
+    return max(0.0, (1 - progress) / settings.decay)
+
+
+def refreshes_due(settings: ScheduleSettings, refreshes: int, progress: float) -> int:
+    """Return how many refreshes are due; they are spread evenly over the time of constant rate."""
+    if not refreshes:
+        return 0
+    constant = 1 - settings.decay
+    return min(refreshes, int(progress / constant * (refreshes + 1) + 1e-9)) if constant > 0 else 0
+
 
 MUON_PARTS = (
     "qkv_weights",

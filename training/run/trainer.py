@@ -18,8 +18,7 @@ from training.model.dead_units import dead_shares, pass_gradients, revive, watch
 from training.model.initial import initial_network
 from training.model.losses import NAMES, TrainedHeads
 from training.model.network import AttentionNetwork
-from training.optim.optimiser import Optimiser
-from training.optim.schedule import rate_factor, refreshes_due
+from training.optim.optimiser import Optimiser, rate_factor, refreshes_due
 from training.run.device_table import DeviceTable, Gathered
 from training.run.processes import Group
 from training.run.sampling import Sampler

@@ -49,7 +49,7 @@ from benchmarks.strength.ladder.report import Conditions, Run, markdown, report_
 from engine.apps.games.journal import JournalError
 from engine.apps.games.openings import OpeningError
 from engine.apps.games.record import GameRecord
-from engine.apps.match.faults import MatchError
+from engine.apps.match.campaign import MatchError
 from engine.apps.match.players.player import PlayerError
 from engine.options import Options
 from engine.workers.executor import ExecutorError

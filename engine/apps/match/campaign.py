@@ -11,10 +11,43 @@ from engine.apps.campaign.archive import GameCampaign, GameFiles
 from engine.apps.games.pgn import pgn_text
 from engine.apps.games.record import GameOutcome, GameRecord, Reason, as_result
 from engine.apps.match.config import MatchConfig
-from engine.apps.match.faults import Faults, MatchError
 from engine.apps.match.job import MatchJob
 from engine.apps.match.results.standings import Standings
 from engine.apps.match.summary import summary
+from protocol.common.printing import ReportedError
+
+FAULTS_IN_A_ROW = 10
+"""Consecutive games lost by a player's disconnects or stalls after which the match fails."""
+
+
+class MatchError(ReportedError, RuntimeError):
+    """The match cannot continue. Its games are kept. The message gives the reason."""
+
+
+class Faults:
+    """Count each player's consecutive disconnects and stalls. names: of the players, by number."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._faults = [0] * len(names)
+        self._failure = ""
+
+    def count(self, record: GameRecord) -> None:
+        """Count a game."""
+        failed = record.reason in (Reason.DISCONNECT, Reason.STALL)
+        loser = record.black if record.result == "1-0" else record.white
+        for player in (record.white, record.black):
+            self._faults[player] = self._faults[player] + 1 if failed and player == loser else 0
+        if self._faults[loser] >= FAULTS_IN_A_ROW:
+            self._failure = (
+                f"{self._names[loser]} failed in {FAULTS_IN_A_ROW} games in a row, "
+                f"in the last one by {record.reason}{': ' + record.detail if record.detail else ''}"
+            )
+
+    def check(self) -> None:
+        """Raise MatchError if a player fails in every game."""
+        if self._failure:
+            raise MatchError(self._failure)
 
 
 class MatchCampaign(GameCampaign[GameRecord, GameRecord, GameOutcome]):

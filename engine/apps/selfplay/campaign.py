@@ -8,22 +8,102 @@ overwrites a training file without a line in the journal. So no game occurs twic
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 from engine.apps.campaign.archive import GameCampaign, GameFiles
 from engine.apps.games.journal import JournalError
-from engine.apps.games.openings import read_openings
+from engine.apps.games.openings import Opening, read_openings
+from engine.apps.games.referee import win_for
 from engine.apps.selfplay.archive import FinishedGame, Folder, GameEntry
 from engine.apps.selfplay.config import SelfPlayConfig
-from engine.apps.selfplay.job import SelfPlayJob
+from engine.apps.selfplay.game import play_game
 from engine.apps.selfplay.packing import Packer
-from engine.apps.selfplay.statistics import Totals
-from engine.workers.executor import Log
+from engine.options import Options
+from engine.search.pool import SearchPool
+from engine.workers.executor import LocalExecutor, Log, WorkerContext
 from protocol.common.files import UNFINISHED, write_atomically
 from protocol.common.folders import expanded
 from protocol.common.printing import failing_as
+
+
+@dataclass(frozen=True, slots=True)
+class SelfPlayJob:
+    """Games of self-play: a GameJob. openings: game n gets entry n modulo their number."""
+
+    config: SelfPlayConfig
+    openings: tuple[Opening, ...]
+
+    @property
+    def engines(self) -> tuple[Options, ...]:
+        return (self.config.options,)
+
+    def games_at_once(self, pool: SearchPool | None) -> int:
+        assert pool is not None
+        games = self.config.concurrency or pool.recommended_games(self.config.options)
+        return min(games, self.config.games or games)
+
+    def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> SelfPlayExecutor:
+        config = replace(self.config, options=context.options(self.config.options))
+        return SelfPlayExecutor(replace(self, config=config), pool or context.search_pool(log))
+
+
+class SelfPlayExecutor(LocalExecutor[FinishedGame, SelfPlayJob]):
+    """Plays games in this process."""
+
+    pool: SearchPool
+
+    async def start(self) -> int:
+        """Wait for the evaluator."""
+        return await asyncio.to_thread(self.pool.recommended_games, self.job.config.options)
+
+    async def play_game(self, number: int) -> FinishedGame:
+        opening, config = self.job.openings[number % len(self.job.openings)], self.job.config
+        playing = self.pool.drive(play_game(number, opening, config, self.pool))
+        return await asyncio.to_thread(FinishedGame.of, await asyncio.wrap_future(playing), config)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Totals of games. positions: training records. resign_checked: playthrough games in which a side would
+    have resigned. resign_wrong: those that it did not lose."""
+
+    games: int = 0
+    positions: int = 0
+    plies: int = 0
+    results: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    resign_checked: int = 0
+    resign_wrong: int = 0
+
+    def add(self, entry: GameEntry) -> None:
+        """Count a game."""
+        self.games += 1
+        self.positions += entry.positions
+        self.plies += entry.plies
+        self.results[entry.result] += 1
+        self.reasons[str(entry.reason)] += 1
+        if entry.playthrough and entry.would_resign is not None:
+            self.resign_checked += 1
+            self.resign_wrong += entry.result != win_for(entry.would_resign == "black")
+
+    def data(self) -> dict[str, Any]:
+        """Return the totals as JSON data."""
+        return {
+            "games": self.games,
+            "positions": self.positions,
+            "mean_plies": self.plies / max(1, self.games),
+            "white_wins": self.results["1-0"],
+            "draws": self.results["1/2-1/2"],
+            "black_wins": self.results["0-1"],
+            "reasons": dict(self.reasons.most_common()),
+            "resign_checked": self.resign_checked,
+            "resign_wrong": self.resign_wrong,
+        }
+
 
 MAX_OPENINGS = 2000
 """Number of openings drawn before they repeat."""

@@ -16,11 +16,35 @@ from engine.apps.campaign.archive import GameFiles
 from engine.apps.games.record import GameOutcome, GameRecord
 from engine.apps.match.campaign import MatchCampaign
 from engine.apps.match.job import MatchJob
+from engine.apps.match.players.player import EnginePlayer, Player
 from engine.apps.tune.config import TuneConfig
-from engine.apps.tune.job import TunedGame, use_values
 from engine.apps.tune.plot import write_plot
 from engine.apps.tune.progress import Progress
 from engine.apps.tune.result import summary
+
+Changes = Mapping[int, Mapping[str, float]]
+"""Values of options by player number."""
+
+
+class TunedGame(int):
+    """The number of a game, with the values of its players for the process that plays it."""
+
+    changes: Changes
+
+    def __new__(cls, number: int, changes: Changes) -> TunedGame:
+        game = super().__new__(cls, number)
+        game.changes = changes
+        return game
+
+    def __reduce__(self) -> tuple[type[TunedGame], tuple[int, Changes]]:
+        return TunedGame, (int(self), self.changes)
+
+
+def use_values(number: int, index: int, player: Player) -> None:
+    """Set a player's values of a TunedGame: the `prepare` of a MatchJob."""
+    if isinstance(number, TunedGame) and isinstance(player, EnginePlayer) and index in number.changes:
+        player.use(player.config.options.changed(**number.changes[index]))
+
 
 PLOT_SECONDS = 30.0
 """Minimum time between two writes of the plot during the games."""

@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 
 from engine.commands import perft
+from tests.engine.flags import parser_of
 
 
 def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    perft.add_arguments(parser)
-    return perft.run(parser.parse_args(arguments))
+    return perft.run(parser_of(perft).parse_args(arguments))
 
 
 def test_prints_nodes_time_and_speed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,8 +20,7 @@ from engine.apps.match.campaign import MatchCampaign
 from engine.apps.match.config import MatchConfig, PlayerConfig
 from engine.apps.match.timecontrol import TimeControl
 from engine.apps.selfplay.archive import Folder
-from engine.apps.selfplay.campaign import SelfPlayCampaign
-from engine.apps.selfplay.job import SelfPlayJob
+from engine.apps.selfplay.campaign import SelfPlayCampaign, SelfPlayJob
 from engine.evaluation.link.process import EvaluatorSettings, evaluator_command
 from engine.options import Options
 from engine.workers.executor import ExecutorError

@@ -13,8 +13,8 @@ import pytest
 
 from engine.apps.games.openings import Opening
 from engine.apps.selfplay.archive import FinishedGame
+from engine.apps.selfplay.campaign import SelfPlayJob
 from engine.apps.selfplay.config import SelfPlayConfig
-from engine.apps.selfplay.job import SelfPlayJob
 from engine.workers.executor import ExecutorError
 from engine.workers.ray import RayExecutor
 

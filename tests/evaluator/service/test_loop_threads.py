@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from evaluator.service.loop_threads import LoopThreads
+from evaluator.service.io_loop import LoopThreads
 
 WAIT_S = 60.0
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from training.config import LossSettings, ModelSettings, OptimiserSettings, ScheduleSettings
-from training.optim.schedule import falling, rate_factor, refreshes_due
+from training.optim.optimiser import falling, rate_factor, refreshes_due
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 

@@ -19,9 +19,9 @@ from tests.training.labels import labelled_shard, position_labels
 from tests.training.run.runs import run_training
 from training.errors import TrainingError
 from training.label.engine import EngineError
-from training.label.judge import judge
 from training.label.settings import LabelSettings
 from training.report.figures import TEMPERATURES, network_report
+from training.report.judging import judge
 from training.report.kinds import kinds_of
 from training.report.positions import DeepPositions, expected, read_positions
 from training.targets import label_wdl

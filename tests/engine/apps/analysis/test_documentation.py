@@ -16,7 +16,7 @@ import pytest
 from engine.apps.analysis.actions import ACTIONS
 from engine.apps.analysis.query import NAMES
 from engine.apps.analysis.schema import schema
-from engine.commands.analysis import add_arguments
+from engine.commands import analysis
 from tests.engine.apps.analysis.recording import ANSWER
 from tests.engine.apps.web.serving import web
 from tests.engine.flags import flags_named, flags_of
@@ -52,7 +52,7 @@ def test_the_table_of_actions_has_every_action() -> None:
 def test_its_flags_exist() -> None:
     named = flags_named(TEXT)
     assert len(named) >= 9
-    assert named <= flags_of(add_arguments)
+    assert named <= flags_of(analysis)
 
 
 def shape(value: Any) -> Any:

@@ -11,11 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.apps.analysis.actions import ACTIONS
+from engine.apps.analysis.actions import ACTIONS, FORMAT, STATES
 from engine.apps.analysis.errors import QueryError
+from engine.apps.analysis.messages import MOST_ID_CHARACTERS
 from engine.apps.analysis.query import NAMES, QUERY_OPTIONS, read_query
-from engine.apps.analysis.schema import ACTION_FIELDS, schema, schema_text
+from engine.apps.analysis.restrictions import (
+    MOST_DEPTH,
+    MOST_MOVES,
+    MOST_RESTRICTIONS,
+    MOVE_PATTERN,
+    PLAYERS,
+)
+from engine.apps.analysis.schema import schema, schema_text
 from engine.options import Options
+from engine.search.notation import MOST_CHARACTERS
 from tests.paths import REPOSITORY
 
 MESSAGE = jsonschema.Draft202012Validator(schema())
@@ -59,12 +68,25 @@ def test_the_file_is_the_one_that_the_tables_make() -> None:
 
 
 def test_every_field_and_action_is_in_the_schema() -> None:
-    query = schema()["$defs"]["query"]
+    parts = schema()["$defs"]
+    query = parts["query"]
     assert list(query["properties"]) == list(NAMES)
     assert set(query["properties"]["options"]["properties"]) == set(QUERY_OPTIONS)
-    assert {name: tuple(fields) for name, fields in ACTION_FIELDS.items()} == {
+    actions = {each["properties"]["action"]["const"]: each["properties"] for each in parts["action"]["anyOf"]}
+    assert {name: tuple(fields)[2:] for name, fields in actions.items()} == {
         name: fields for name, (fields, _) in ACTIONS.items()
     }
+
+
+def test_the_schema_has_the_limits_and_names_of_the_parser() -> None:
+    parts = schema()["$defs"]
+    assert parts["id"]["maxLength"] == MOST_ID_CHARACTERS and parts["move"]["pattern"] == MOVE_PATTERN
+    entry, (moves, entries) = parts["restriction"]["properties"], parts["restrictions"]["anyOf"]
+    assert moves == entry["moves"] and moves["items"]["maxLength"] == MOST_CHARACTERS
+    most = entries["maxItems"], moves["maxItems"], entry["until_depth"]["maximum"]
+    assert most == (MOST_RESTRICTIONS, MOST_MOVES, MOST_DEPTH) and entry["player"]["enum"] == [*PLAYERS]
+    version, networks = (each["properties"] for each in parts["action_answer"]["anyOf"][:2])
+    assert version["format"]["const"] == FORMAT and networks["state"]["enum"] == [*STATES]
 
 
 @settings(deadline=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.apps.games.suite_file import Suite, read_suite
+from engine.apps.games.suite import Suite, read_suite
 from protocol.common.printing import ReportedError
 
 MATE = "6k1/5ppp/8/8/8/8/8/K2R4 w - -"

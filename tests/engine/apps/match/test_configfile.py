@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tomllib
 from pathlib import Path
 
@@ -16,10 +15,12 @@ from engine.apps.match.config import MatchConfig, PlayerConfig
 from engine.apps.match.configfile import DEFAULT_TIME, match_config
 from engine.apps.match.results.sprt import Sprt
 from engine.apps.match.timecontrol import TimeControl
-from engine.commands.match import add_arguments, config_of_arguments
+from engine.commands import match
+from engine.commands.match import config_of_arguments
 from engine.options import Options
 from protocol.common.settings.sources import read_document
 from protocol.common.settings.spec import SettingsError
+from tests.engine.flags import parser_of
 from tests.paths import REPOSITORY
 
 
@@ -28,9 +29,7 @@ def from_toml(text: str) -> MatchConfig:
 
 
 def from_flags(*flags: str) -> MatchConfig:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return config_of_arguments(parser.parse_args(flags))
+    return config_of_arguments(parser_of(match).parse_args(flags))
 
 
 TWO = "[[player]]\n[[player]]\nnodes = 100\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.commands.match import add_arguments
+from engine.commands import match
 from tests.engine.flags import flags_named, flags_of
 from tests.paths import REPOSITORY
 from tests.programs import python
@@ -20,7 +20,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 def test_its_flags_exist() -> None:
     named = flags_named(TEXT)
     assert len(named) >= 10
-    assert named <= flags_of(add_arguments)
+    assert named <= flags_of(match)
 
 
 @pytest.mark.integration

@@ -14,9 +14,8 @@ import pytest
 from engine.apps.games.openings import OpeningSettings
 from engine.apps.games.record import Reason
 from engine.apps.match.adjudication import Adjudication
-from engine.apps.match.campaign import MatchCampaign
+from engine.apps.match.campaign import FAULTS_IN_A_ROW, MatchCampaign, MatchError
 from engine.apps.match.config import PlayerConfig
-from engine.apps.match.faults import FAULTS_IN_A_ROW, MatchError
 from engine.apps.match.players import program as program_module
 from engine.apps.match.players.player import PlayerError
 from engine.apps.match.results.sprt import Sprt

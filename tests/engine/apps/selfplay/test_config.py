@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -12,17 +11,17 @@ import pytest
 
 from engine.apps.games.openings import OpeningSettings
 from engine.apps.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig, selfplay_config
-from engine.commands.selfplay import add_arguments, config_of_arguments
+from engine.commands import selfplay
+from engine.commands.selfplay import config_of_arguments
 from engine.options import OptionError, Options
+from tests.engine.flags import parser_of
 from tests.paths import REPOSITORY
 
 SHIPPED = REPOSITORY / "configs" / "selfplay.toml"
 
 
 def of_flags(*words: str) -> SelfPlayConfig:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return config_of_arguments(parser.parse_args(words))
+    return config_of_arguments(parser_of(selfplay).parse_args(words))
 
 
 def test_the_shipped_file_shows_every_default() -> None:

@@ -21,10 +21,9 @@ from engine.apps.games.journal import JournalError
 from engine.apps.games.openings import OpeningSettings
 from engine.apps.games.record import Reason
 from engine.apps.selfplay.archive import Folder, GameEntry
-from engine.apps.selfplay.campaign import SelfPlayCampaign
+from engine.apps.selfplay.campaign import SelfPlayCampaign, Totals
 from engine.apps.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayConfig
 from engine.apps.selfplay.game import Resigning
-from engine.apps.selfplay.statistics import Totals
 from tests.engine.apps.games.recorder import Recorder
 from tests.engine.apps.selfplay.checking import CheckedGame, check_file
 from tests.programs import ENGINE, run, started

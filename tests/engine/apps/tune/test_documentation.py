@@ -11,7 +11,7 @@ from rich.console import Console
 
 from engine.apps.campaign.display import PlainView
 from engine.apps.tune.display import DISPLAY, values_table
-from engine.commands.tune import add_arguments
+from engine.commands import tune as command
 from engine.options import Options
 from tests.engine.apps.tune.tunings import tune, tuning
 from tests.engine.flags import flags_named, flags_of
@@ -23,7 +23,7 @@ ROWS = re.findall(r"^\| (?:(.+), )?`(\w+)` \|", TEXT.split("## Read the result")
 
 def test_its_flags_and_options_exist() -> None:
     assert len(flags_named(TEXT)) >= 3
-    assert flags_named(TEXT) <= flags_of(add_arguments)
+    assert flags_named(TEXT) <= flags_of(command)
     for name in ("smart_pruning_margin", "cpuct_at_root", "root_has_own_cpuct"):
         assert name in TEXT
         Options.setting(name)

@@ -12,7 +12,7 @@ import pytest
 from engine.apps.games.openings import Opening
 from engine.apps.games.record import GameRecord
 from engine.apps.match.job import MatchJob
-from engine.apps.tune.job import TunedGame, use_values
+from engine.apps.tune.campaign import TunedGame, use_values
 from engine.workers.executor import WorkerContext
 from tests.engine.apps.tune.tunings import tuning
 

@@ -15,12 +15,13 @@ import pytest
 
 from engine.apps.games.journal import JournalError
 from engine.apps.match.config import MatchConfig
-from engine.apps.tune.job import TunedGame
+from engine.apps.tune.campaign import TunedGame
 from engine.apps.tune.result import match_command, standard_error, tuned_values
 from engine.cli import main
-from engine.commands.match import add_arguments
+from engine.commands import match as match_command_line
 from engine.workers.executor import ExecutorError
 from tests.engine.apps.tune.tunings import OPTIMUM, SPSA_TOML, tune, tuning
+from tests.engine.flags import parser_of
 
 VISITS = "[parameters.transposition_visits]\nmin = 1\nmax = 60\nc_end = 3\nr_end = 0.05\n"
 
@@ -121,7 +122,6 @@ def test_the_result_is_written_as_json_and_svg(tmp_path: Path) -> None:
 
 
 def test_the_command_of_the_test_match_is_valid(tmp_path: Path) -> None:
-    import argparse
 
     from engine.commands.match import config_of_arguments
 
@@ -131,9 +131,7 @@ def test_the_command_of_the_test_match_is_valid(tmp_path: Path) -> None:
     values = tuned_values(config, [])
     words = shlex.split(match_command(config, values))
     assert words[:2] == ["wavefront", "match"]
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    match: MatchConfig = config_of_arguments(parser.parse_args(words[2:]))
+    match: MatchConfig = config_of_arguments(parser_of(match_command_line).parse_args(words[2:]))
     tuned, default = match.players
     assert tuned.options == default.options == config.match.players[0].options
     assert tuned.time == config.match.players[0].time

@@ -14,9 +14,8 @@ from engine.apps.campaign.campaign import RunEnding
 from engine.apps.games.record import GameRecord, Reason, Result
 from engine.apps.match.config import MatchConfig
 from engine.apps.match.results.statistics import score_of_elo
-from engine.apps.tune.campaign import TuneCampaign
+from engine.apps.tune.campaign import TuneCampaign, TunedGame
 from engine.apps.tune.config import TuneConfig, tune_config
-from engine.apps.tune.job import TunedGame
 from engine.search.pool import PoolStatistics
 from engine.workers.executor import ExecutorError
 from tests.engine.apps.games.recorder import Recorder

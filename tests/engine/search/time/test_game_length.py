@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from engine.search.time.game_length import expected_moves, survival
+from engine.search.time.manager import expected_moves, survival
 
 MIDPOINT, STEEPNESS = 51.5, 7.0
 

@@ -7,8 +7,7 @@ import pytest
 
 from engine.options import Options
 from engine.search.time.budget import Spent, TimeBudget
-from engine.search.time.keeper import TimeKeeper
-from engine.search.time.lateness import Lateness
+from engine.search.time.keeper import Lateness, TimeKeeper
 
 
 def budget(keeper: TimeKeeper, remaining: float, ply: int, **more: float) -> TimeBudget:
