@@ -84,7 +84,7 @@ def test_a_single_part_is_not_copied() -> None:
     assert EvaluationBatch.concatenate([answer]) is answer
 
 
-def test_a_concatenated_batch_can_be_written_to_and_leaves_its_parts_alone() -> None:
+def test_concatenated_batch_is_writable_apart_from_its_parts() -> None:
     parts = [positions([1], 1), positions([2], 2)]
     whole = PositionBatch.concatenate(parts)
     before = parts[0].positions.copy()

@@ -16,7 +16,7 @@ from tests.evaluator.states import STATE
 
 
 @given(st.lists(st.integers(1, 5000)))
-def test_a_histogram_counts_each_observation_up_to_the_edge_it_does_not_exceed(sizes: list[int]) -> None:
+def test_histogram_counts_each_observation_below_its_edge(sizes: list[int]) -> None:
     histogram = Histogram(BATCH_EDGES)
     for size in sizes:
         histogram.observe(size)

@@ -32,7 +32,7 @@ def test_log_names_the_client_of_each_change(tmp_path: Path, caplog: pytest.LogC
     assert len({vars(record)["request"] for record in asked}) == 3
 
 
-def test_log_names_the_client_and_the_request_when_an_evaluation_is_refused(
+def test_log_names_client_and_request_when_one_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "evaluator.service")

@@ -182,7 +182,7 @@ def test_the_table_cuts_names_before_results(width: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("difference", ["cpuct=1.745", "a-candidate-with-a-name"])
-def test_the_table_shows_the_difference_of_names_when_it_has_60_columns(difference: str) -> None:
+def test_table_shows_how_names_differ_in_60_columns(difference: str) -> None:
     players = (PlayerConfig(f"wavefront-gpu {difference} nodes"), PlayerConfig("wavefront-gpu base nodes"))
     text = shown_table(replace(CONFIG, players=players), 60)
     for part in (difference, "base", "Elo", " ± "):

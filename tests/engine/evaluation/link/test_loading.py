@@ -32,9 +32,7 @@ def own_socket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield f"ipc://{runtime_directory() / 'evaluator'}"
 
 
-def test_ones_own_evaluator_loads_them_though_the_address_is_plain_tcp(
-    tmp_path: Path, own_socket: str
-) -> None:
+def test_own_evaluator_loads_them_over_plain_tcp(tmp_path: Path, own_socket: str) -> None:
     with (
         running(tmp_path, access=Access(), address=own_socket, further=[PLAIN]) as harness,
         EvaluatorClient(harness.others[0], timeout=WAIT_S) as client,

@@ -50,7 +50,7 @@ def test_another_network_is_refused(tmp_path: Path) -> None:
         tree.load(str(tmp_path / "tree"))
 
 
-def test_visits_that_favour_some_moves_are_forgotten_as_without_the_file(tmp_path: Path) -> None:
+def test_visits_that_favour_moves_are_forgotten(tmp_path: Path) -> None:
     few = Limits(search_moves=("a2a3", "h2h3"))
     visits = saved(tmp_path / "tree", few)
     assert prepare(loaded(tmp_path / "tree"), SMALL, "one", few) == visits

@@ -130,7 +130,7 @@ def test_clients_that_are_not_listed_are_counted(
 
 
 @needs_ipc
-def test_clients_of_this_machines_sockets_are_shown_with_their_processes(page: Page, tmp_path: Path) -> None:
+def test_local_clients_are_shown_with_their_processes(page: Page, tmp_path: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         running(tmp_path, address=f"ipc://{folder}/e") as harness,

@@ -184,7 +184,7 @@ def test_a_program_that_ends_is_noticed_with_its_last_words() -> None:
     )  # Nothing that would clear a terminal.
 
 
-def test_a_search_that_nobody_waited_for_is_ended_before_the_next_game() -> None:
+def test_abandoned_search_is_ended_before_the_next_game() -> None:
     async def play() -> UciAnswer:
         client = await UciClient.start([sys.executable, str(PROGRAM), "hang", "1"])
         try:

@@ -54,9 +54,7 @@ def test_products_use_the_matrix_instruction_of_their_target(
 @pytest.mark.parametrize(
     ("name", "instruction"), [("gfx1200", "v_wmma_"), ("gfx1100", "v_wmma_"), ("gfx942", "v_mfma_")]
 )
-def test_matrix_instructions_are_absent_when_the_matrix_unit_is_unknown(
-    name: str, instruction: str, tmp_path: Path
-) -> None:
+def test_matrix_instructions_are_absent_when_unknown(name: str, instruction: str, tmp_path: Path) -> None:
     """A newer member of a family has the family's macros, and perhaps not its instructions."""
     known, unknown = compiled_for(name), replace(amd_target("gfx1299"), name=name)
     assert not unknown.known

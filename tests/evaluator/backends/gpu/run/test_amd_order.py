@@ -28,9 +28,7 @@ def backend(runtime: Runtime, network: Any, kernel_cache: Path) -> Iterator[GpuB
         yield backend
 
 
-def test_two_batches_are_in_flight_and_nobody_holds_a_lock_while_waiting(
-    runtime: Runtime, backend: GpuBackend
-) -> None:
+def test_two_batches_in_flight_wait_without_a_lock(runtime: Runtime, backend: GpuBackend) -> None:
     for seed in (1, 2):  # every slot has its graph
         backend.evaluate(probe_batch(COPIED, seed=seed))
     queued = len(runtime.report().trace)

@@ -82,9 +82,7 @@ def test_choices_that_spill_are_not_measured_unless_all_do(
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_as_soon_as_one_is_not_known_all_that_are_needed_are_measured(
-    device: Device, kernel_cache: Path
-) -> None:
+def test_all_needed_are_measured_when_one_is_unknown(device: Device, kernel_cache: Path) -> None:
     other = Product(8, 16, 32, Activation.NONE)
     first = tuner(device, kernel_cache)
     first.expect(lambda: Needs((PRODUCT, other)))
