@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The programs start in any environment: of an AppImage, of another Python, of a container without a home."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """No command overwrites a file that it reads, or a file that it did not write."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What becomes of searches, games and answers when an evaluator process gets another network."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A network's policy and W D L come into shards through the evaluator, and training takes them from there."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a run depends on, and what an earlier version's checkpoint says of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from training.config import TargetSettings, TrainConfig, with_defaults

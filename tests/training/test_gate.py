@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A gate lets only a network through that an SPRT finds stronger."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The loop makes a generation, goes on after a kill, and promotes what its gate lets in."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib

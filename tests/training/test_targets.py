@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The formulas of targets, on cases that can be worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

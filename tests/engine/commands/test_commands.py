@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The subcommands, run as users run them."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

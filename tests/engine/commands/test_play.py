@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront play`, with the words of a person on standard input."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -2,8 +2,6 @@
 """Several evaluators that stand in for each other: real processes that are killed, drained, broken and
 started again, and searches that go on."""
 
-from __future__ import annotations
-
 import os
 import queue
 import threading

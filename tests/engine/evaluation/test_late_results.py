@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluations that come after their search has ended, with a real evaluator process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from time import perf_counter
 from typing import Any, cast

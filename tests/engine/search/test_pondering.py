@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Thinking on the opponent's time: what is searched, what is shown, and what is left after a miss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Many searches on one evaluator: engine.search.pool, with a real evaluator process."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterator

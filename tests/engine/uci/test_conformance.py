@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What clients rely on beyond the letter of the protocol (docs/reference/uci.md)."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """UCI text to plain data."""
 
-from __future__ import annotations
-
 import math
 import os
 from decimal import Decimal

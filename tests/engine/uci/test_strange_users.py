@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Users that no GUI is: what they send is refused or survived, and every `go` gets one legal move."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys

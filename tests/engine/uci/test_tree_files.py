@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """SaveTree and LoadTree: trees survive the engine's process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The UCI engine as a process: every command, bad input, and nothing but UCI on standard output."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from itertools import pairwise

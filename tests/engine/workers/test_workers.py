@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Games in several processes: each counted once, whoever is killed, and nothing left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which session the onnx backend computes a batch with."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from contextlib import ExitStack

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The onnx backend's products in 8 bits: what they compute, and what they do not depend on."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@ The stand-in is onnxruntime's own CPU provider under another name, so that sessi
 real. It is added by its device, as a plug-in's would be.
 """
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

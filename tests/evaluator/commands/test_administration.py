@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The commands that change a running evaluator, or show who uses it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is counted, and how often."""
 
-from __future__ import annotations
-
 import math
 import threading
 from copy import deepcopy

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The next batch of a device that several networks use."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From which batches a network on a device learns what they take."""
 
-from __future__ import annotations
-
 import pytest
 
 from evaluator.backends.reference.random import RandomBackend

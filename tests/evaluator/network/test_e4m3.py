@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rounding to e4m3, against the list of all its numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The batch policy's decisions, one situation each, and its comparison with other policies."""
 
-from __future__ import annotations
-
 import statistics
 
 import pytest

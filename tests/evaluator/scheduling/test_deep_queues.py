@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Play beside queues that are seconds deep, and what these keep when there is too much play; simulated."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.batching.simulation import CURVES, Load, Outcome, curve_model, patterns, queued, simulate

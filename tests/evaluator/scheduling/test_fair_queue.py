@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The queue of a class against a sorted list, and the work that it and the policy do when it is long."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType

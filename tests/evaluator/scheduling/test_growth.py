@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A curve that was cut short, or measured on a busy machine, grows while it is used; simulated."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One order for the queues of all networks."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import pytest

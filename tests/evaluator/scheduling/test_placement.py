@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which device takes which part of a queue: cutting over idle devices, leaving work to who ends it first."""
 
-from __future__ import annotations
-
 import statistics
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The log names who changes the service, and whose request is refused."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Devices that fail or give nonsense: clients see latency, not errors, as long as anything can evaluate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

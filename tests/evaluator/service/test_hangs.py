@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Devices that hang and faults in the service's own threads: all is answered, and the state is true."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator serve` as a process: embedded and alone, ended by signals, killed, its device lost."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

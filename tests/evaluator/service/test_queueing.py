@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How the requests of several clients share the devices: merging, cutting, order, deadlines and limits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Limits of a key, over all of its connections."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What `python -m evaluator serve` is told: wrong flags, limits of the system, new settings; and its log."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Clients that come and go: who is listed, whose connection is closed, what is left of those that vanish."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Waking a thread that sleeps on sockets."""
 
-from __future__ import annotations
-
 import select
 import threading
 from collections.abc import Callable, Iterator

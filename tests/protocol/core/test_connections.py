@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A client's and a service's end of an ipc address, with each other, with ZeroMQ's, and with bare sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Limits of a hub: which connection another one replaces, what refused clients get, and floods."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The codec: what goes in comes out, and nothing from the wire is trusted."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any, get_args
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's chunks come through an import as they were: planes, policy, values, results."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shards keep what they are given, and whatever is wrong with a file is said."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import struct

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Games are labelled by a UCI engine, whatever becomes of it and of the run."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

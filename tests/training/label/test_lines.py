@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Of a search's output, the lines of the last complete iteration count."""
 
-from __future__ import annotations
-
 import pytest
 
 from training.label.lines import Line, parse_lines

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A manifest makes the same labelled games again, or says what differs."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import replace

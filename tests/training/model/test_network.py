@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Golden networks go through PyTorch and back: the same outputs, and the same network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

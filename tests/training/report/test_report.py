@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Networks are held against deep labels: moves found, expected score lost, policy and value calibrated."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shards that appear while a run goes on join it, on every process, and are in it when it goes on."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

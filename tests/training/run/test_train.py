@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs learn, end, go on after whatever ended them, and say the same on several processes."""
 
-from __future__ import annotations
-
 import json
 import signal
 from dataclasses import replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whose position is begun next, and which of a client's."""
 
-from __future__ import annotations
-
 from engine.apps.analysis.clients import MOST_WITHDRAWN, ClientTasks, QueryState, Task, next_client
 from engine.apps.analysis.query import read_query
 from engine.options import Options

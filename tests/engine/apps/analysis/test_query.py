@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Queries from JSON to plain data: what is taken, what is refused, and which field is blamed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

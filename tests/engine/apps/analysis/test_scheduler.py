@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Queries and their answers, with searches on a real evaluator."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

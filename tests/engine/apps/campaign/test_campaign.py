@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The loop that plays numbered games, with an executor and a campaign that a test can look into."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Openings from every kind of file, in order and at random."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Text files in the encodings that programs write."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 from pathlib import Path

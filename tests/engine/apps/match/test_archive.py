@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A match's journal and PGN: the same games in both, each once, whatever the writer's end was."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

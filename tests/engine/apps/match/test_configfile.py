@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A match's configuration from TOML and flags."""
 
-from __future__ import annotations
-
 import argparse
 import tomllib
 from pathlib import Path

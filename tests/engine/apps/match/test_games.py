@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whole matches in one process: real players, real programs, and everything that they can do wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

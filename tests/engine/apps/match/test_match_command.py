@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`run_engine.py match` as a process, and what it shows."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -2,8 +2,6 @@
 """Matches that are killed: the runner, a program, the evaluator, in the middle of games. Every game counts
 once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Marks of moves, decisive moves and accuracy, as pure functions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront review`, run as users run it, on strange games too."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

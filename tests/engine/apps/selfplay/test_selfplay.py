@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Self-play as a user runs it: whole games on a real evaluator, written, resumed, killed, checked."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The training record: layout, fields, and that what it says can be read back."""
 
-from __future__ import annotations
-
 from math import isnan, log
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """docs/how-to/tune-search.md: its flags, options, columns and keys exist."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whole tunings with simulated games: they find the optimum, and resume where they were."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shlex

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """FEN is read exactly, and every illegal position is refused with its reason."""
 
-from __future__ import annotations
-
 import re
 
 import chess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Input planes and policy indices are lc0's, bit for bit, and so are moves and results of its positions."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

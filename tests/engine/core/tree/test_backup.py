@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Visits and values on their way from the leaves to the root."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Gathering of batches and what becomes of them: collect, apply and cancel."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Saved trees: what a file brings back, and which files are refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Positions that a batch looks ahead to: sent early, counted only when the search comes to them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

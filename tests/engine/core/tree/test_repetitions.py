@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Repetitions in the searched line, and what becomes of them as the game goes on."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine._core import Batch, RootInfo, Tree

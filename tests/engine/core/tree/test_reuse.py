@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the tree keeps when the game goes on, and what it forgets."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine._core import Game

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The root's moves: lines, restriction to some of them, noise and spelling."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from zlib import crc32
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The spread of a node's values, and moves chosen by a confidence bound."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

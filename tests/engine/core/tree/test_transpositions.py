@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Positions reached by several move orders: the value of a search in one line is used in another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

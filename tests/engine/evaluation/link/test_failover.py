@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which of several evaluators is used. Times are what the test says they are."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.evaluation.link.failover import (

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The evaluator's life beside the engine: started, lost, got back, shared, and never left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

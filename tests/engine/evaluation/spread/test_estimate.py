@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an evaluator is expected to take. Times are what the test says they are."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.evaluation.spread.estimate import FORGET_SECONDS, HIGHEST, LOWEST, UNMEASURED, SpeedEstimate

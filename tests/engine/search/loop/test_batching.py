@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How many positions a search asks for: by the tree, by the device's curve, by the time that is left."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.options import Options

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """When a search ends: LimitWatch on real trees, with times that the tests choose."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf, log
 from random import Random

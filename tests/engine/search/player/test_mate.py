@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The limit `mate`: the mate search, and the network's search after it."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import closing
 from dataclasses import dataclass, replace

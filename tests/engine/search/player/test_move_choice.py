@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Temperature: when it applies, how moves are drawn, and that a search plays so."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A player's tree: options that reach it, and what it keeps when they or the network change."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Saved trees of a player: what replaces which file, and what a file remembers of limited searches."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from dataclasses import replace

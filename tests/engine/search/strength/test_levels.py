@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Limited strength: which level options ask for, how it draws its move, and what it never does."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How many moves a game still has."""
 
-from __future__ import annotations
-
 from random import Random
 from statistics import fmean
 

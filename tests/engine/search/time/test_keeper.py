@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A player's clock through a game: what is measured, and what is kept back for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.options import Options

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The time manager, by simulating the clocks of whole games."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 

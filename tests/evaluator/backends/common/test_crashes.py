@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is remembered of processes that a driver ended, and when a device is excluded for it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """AMD GPUs whose driver or library ends the process: the engine plays on, and commands say what happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

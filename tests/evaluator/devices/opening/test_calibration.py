@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measuring a latency curve and keeping it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Real networks in a real evaluator process: served, loaded beside, with the heads asked for."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A backend that serves by guesses is replaced by what measuring finds, beside the requests."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

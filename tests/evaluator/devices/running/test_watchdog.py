@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is watched is told to be overdue once, and only if it is not done by then."""
 
-from __future__ import annotations
-
 import os
 import queue
 import threading

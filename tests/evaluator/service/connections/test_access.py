@@ -2,8 +2,6 @@
 """Keys on real sockets: who is let in, who may administer, what others on the way see, and what clients that
 are not let in are told."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

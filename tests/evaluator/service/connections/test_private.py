@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A service as an engine starts it for itself: at an ipc address, without ZeroMQ's threads."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

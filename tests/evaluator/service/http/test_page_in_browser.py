@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The page in a real browser: what somebody reads on it, in every state and on every screen."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

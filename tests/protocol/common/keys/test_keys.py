@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Key pairs, the list of clients, the services known, and files that others may read or change."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

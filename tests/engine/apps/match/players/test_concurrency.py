@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How many games a match plays at once by itself."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

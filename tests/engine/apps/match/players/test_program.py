@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A UCI program as a player: what it is told before it plays."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from dataclasses import replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What UCI programs say, and how they are spoken to."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

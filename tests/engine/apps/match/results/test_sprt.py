@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The SPRT against values that fastchess and fishtest give, and by simulated matches of known strength."""
 
-from __future__ import annotations
-
 from math import log
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Elo and its error bars, against values that fastchess and fishtest give, and by simulation."""
 
-from __future__ import annotations
-
 from math import inf, isnan
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which devices there are, how they are named, and that having none breaks nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from evaluator.backends import available_backends, open_backend

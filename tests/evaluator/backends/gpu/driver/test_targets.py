@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is known of architectures."""
 
-from __future__ import annotations
-
 import pytest
 
 from evaluator.backends.gpu.driver.target import MatrixUnit, Precision, Target, amd_target, nvidia_target

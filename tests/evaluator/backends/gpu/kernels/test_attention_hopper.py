@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kernel that makes q, k and v and attends with them: who gets it, its boxes, its results."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

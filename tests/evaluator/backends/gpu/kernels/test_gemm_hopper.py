@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The product kernel for Hopper: whom it is offered to, what it asks of the copy engine, and its results."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

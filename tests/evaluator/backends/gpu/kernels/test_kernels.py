@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compilers of kernels: instructions, spills and errors. `scripts/spills.py` compiles every kernel."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 """The order of work on an AMD GPU: two batches in flight on streams of their own, right in every order that
 the streams allow, and no wait that could be left out."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
