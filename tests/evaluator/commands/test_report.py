@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The file that an owner of a GPU sends in: here of a machine without one."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of commands on a terminal of 80 columns: rows can be distinguished."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -2,8 +2,6 @@
 """precision=fp8: what of a network is rounded, that scales hold what comes, the plans made of it,
 and who is refused it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
