@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from engine.apps.campaign.display import shows_tables
+    from engine.apps.campaign import shows_tables
     from engine.options import Options
     from engine.options.flags import options_of_arguments
     from training.annotate import annotate, annotate_by_searches
