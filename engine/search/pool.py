@@ -315,7 +315,7 @@ class PoolPlayer:
             inspect=inspect,
             observer=observer,
         )
-        if not running.known():
+        if not running.take_first_step():
             # Cancelling a task that waits for the future must not cancel the search, which only `stop` ends.
             running.future.set_running_or_notify_cancel()
             self._pool.count(1)

@@ -40,7 +40,7 @@ LINGER_MS = 1000
 
 
 class HubSockets:
-    """See `evaluator.service.connections.transport.Sockets`.
+    """`Sockets` of transport.py, which documents the methods.
 
     A client of the hub is the number of its connection; one of ZeroMQ is bytes. The ROUTER is made for the
     first address that requires keys.
@@ -89,7 +89,7 @@ class HubSockets:
         self._in_use.acquire()
 
     def bind(self, address: str) -> str:
-        """See `Sockets`. A private service has one address."""
+        """A private service has one address."""
         domain = self._access.domain(address)
         if self._private and (domain is Domain.KEYS or self._addresses):
             raise AddressError(f"{address}: a private service listens at one address, without keys")
@@ -106,7 +106,6 @@ class HubSockets:
         return bound
 
     def wait(self, timeout_ms: int) -> bool:
-        """See `Sockets`."""
         router = self._router
         if router is not None:
             timeout_ms = router.timeout(timeout_ms)
@@ -131,17 +130,14 @@ class HubSockets:
         return news
 
     def attend(self) -> None:
-        """See `Sockets`."""
         self._log.log(self.hub.news(), self.closed_connections)
         if self._router is not None:
             self._router.attend()
 
     def borrow(self) -> bool:
-        """See `Sockets`."""
         return self._in_use.acquire(blocking=False)
 
     def give_back(self) -> None:
-        """See `Sockets`."""
         # Using a socket of ZeroMQ consumes its descriptor's signal, which would have woken the owner.
         news = self._router is not None and self._router.look()
         self._in_use.release()
@@ -149,20 +145,19 @@ class HubSockets:
             self.wakeup.wake()
 
     def connections(self) -> Iterator[int]:
-        """See `Sockets`. Numbers of the hub are not reused."""
+        """Numbers of the hub are not reused."""
         yield from self.hub.ended()
         if self._router is not None:
             yield from (_OF_ROUTER + descriptor for descriptor in self._router.connections())
 
     def hang_up(self, descriptor: int) -> None:
-        """See `Sockets`."""
         if descriptor < _OF_ROUTER:
             self.hub.hang_up(descriptor)
         elif self._router is not None:
             self._router.hang_up(descriptor - _OF_ROUTER)
 
     def receive(self) -> Arrived | None:
-        """See `Sockets`. The hub and the ROUTER take turns."""
+        """The hub and the ROUTER take turns."""
         router = self._router
         if router is not None and router.has_message and (self._turn or not self.hub.has_message):
             self._turn = False
@@ -173,7 +168,6 @@ class HubSockets:
         return None if found is None else Arrived(found[0], found[1], found[0])
 
     def origin(self, arrived: Arrived) -> Origin:
-        """See `Sockets`."""
         if isinstance(arrived.client, int):
             address = self.hub.address_of(arrived.client)
             return Origin(arrived.client, GONE if address is None else address)
@@ -182,7 +176,7 @@ class HubSockets:
         return Origin(descriptor if descriptor < 0 else _OF_ROUTER + descriptor, address)
 
     def user(self, arrived: Arrived) -> str:
-        """See `Sockets`. Without encryption, the user is the domain of the address."""
+        """Without encryption, the user is the domain of the address."""
         if isinstance(arrived.client, int):
             domain = Domain.FILES if self.hub.is_local(arrived.client) else Domain.PLAIN
             return str(domain.value)
@@ -190,20 +184,19 @@ class HubSockets:
         return self._router.user(arrived)
 
     def admit(self, arrived: Arrived) -> bool:
-        """See `Sockets`. The hub refuses connections."""
+        """The hub refuses connections."""
         return self._router is None or isinstance(arrived.client, int) or self._router.admit(arrived)
 
     def unread(self, client: Client) -> int:
-        """See `Sockets`."""
         return self.hub.unread(client) if isinstance(client, int) else 0
 
     def keeps_too_much(self, client: Client, held: int) -> bool:
-        """See `Sockets`. A key is trust."""
+        """A key is trust."""
         most = self._most_kept
         return most is not None and isinstance(client, int) and held + self.hub.unread(client) > most
 
     def send(self, client: Client, frames: Sequence[Any]) -> Delivery:
-        """See `Sockets`. A client with too much unread data is disconnected."""
+        """A client with too much unread data is disconnected."""
         if isinstance(client, int):
             return Delivery.SENT if self.hub.send(client, frames) else Delivery.GONE
         assert self._router is not None
@@ -211,22 +204,19 @@ class HubSockets:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """See `Sockets`."""
         return (*self._addresses, *(() if self._router is None else self._router.addresses))
 
     @property
     def open_connections(self) -> int:
-        """See `Sockets`."""
         return len(self.hub) + (0 if self._router is None else self._router.open_connections)
 
     @property
     def buffered_bytes(self) -> int:
-        """See `Sockets`. Without clients that have keys."""
+        """Without clients that have keys."""
         return self.hub.buffered
 
     @property
     def closed_connections(self) -> Mapping[str, int]:
-        """See `Sockets`."""
         counts = Counter({reason: count for reason, count in self.hub.counts().items() if reason in REASONS})
         if self._router is not None:
             counts.update(self._router.closed_connections)
@@ -234,11 +224,9 @@ class HubSockets:
 
     @property
     def closed(self) -> bool:
-        """See `Sockets`."""
         return self._closed
 
     def close(self) -> None:
-        """See `Sockets`."""
         self.hub.stop_listening()
         for address in self._addresses:
             remove_socket(address)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from engine.apps.games.record import GameOutcome, Reason
 from engine.apps.match.results.sprt import Decision, Sprt
-from engine.apps.match.results.statistics import Tally, combined
+from engine.apps.match.results.statistics import Tally
 from engine.apps.match.schedule import Schedule
 
 
@@ -74,7 +74,7 @@ class Standings:
 
     def total(self, player: int) -> Tally:
         """Return a player's results against all opponents."""
-        return combined(self.tally(player, other) for other in self.opponents(player))
+        return sum((self.tally(player, other) for other in self.opponents(player)), Tally())
 
     def opponents(self, player: int) -> list[int]:
         """Return the opponents of a player."""
