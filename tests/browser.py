@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A headless Chromium, driven by the protocol of its own developer tools."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

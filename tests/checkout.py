@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A copy of the checkout without what Git does not know: an old build folder must not get into a package."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Signals and ends of programs that tests start, and files that a selection by marks leaves out."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

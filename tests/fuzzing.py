@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Programs that do things at random, built with sanitizers and run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where tests find their data: copies in the repository, and the larger shared set where it is present."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

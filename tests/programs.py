@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Programs that tests run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ What counts is a call that names an address other than loopback, or that asks an
 look up a name. Where the system refuses the namespace, strace alone records.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How often tests with random input repeat: in CI, which sets WAVEFRONT_ALL_ROUNDS, ten times as often."""
 
-from __future__ import annotations
-
 import os
 
 

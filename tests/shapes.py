@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shapes of small networks that several tests use."""
 
-from __future__ import annotations
-
 from evaluator.network.random_network import NetworkShape
 
 EVERY_PRODUCT = NetworkShape(

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What deploy/ holds fits the program: flags, files and metrics that are there."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Links of the documents lead to files, and paths in code are paths of the repository."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

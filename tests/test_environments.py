@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The programs start in any environment: of an AppImage, of another Python, of a container without a home."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -72,7 +70,7 @@ def test_modules_on_pythonpath_do_not_shadow_the_packages(shadows: Path, install
     assert (done.returncode, done.stdout) == (0, "worked\n"), done.stderr
 
 
-def test_a_child_of_an_interpreter_that_ignores_its_environment_does_so_too() -> None:
+def test_child_ignores_the_environment_when_its_parent_does() -> None:
     code = "from protocol.common.processes import child_command; print(child_command('engine'))"
     command = [sys.executable, "-E", "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); {code}"]
     assert "'-E', '-P'" in run(command).stdout
@@ -235,7 +233,7 @@ def test_a_cache_folder_that_cannot_be_used_ends_nothing(
 
 
 @pytest.mark.usefixtures("no_home")
-def test_without_a_home_only_encrypted_addresses_need_a_folder_of_keys(tmp_path: Path) -> None:
+def test_only_encrypted_addresses_need_keys_without_a_home(tmp_path: Path) -> None:
     assert credentials_for("tcp://gpu:5577") == ("tcp://gpu:5577", None)
     with pytest.raises(KeysError, match="--keys"):
         credentials_for(f"tcp://gpu:5577#{'ab' * 32}")

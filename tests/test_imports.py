@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Test modules import at their top what `.[test]` installs on each system, and nothing else."""
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What OpenBench does with the checkout: make a program, move it, read the output of its `bench`."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every command of every page is one that the programs accept, and the examples of the first pages run."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -4,8 +4,6 @@
 The libraries that they use could do either, and the wheel of onnxruntime does both unless it is kept from it.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The examples of the Python API's reference run as they are printed."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The cores under random use, in programs built with sanitizers: tests/**/fuzz*.cc."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

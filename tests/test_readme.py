@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The README's promises: its Python examples run, and it is short."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

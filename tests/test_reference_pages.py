@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The generated parts of docs/reference are what the code declares."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

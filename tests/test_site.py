@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The site of the documentation builds without a warning and loads nothing from other hosts."""
 
-from __future__ import annotations
-
 import os
 import sys
 from html.parser import HTMLParser

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """No command overwrites a file that it reads, or a file that it did not write."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess
@@ -109,7 +107,7 @@ def test_a_file_that_is_read_stays_even_with_overwrite(
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_match_replaces_its_own_files_and_keeps_others_when_restarted(folder: Path) -> None:
+def test_match_replaces_only_its_own_files_when_restarted(folder: Path) -> None:
     pytest.importorskip("matplotlib")
     (folder / "match.toml").write_text(MATCH.format(plot="p.png", output="m", openings="games.pgn"), "utf-8")
     for _ in range(2):

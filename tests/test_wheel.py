@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What `python -m build` makes: a wheel that pip takes on other machines and that needs no compiler there."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -41,7 +41,8 @@ class Kind:
     """A kind of clients. rate: requests per second of each, at random times; 0 for a closed loop that keeps
     in_flight requests. largest: maximum positions of a request. cancels, deadlines: one in N requests is
     cancelled after sending, or has a deadline of 50 ms. stays: requests per connection, 0 for no limit.
-    network: alias of the network to use, empty for the default."""
+    network: alias of the network to use, empty for the default. waits: seconds after which a request counts
+    as unanswered."""
 
     priority: Priority
     clients: int
@@ -52,12 +53,14 @@ class Kind:
     deadlines: int = 0
     stays: int = 0
     network: str = ""
+    waits: float = WAIT_S
 
 
 KINDS = {
     "play": Kind("play", clients=2, in_flight=64, largest=4, rate=15.0),
     "analysis": Kind("analysis", clients=2, in_flight=4, largest=48, cancels=40),
-    "selfplay": Kind("selfplay", clients=3, in_flight=6, largest=200, deadlines=50),
+    # Beside analysis it has a twentieth of the device: its 1,800 positions in flight take minutes.
+    "selfplay": Kind("selfplay", clients=3, in_flight=6, largest=200, deadlines=50, waits=600.0),
     "visitor": Kind("play", clients=1, in_flight=2, largest=4, rate=10.0, stays=4),
     "guest": Kind("analysis", clients=1, in_flight=2, largest=16, rate=10.0, network="guest"),
 }
@@ -108,7 +111,7 @@ class SteadyClient:
             try:
                 network = self._kind.network or None
                 with EvaluatorClient(
-                    self._address, timeout=WAIT_S, name=self._name, network=network
+                    self._address, timeout=self._kind.waits, name=self._name, network=network
                 ) as client:
                     self._talk(client)
             except EvaluatorError as error:
@@ -133,7 +136,7 @@ class SteadyClient:
                 self._submit(client)
                 asked += 1
                 due = now if not self._kind.rate else due + self._random.expovariate(self._kind.rate)
-            if self._sent and now - next(iter(self._sent.values()))[0] > WAIT_S:
+            if self._sent and now - next(iter(self._sent.values()))[0] > self._kind.waits:
                 with self.lock:
                     self.report.unanswered += len(self._sent)
                     self.report.in_flight = 0

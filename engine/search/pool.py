@@ -257,7 +257,10 @@ class SearchPool(Closing):
 
 
 class PoolPlayer:
-    """One side of one game: a player, and at most one running search. Created by SearchPool.player."""
+    """One side of one game: a player, and at most one running search. Created by SearchPool.player. owner: of
+    its searches; all owners share the evaluators equally."""
+
+    owner = ""
 
     def __init__(
         self, pool: SearchPool, options: Options, evaluator: PooledEvaluator[Any], random: Random
@@ -315,6 +318,7 @@ class PoolPlayer:
             inspect=inspect,
             observer=observer,
         )
+        running.owner = self.owner
         if not running.take_first_step():
             # Cancelling a task that waits for the future must not cancel the search, which only `stop` ends.
             running.future.set_running_or_notify_cancel()

@@ -24,7 +24,6 @@ from evaluator.backends.gpu.driver.device import DeviceError
 from evaluator.backends.gpu.driver.discovery import Discovery, discover
 from evaluator.backends.gpu.machine import impersonal, machine_facts
 from evaluator.backends.gpu.options import PRECISIONS
-from evaluator.backends.gpu.plan.plan import FP8_POSITIONS
 from evaluator.backends.gpu.plan.program import LibraryStep
 from evaluator.commands import devices
 from evaluator.commands.verify import found_agreement, network_of
@@ -193,7 +192,7 @@ def measurements(backend: GpuBackend) -> dict[str, Any]:
 
 
 def _agreement(backend: GpuBackend) -> dict[str, Any]:
-    positions = FP8_POSITIONS if backend.formats.fp8 else _COMPARED
+    positions = backend.formats.fp8 or _COMPARED
     found = found_agreement(backend.network, backend, min(positions, backend.max_batch))
     return asdict(found) | {"ok": found.within(backend.tolerance)}
 

@@ -34,6 +34,7 @@ ARGUMENTS = {
     "repeated (default: the included networks)",
     "--backend NAME = gpu": "backend with options, such as gpu:weights=int8 (default: gpu)",
     "--positions N = 64": "number of positions (default: %(default)d)",
+    "--precision": "say what precision=auto chooses for each network on this GPU, with its errors and speeds",
     "--json": "print JSON",
 }
 
@@ -43,10 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
         print("error: --positions must be at least 1", file=sys.stderr)
         return 2
     rows: list[dict[str, Any]] = []
+    work, show = (chosen_precision, show_precisions) if arguments.precision else (compared, show_errors)
     try:
         name, options = parse_backend(arguments.backend)
         for file in arguments.network or SHIPPED_NETWORKS:
-            rows.append(run_in_child(compared, file, name, options, arguments.positions))
+            rows.append(run_in_child(work, file, name, options, arguments.positions))
     except ChildEnded as ended:
         if rows:
             show(rows, arguments.json)
@@ -58,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"error: {error}{hint}", file=sys.stderr)
         return 1
     show(rows, arguments.json)
-    return 0 if all(row["ok"] for row in rows) else 1
+    return 0 if all(row.get("ok", True) for row in rows) else 1
 
 
 def compared(file: str, name: str, options: dict[str, Any], positions: int) -> dict[str, Any]:
@@ -91,7 +93,29 @@ def _quiet(log: logging.Logger) -> Iterator[None]:
         log.setLevel(before)
 
 
-def show(rows: list[dict[str, Any]], as_json: bool) -> None:
+def chosen_precision(file: str, name: str, options: dict[str, Any], _positions: int) -> dict[str, Any]:
+    """Return what precision=auto chooses, measured now if it is not known. Raises NetworkError and
+    BackendError."""
+    network = network_of(file)
+    options = {**options, "precision": "auto", "tuning": "before"}
+    with open_backend(name, network, **options) as backend:
+        return {"network": network.name, "device": backend.device, "precision": backend.precision}
+
+
+def show_precisions(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Print the choices and a match that checks them, or JSON."""
+    if as_json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        print(f"{row['network']} on {row['device']}: {row['precision']}")
+    print(
+        "a match of both: wavefront match --nodes 400 --games 2000 --weights FILE "
+        "--player name=fp8,backend=gpu:precision=fp8 --player name=fp16,backend=gpu:precision=fp16"
+    )
+
+
+def show_errors(rows: list[dict[str, Any]], as_json: bool) -> None:
     """Print the comparison as a table or as JSON."""
     if as_json:
         print(json.dumps(rows))

@@ -156,6 +156,7 @@ class ServedNetwork:
             self.info,
             backend=" + ".join(dict.fromkeys(runner.backend.name for runner in runners)),
             device=_listed([runner.backend.device for runner in runners]),
+            precision=" + ".join(dict.fromkeys(runner.backend.precision for runner in runners)),
             devices=len(runners),
             recommended_batch=batch,
             curve=curve,

@@ -130,10 +130,7 @@ class Scheduler:
 
     def clear(self) -> list[Request]:
         """Remove all requests."""
-        gone = [request for queue in self._queues for request in queue]
-        for request in gone:
-            self.remove(request)
-        return gone
+        return [request for client in [*self._requests] for request in self.remove_client(client)]
 
     def expire(self, now_ms: float) -> list[Request]:
         """Remove the requests whose deadlines have passed before any of their positions was launched."""

@@ -23,6 +23,9 @@ log = logging.getLogger("evaluator.service")
 
 NOT_READY = "the networks are still being loaded; say hello, and wait for the welcome"
 
+MOST_FORMERS = 4
+"""Former networks of a network that end their requests, each in its own memory."""
+
 Failed = Callable[[Exception], None]
 """Called in the I/O thread with the error."""
 
@@ -58,7 +61,9 @@ class _Entry:
     source: NetworkToLoad
     asked: set[NetworkToLoad] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the entry is reloaded or unloaded, or the former network of a reload ends its requests."""
+    """Held while the entry is reloaded or unloaded."""
+    formers: list[threading.Thread] = field(default_factory=list)
+    """Each ends the requests of a former network, which takes minutes under a flood."""
 
     @property
     def has_file(self) -> bool:
@@ -115,7 +120,7 @@ class ServedNetworks:
 
         Raises UnknownNetwork, and NotReady before the initial networks are loaded.
         """
-        for entry in self._entries:
+        for entry in self._entries:  # without a call, as each request needs it
             if entry.served.info.name == (wanted or bound):
                 return entry.served
         return self._entry(wanted, bound).served
@@ -237,6 +242,8 @@ class ServedNetworks:
 
         def work() -> None:
             with entry.lock:
+                for former in entry.formers:
+                    former.join()
                 self._dispatcher.retire(entry.served)
                 self._loader.forget(entry.served)
             self._call(on_unloaded)
@@ -265,9 +272,9 @@ class ServedNetworks:
     ) -> None:
         """Read the file of a network, or of all for "", again, and serve its new content under the same name.
 
-        Queued requests are still evaluated by the network that they were sent to. on_reloaded or on_failed is
-        called in the I/O thread. If one file fails, the others are still reloaded; on_failed gets all errors.
-        Raises UnknownNetwork.
+        Queued requests are still evaluated by the network that they were sent to. A reload waits for them
+        only if MOST_FORMERS networks have some. on_reloaded or on_failed is called in the I/O thread. If one
+        file fails, the others are still reloaded; on_failed gets all errors. Raises UnknownNetwork.
         """
         entries = [self._entry(wanted)] if wanted else [each for each in self._entries if each.has_file]
         self._reload_all(entries, on_reloaded, on_failed)
@@ -364,8 +371,10 @@ class ServedNetworks:
     # -- for the loading threads -------------------------------------------------------------------------
 
     def _reload(self, entry: _Entry) -> ReloadedNetwork:
-        old = entry.served
-        source = entry.source
+        old, source = entry.served, entry.source
+        entry.formers = [each for each in entry.formers if each.is_alive()]
+        while len(entry.formers) >= MOST_FORMERS:
+            entry.formers.pop(0).join()
         with self._changing:
             new = self._loader.reload(old, source.path, source.policy_head, source.value_head)
             if new is None:
@@ -373,12 +382,9 @@ class ServedNetworks:
             self._dispatcher.add(new)
             self._call_and_wait(partial(self._swap, entry, new))
         log.info("network %s is now %s", new.info.name, new.info.content_hash)
-
-        def retire() -> None:
-            with entry.lock:
-                self._dispatcher.retire(old)
-
-        threading.Thread(target=retire, name="retire", daemon=True).start()
+        former = threading.Thread(target=self._dispatcher.retire, args=(old,), name="retire", daemon=True)
+        entry.formers.append(former)
+        former.start()
         return ReloadedNetwork(self._dispatcher.info(new), changed=True)
 
     def _swap(self, entry: _Entry, new: ServedNetwork) -> None:

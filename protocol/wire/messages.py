@@ -85,11 +85,13 @@ class NetworkInfo:
     curve: Annotated[Curve, fields.REQUIRED, "milliseconds by batch size, divided among idle devices"] = ()
     batches_in_flight: Annotated[Positive, "requests of that size in flight that keep the devices busy"] = 2
     devices: Annotated[Positive, "devices that run it, described as one"] = 1
+    precision: Annotated[Text1024, "number formats of its products, and why"] = ""
 
     @property
     def identity(self) -> str:
-        """Equal for networks with equal evaluations: same file, same heads in use."""
-        return " ".join(filter(None, (self.content_hash, self.policy_head, self.value_head)))
+        """Equal for networks with equal evaluations: same file, same heads in use, both or none in fp8."""
+        formats = self.precision.partition(":")[0] if self.precision.startswith("fp8") else ""
+        return " ".join(filter(None, (self.content_hash, self.policy_head, self.value_head, formats)))
 
 
 Network: TypeAlias = Annotated[NetworkInfo, fields.record(NetworkInfo, "network")]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Batches that the conformance suite asks for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ python -m pytest tests/backends --backend gpu                    one, as `serve 
 python -m pytest tests/backends --backend gpu:precision=fp32 --device nvidia:1
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The right numbers: for every kind of network, against lc0 and against the float64 reference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

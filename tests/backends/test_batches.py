@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a backend makes of batches of every size and form."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Opening, sharing, closing."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -39,7 +37,7 @@ def test_two_networks_side_by_side(quick_subject: Subject) -> None:
         assert np.array_equal(result.wdl, right.wdl)
 
 
-def test_closing_twice_is_allowed_and_nothing_works_afterwards_by_accident(subject: Subject) -> None:
+def test_closing_twice_is_allowed_and_nothing_works_after(subject: Subject) -> None:
     backend = subject.open(random_network("tiny-resnet"))
     batch = varied_batch(2)
     before = backend.evaluate(batch)

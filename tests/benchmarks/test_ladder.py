@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """benchmarks/strength/ladder: the schedule of games, reports, and small ladders that are played."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

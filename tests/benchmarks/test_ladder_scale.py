@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """benchmarks/strength/ladder/scale.py: ratings and errors of simulated results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reviews against the judge."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.strength.review_marks import Figures, Judged, compared

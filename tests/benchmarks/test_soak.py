@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """benchmarks/service/soak.py: a minute of it, with all that it has, and its verdict."""
 
-from __future__ import annotations
-
 import re
 import sys
 

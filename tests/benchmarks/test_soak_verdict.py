@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """benchmarks/service/soak_verdict.py: what it says of memory and of a log."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -123,7 +123,10 @@ def test_products_of_8_bits_compute_the_rounded_network(device: Device, tmp_path
     exact = ReferenceBackend(network, dtype="float64").evaluate(batch)
     rounded = ReferenceBackend(rounded_network(network), dtype="float64").evaluate(batch)
     compiler = Compiler(device, cache_folder=tmp_path)
-    wanted, tuner = Wanted(Formats(fp8=True), buckets=(1, FP8_POSITIONS)), ModelTuner(device, Precision.FP16)
+    wanted, tuner = (
+        Wanted(Formats(fp8=FP8_POSITIONS), buckets=(1, FP8_POSITIONS)),
+        ModelTuner(device, Precision.FP16),
+    )
     with GpuBackend(OpenNetwork(network, device, wanted, compiler=compiler, tuner=tuner)) as backend:
         result = backend.evaluate(batch)
         few = backend.evaluate(batch.slice(0, 1))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Flags of commands, and those that documents name."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from types import ModuleType

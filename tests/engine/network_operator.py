@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An evaluator process whose network can be changed in all ways, for the tests of those who use it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

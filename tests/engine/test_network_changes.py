@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What becomes of searches, games and answers when an evaluator process gets another network."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -149,7 +147,7 @@ def test_a_search_follows_several_reloads(operator: Operator) -> None:
         assert end().network.split()[0] == hash_of(OLD)
 
 
-def test_an_evaluator_that_comes_back_with_another_network_is_no_other_case(operator: Operator) -> None:
+def test_returned_evaluator_may_have_another_network(operator: Operator) -> None:
     session = Session(operator.options, log=operator.log)
     try:
         before = first_look(session)

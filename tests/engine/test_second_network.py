@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Networks that one evaluator has besides the engine's own: of levels, and the second one of HumanPlay."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +51,7 @@ def networks(operator: Operator) -> set[str]:
         return {network.content_hash for network in client.networks}
 
 
-def test_a_level_plays_with_its_network_and_analysis_with_the_engine_s(
+def test_level_plays_with_its_network_and_analysis_without(
     operator: Operator, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(levels, "NETWORK", str(operator.file("level", NEW)))
@@ -66,7 +64,7 @@ def test_a_level_plays_with_its_network_and_analysis_with_the_engine_s(
     assert values(session.search(ONE, play=True)) == move
 
 
-def test_without_its_network_a_level_plays_with_the_engine_s_and_says_so_once(
+def test_level_uses_the_engines_network_when_its_own_is_absent(
     operator: Operator, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(levels, "NETWORK", "absent.pb.gz")

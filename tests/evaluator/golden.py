@@ -5,8 +5,6 @@ Five of them, on 32 positions, are in tests/data/lc0; all of them, on 150 positi
 present.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cache

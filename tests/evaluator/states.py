@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A state of the service, as metrics are told it."""
 
-from __future__ import annotations
-
 from evaluator.devices.metrics import State
 
 STATE = State(

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A client that speaks ZeroMQ's protocol on a bare socket, and as badly as a test wants."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 where the real hip-python finds them by name. blas.h says what they can be made to do wrong.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import subprocess

@@ -2,8 +2,6 @@
 """`python -m tests.hip_runtime.command COMMAND ...`: a command of the evaluator on a machine that has AMD's
 driver. Its ROCm is what ROCM_PATH names, usually the stand-in; what that is, its own variables say."""
 
-from __future__ import annotations
-
 import os
 import sys
 

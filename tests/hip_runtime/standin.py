@@ -8,8 +8,6 @@ to be. See standin.h for what it does; `Strategy` is the seam for other ways to 
     assert runtime.report().misuse == []
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

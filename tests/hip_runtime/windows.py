@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Builds the stand-in runtime as amdhip64_7.dll on Linux, and ships kernels on CPU fibers for it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

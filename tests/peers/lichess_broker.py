@@ -7,8 +7,6 @@ record, which fills while the provider answers. A line with a word that the brok
 record `error`.
 """
 
-from __future__ import annotations
-
 import json
 import queue
 import re

@@ -5,8 +5,6 @@ It sends one challenge, referees the game that follows, and plays the other side
 the bot posts is recorded.
 """
 
-from __future__ import annotations
-
 import json
 import queue
 import random

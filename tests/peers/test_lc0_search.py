@@ -5,8 +5,6 @@ lc0's trivial backend evaluates random positions for both, so that other visits 
 WAVEFRONT_LC0_POSITIONS says how many; the run of all 2,000 is in docs/lab/search.md.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.metadata
 import math

@@ -5,8 +5,6 @@ LICHESS_BOT names the folder of its source, LICHESS_BOT_PYTHON a Python with its
 one). Without them the tests are skipped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

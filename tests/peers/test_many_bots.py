@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Twenty bots with clocks of their own share one service, as games of lichess-bot do."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from pathlib import Path

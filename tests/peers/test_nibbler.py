@@ -5,8 +5,6 @@ Nibbler takes the engine for one like lc0, by its name. It sends options without
 sets UCI_Chess960, and reads every `info` line. Read from its source, commit b844f2d.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cutting and joining batches of positions and of evaluations."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,7 +82,7 @@ def test_a_single_part_is_not_copied() -> None:
     assert EvaluationBatch.concatenate([answer]) is answer
 
 
-def test_a_concatenated_batch_can_be_written_to_and_leaves_its_parts_alone() -> None:
+def test_concatenated_batch_is_writable_apart_from_its_parts() -> None:
     parts = [positions([1], 1), positions([2], 2)]
     whole = PositionBatch.concatenate(parts)
     before = parts[0].positions.copy()

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The conformance script: our own client passes it, and clients that do something wrong are told what."""
 
-from __future__ import annotations
-
 import io
 import sys
 import threading

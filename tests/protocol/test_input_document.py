@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Input planes and policy indices of docs/reference/positions.md against the engine that makes them."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import chain

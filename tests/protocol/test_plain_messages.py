@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the core reads of a message is what the codec reads of it without the core, or nothing."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 from unittest.mock import patch

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The JSON Schema of messages accepts what the codec makes, and refuses what the codec refuses."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, get_args
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The test vectors that ship with the protocol are what engine and evaluator say."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

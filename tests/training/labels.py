@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Labelled games for tests: random play, with scores that follow a rule, so that something can be learnt."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A network's policy and W D L come into shards through the evaluator, and training takes them from there."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -140,7 +138,7 @@ def test_searches_have_the_constants_of_the_network_that_is_named(network: Path)
         annotate_command._with_constants(SEARCHES, "none.pb.gz")
 
 
-def test_the_policy_of_a_search_follows_values_the_more_the_more_nodes_it_has() -> None:
+def test_search_policy_follows_values_with_more_nodes() -> None:
     policy, q = np.array([0.6, 0.3, 0.1]), np.array([0.1, 0.3, 0.1])
     few, many = (np.exp(improved_policy(policy, q, nodes)) for nodes in (16, 1600))
     assert np.allclose([few.sum(), many.sum()], 1, atol=1e-5)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The command line of training, with and without PyTorch."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from pathlib import Path

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a run depends on, and what an earlier version's checkpoint says of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from training.config import TargetSettings, TrainConfig, with_defaults
 
 
-def test_settings_that_a_checkpoint_does_not_know_were_at_their_defaults() -> None:
+def test_settings_unknown_to_a_checkpoint_have_defaults() -> None:
     identity = TrainConfig().identity()
     earlier = {name: dict(part) for name, part in identity.items()}
     del earlier["targets"]["prior_value_share"]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A gate lets only a network through that an SPRT finds stronger."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -63,7 +61,7 @@ def test_gate_accepts_the_name_of_an_included_network(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["match"]["games"] == 2
 
 
-def test_both_players_have_the_search_constants_of_the_network_that_is_named(tmp_path: Path) -> None:
+def test_both_players_have_the_named_networks_constants(tmp_path: Path) -> None:
     network = tmp_path / "net.pb.gz"
     write_network(random_network("tiny-attention"), network)
     arguments = ("gate", network, "--against", network, "--nodes=1", "--games=2", "--match=--max-moves=2")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The loop makes a generation, goes on after a kill, and promotes what its gate lets in."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib
@@ -93,7 +91,7 @@ def test_a_loop_continues_where_it_was_killed(tmp_path: Path) -> None:
     assert 0 <= json.loads(metrics.splitlines()[-1])["positions"] - searched < BATCH
 
 
-def test_a_loop_annotates_by_searches_and_ends_when_generations_are_not_promoted(tmp_path: Path) -> None:
+def test_loop_annotates_and_ends_without_promotions(tmp_path: Path) -> None:
     data = tmp_path / "shards"
     for number in range(3):
         write_shard(data / f"{number}.shard", labelled_shard(4 - number, 12, seed=number + 1))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pictures are drawn of the metrics of runs, also of one that was killed while it wrote."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

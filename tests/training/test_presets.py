@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The shipped settings are what the program would write, and every key in them is read."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

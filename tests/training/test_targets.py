@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The formulas of targets, on cases that can be worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -18,7 +16,7 @@ def cp(*scores: int) -> np.ndarray[tuple[int], np.dtype[np.int16]]:
     return np.array(scores, np.int16)
 
 
-def test_stockfish_says_half_of_the_games_are_won_at_one_pawn_at_its_64th_ply() -> None:
+def test_stockfish_wins_half_at_one_pawn_at_ply_64() -> None:
     wdl = targets.stockfish_wdl(cp(100, 0, -100), np.array([64, 64, 64]))
     assert wdl[0, 0] == pytest.approx(0.5, abs=0.02)
     assert wdl[2].tolist() == pytest.approx(wdl[0, ::-1].tolist())
@@ -96,7 +94,7 @@ def test_a_softened_policy_keeps_to_the_legal_moves() -> None:
     assert soft == pytest.approx([*(root / sum(roots) for root in roots), 0])
 
 
-def test_the_binned_value_is_a_distribution_around_the_expected_score() -> None:
+def test_binned_value_is_distributed_around_the_score() -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
     score = torch.linspace(0, 1, 21)
     bins = targets.binned_value(torch.stack([score, 0 * score, 1 - score], dim=1))

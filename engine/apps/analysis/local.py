@@ -68,8 +68,8 @@ class LocalSearches:
         self._post = post
         self._most_idle = most_idle
         self._log = log
-        self._idle: list[tuple[str, PoolPlayer]] = []
-        """The oldest first, each with the owner of its evaluations."""
+        self._idle: list[PoolPlayer] = []
+        """The oldest first, each with its owner's evaluations."""
         self._running: dict[int, _Running] = {}
         self._parked: dict[int, Position] = {}
         """Positions by number. Each continues the tree of a search that still stops."""
@@ -112,7 +112,7 @@ class LocalSearches:
 
     def clear_cache(self, owner: str) -> None:
         """Discard an owner's evaluations at once; running searches discard theirs at their end."""
-        self._idle = [each for each in self._idle if each[0] != owner]
+        self._idle = [each for each in self._idle if each.owner != owner]
         for running in self._running.values():
             running.forget |= running.position.owner == owner
 
@@ -120,12 +120,12 @@ class LocalSearches:
         """Return an idle player with evaluations of this owner, else one without evaluations: a new one if
         there may be more."""
         for index in reversed(range(len(self._idle))):
-            if self._idle[index][0] == owner:
-                return self._idle.pop(index)[1]
-        if not self._idle or len(self._idle) + len(self._running) < self._most_idle:
-            return self._pool.player(options)
-        _, player = self._idle.pop(0)
+            if self._idle[index].owner == owner:
+                return self._idle.pop(index)
+        more = not self._idle or len(self._idle) + len(self._running) < self._most_idle
+        player = self._pool.player(options) if more else self._idle.pop(0)
         player.clear()
+        player.owner = owner
         return player
 
     def _begin(self, position: Position) -> dict[str, Any] | None:
@@ -218,7 +218,7 @@ class LocalSearches:
             return
         del self._running[position.number]
         if not running.forget and len(self._idle) < self._most_idle:
-            self._idle.append((position.owner, running.player))
+            self._idle.append(running.player)
         parked = next((each for each in self._parked.values() if each.owner == position.owner), None)
         if parked is not None:
             self._begin_now(self._parked.pop(parked.number))

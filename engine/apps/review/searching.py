@@ -155,10 +155,11 @@ class Progress:
 
 
 class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
-    """Reviews games in this process. first_nodes: of a first search of all positions; 0 for none."""
+    """Reviews games in this process. first_nodes: of a first search of all; 0: none. owner: of searches."""
 
     pool: SearchPool
     first_nodes = 0
+    owner = ""
 
     def __init__(self, job: ReviewJob, context: WorkerContext, pool: SearchPool) -> None:
         super().__init__(job, pool)
@@ -240,6 +241,7 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
                 return Searched(Score.of((win, draw, loss) if game.turn == "white" else (loss, draw, win)))
             player = self._idle.pop() if self._idle else self.pool.player(self._options)
             player.new_game()
+            player.owner = self.owner
             player.options = replace(self._options, chess960=game.chess960)
             report = await searched(player, game, Limits(nodes=nodes))
             self._idle.append(player)

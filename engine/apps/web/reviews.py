@@ -271,7 +271,7 @@ class Reviews:
                 job.state, job.reason = "running", ""
                 made = await asyncio.to_thread(ReviewJob.of, left, options, job.nodes, self._pool)
                 self._limits.add(charge, made.positions)
-                opened = partial(_opened, self._pool, job)
+                opened = partial(_opened, self._pool, job, payer)
                 await review_games(made, opened, self._log, partial(self._take, job))
         except HttpError as error:
             if error.status != TOO_MANY:
@@ -318,7 +318,7 @@ class _Executor(ReviewExecutor):
         """Keep the pool."""
 
 
-async def _opened(pool: SearchPool, job: Job, made: Any, _log: Log) -> GameExecutor[Reviewed]:
+async def _opened(pool: SearchPool, job: Job, owner: str, made: Any, _log: Log) -> GameExecutor[Reviewed]:
     executor = _Executor(made, WorkerContext(), pool)
-    executor.growing = job.growing
+    executor.growing, executor.owner = job.growing, owner
     return executor

@@ -25,7 +25,8 @@ class PooledEvaluation:
     """One batch with the current positions of some games, which the pool runs like a search. Only the pool's
     thread may use it."""
 
-    can_continue = False
+    can_continue = in_flight = False
+    owner = ""
     target_ms: float | None = None
 
     def __init__(self, evaluator: PooledEvaluator[Any], games: Sequence[Game], options: Options) -> None:

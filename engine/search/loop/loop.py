@@ -13,6 +13,7 @@ thread: a new search, `stop`, `ponderhit`, a connection. Nothing is polled.
 from __future__ import annotations
 
 import queue
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 SHORTEST_WAIT = 0.0002
 """Shortest wait in seconds, if a check is due and no answer has come."""
 
+LEAST_IN_FLIGHT = 2
+"""Searches of one owner that may always have positions in flight, so that batches are not too small."""
+
 
 class SearchLoop:
     """Running searches and their evaluators. Only one thread may use it, except `submit` and `use`.
@@ -54,6 +58,8 @@ class SearchLoop:
         """Active ones that time may advance, the first of them at `_next_look`."""
         self._next_look = inf
         self._due: set[Pooled] = set()
+        self._ready: dict[Pooled, None] = {}
+        """Answered ones whose owner has its share in flight; the next comes first."""
 
     def submit(self, what: Pooled | Callable[[], None], *, wake: bool = True) -> None:
         """Call a function in the loop's thread, or advance a task, which is added if necessary. Any thread.
@@ -88,6 +94,7 @@ class SearchLoop:
         """Forget a task."""
         for tasks in (self.active, self._watched, self._due):
             tasks.discard(running)
+        self._ready.pop(running, None)
 
     def step(self) -> None:
         """Wait for an event, and advance the searches that it concerns."""
@@ -106,7 +113,8 @@ class SearchLoop:
         if now >= self._next_look:
             due |= {task for task in self._watched if now >= task.due_at}
             self._next_look = min((task.due_at for task in self._watched if task not in due), default=inf)
-        due |= self._received(0.0) if due else self._awaited(now)
+        due |= self._admitted((), due)
+        due |= self._admitted(self._received(0.0) if due else self._awaited(now), due)
         for task in due & self.active:
             if not task.advance(len(self.active) * self._processes, self._processes):
                 self.remove(task)
@@ -117,12 +125,30 @@ class SearchLoop:
                 self._watched.add(task)
                 self._next_look = min(self._next_look, task.due_at)
             if task.can_continue:
-                self._due.add(task)
+                self._ready[task] = None
             for evaluator in self.evaluators:
                 if evaluator.added >= WORTH_SENDING:  # It starts while the other searches continue.
                     self._due |= evaluator.flush()
         for evaluator in self.evaluators:
             self._due |= evaluator.flush()
+
+    def _admitted(self, answered: Iterable[Pooled], due: set[Pooled]) -> set[Pooled]:
+        """Return the answered searches that continue now. Of several owners, none has more searches in flight
+        than the one with the fewest, or LEAST_IN_FLIGHT. due: searches that continue in any case."""
+        self._ready.update(dict.fromkeys(answered))
+        if len({each.owner for each in self.active}) < 2:
+            admitted, self._ready = set(self._ready), {}
+            return admitted
+        busy = [each for each in self.active if each in self._ready or each in due or each.in_flight]
+        in_flight, admitted = Counter(each.owner for each in busy), set()
+        most = max(LEAST_IN_FLIGHT, min(in_flight.values(), default=0))
+        in_flight.subtract(each.owner for each in self._ready)
+        for task in [*self._ready]:
+            if in_flight[task.owner] < most:
+                in_flight[task.owner] += 1
+                admitted.add(task)
+                del self._ready[task]
+        return admitted
 
     def _awaited(self, now: float) -> set[Pooled]:
         """Wait for an answer, for the time of the next check, or for the wake-up. Return the searches that

@@ -74,8 +74,10 @@ class PooledSearch:
 
     The loop calls `advance` after an answer, after a change of `control` or of the evaluators, at `due_at`,
     or if `can_continue`. A search only calls its evaluator. future: gets the report. due_at: when the clock
-    or a report may require `advance`, in perf_counter seconds; infinite if only an event can.
+    or a report may require `advance`, in perf_counter seconds; else it is infinite. owner: its player's.
     """
+
+    owner = ""
 
     def __init__(
         self,
@@ -139,6 +141,11 @@ class PooledSearch:
         if search is None or pipeline is None:
             return False
         return pipeline.failure is not None or (self._fills and not pipeline.in_flight and not search.idle)
+
+    @property
+    def in_flight(self) -> bool:
+        """True if it waits for evaluations."""
+        return self._pipeline is not None and self._pipeline.in_flight > 0
 
     def advance(self, searches: int, processes: int) -> bool:
         """Advance the task. Return False once the future has its result. searches, processes: how many share

@@ -37,8 +37,8 @@ class Backend(Closing, ABC):
     which batches are padded; empty if any size runs as it is. finite: `evaluate` raises NotFiniteError
     instead of returning NaN or infinity. on_host: it computes on this machine's CPU, as every standby does.
     small: a CPU may be faster than the device. provisional: it will be faster after tuning (see `tuned`), so
-    its times must not be cached. tolerance: maximum error against the float64 reference, checked by `verify`
-    and the conformance suite.
+    its times must not be cached. precision: number formats; after a colon why, with figures. tolerance:
+    maximum error against the float64 reference, checked by `verify` and the conformance suite.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Backend(Closing, ABC):
     on_host: bool = False
     small: bool = False
     provisional: bool = False
+    precision: str = ""
     tolerance: Tolerance = FP32
 
     @abstractmethod

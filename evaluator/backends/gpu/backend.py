@@ -12,17 +12,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from evaluator.backends.common.base import Backend, BackendError, NotFiniteError
-from evaluator.backends.common.device_lease import DeviceLease
-from evaluator.backends.common.progress import warn
+from evaluator.backends.common.device_lease import DeviceLease, exclusive_lease
+from evaluator.backends.common.progress import announce, warn
 from evaluator.backends.common.sensors import Sensors
 from evaluator.backends.gpu.driver.device import DeviceError, NotFiniteOutput
 from evaluator.backends.gpu.driver.discovery import fastest, found_devices, select, select_all
 from evaluator.backends.gpu.driver.sensors import read_sensors
+from evaluator.backends.gpu.tuning.when import Tuning
 from protocol.batch import EvaluationBatch, PositionBatch
 
 if TYPE_CHECKING:
     from evaluator.backends.common.buffer_lease import BufferLease
     from evaluator.backends.gpu.opening import OpenNetwork
+    from evaluator.backends.gpu.precision import Choice
     from evaluator.network.spec import NetworkSpec
 
 log = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ def open(
     *,
     threads: int | None = None,
     device: str | int = "",
-    precision: str = "fp16",
+    precision: str = "auto",
     weights: str = "",
     deterministic: bool = False,
     max_batch: int | None = None,
@@ -72,17 +74,17 @@ def open(
 ) -> GpuBackend:
     """Open a network on a GPU.
 
-    device: see `driver.discovery.select`. precision: fp16, bf16, fp32, or fp8 for the encoders' products in
-    e4m3 and the rest in fp16. weights: int8 or int4 rounds the encoders' weights; empty keeps those of the
-    precision. deterministic: the same position gives the same bits at every batch size. max_batch: smaller
-    values save memory (default: 1024 or slightly more; 256 on a GPU that shares the CPU's memory). buckets:
-    batch sizes as in "1+8+64" (default: usual sizes up to max_batch). tuning: when to measure kernels that
-    are not cached: before the backend opens; behind, by the caller of `tuned`; or off. libraries: use the
-    vendor's libraries, too.
+    device: see `driver.discovery.select`. precision: fp16, bf16, fp32, fp8 for the encoders' products in e4m3
+    and the rest in fp16, or auto for fp16 or fp8 (see precision.py). weights: int8 or int4 rounds the
+    encoders' weights; empty keeps those of the precision. deterministic: the same position gives the same
+    bits at every batch size. max_batch: smaller values save memory (default: 1024 or slightly more; 256 on a
+    GPU that shares the CPU's memory). buckets: batch sizes as in "1+8+64" (default: usual sizes up to
+    max_batch). tuning: when to measure kernels that are not cached: before the backend opens; behind, by the
+    caller of `tuned`; or off. libraries: use the vendor's libraries, too.
     """
     from evaluator.backends.common.batches import batch_sizes
     from evaluator.backends.gpu.opening import Wanted, open_on
-    from evaluator.backends.gpu.options import formats, tuning_of
+    from evaluator.backends.gpu.options import AUTO, formats, tuning_of
     from evaluator.backends.gpu.run.buckets import usual_buckets
 
     chosen, when = formats(precision, weights), tuning_of(tuning)
@@ -100,7 +102,19 @@ def open(
     except DeviceError as error:
         raise BackendError(str(error)) from error
     sizes = batch_sizes(str(buckets)) or usual_buckets(info, max_batch)
-    return GpuBackend(open_on(info, network, Wanted(chosen, deterministic, sizes, when, libraries)))
+    wanted = Wanted(chosen, deterministic, sizes, when, libraries)
+    if precision != AUTO or weights:
+        return GpuBackend(open_on(info, network, wanted))
+    from evaluator.backends.gpu.precision import Choice
+
+    choice = Choice(info, network, wanted)
+    backend = GpuBackend(choice.open(), choice)
+    if choice.verdict is None and when is Tuning.BEFORE:
+        better = backend.tuned(exclusive_lease, announce)
+        if better is not None:
+            backend.close()
+            return better
+    return backend
 
 
 class GpuBackend(Backend):
@@ -110,13 +124,13 @@ class GpuBackend(Backend):
     max_in_flight = 2
     finite = True
 
-    def __init__(self, opened: OpenNetwork) -> None:
-        self._opened, self._closed = opened, False
+    def __init__(self, opened: OpenNetwork, choice: Choice | None = None) -> None:
+        self._opened, self._choice, self._closed = opened, choice, False
         self.executor, self.self_check = opened.executor, opened.self_check
         self.formats = opened.wanted.formats
         self.tolerance = self.formats.tolerance
-        self.device, self.network = opened.name, opened.network
-        self.small, self.provisional = opened.device.info.small, opened.provisional
+        self.device, self.network, self.precision = opened.name, opened.network, self._described()
+        self.small, self.provisional = opened.device.info.small, opened.provisional or self._is_undecided
         self.buckets = self.executor.buckets
         self.max_batch = self.buckets[-1]
 
@@ -141,9 +155,33 @@ class GpuBackend(Backend):
 
         return None if self._closed else lease_buffers(self.executor, self.device)
 
-    def tuned(self, lease: DeviceLease, progress: Callable[[str], None]) -> Backend | None:
+    @property
+    def _is_undecided(self) -> bool:
+        choice = self._choice
+        return choice is not None and choice.verdict is None and self._opened.wanted.tuning is not Tuning.OFF
+
+    def _described(self) -> str:
+        verdict = None if self._choice is None else self._choice.verdict
+        return str(self.formats) if verdict is None else f"{self.formats}: {verdict.text}"
+
+    def tuned(self, lease: DeviceLease, progress: Callable[[str], None]) -> GpuBackend | None:
         found = self._opened.measured_anew(lease, progress)
-        return None if found is None else GpuBackend(found)
+        if self._choice is not None and self._is_undecided:
+            try:
+                rounded = self._choice.decide(found or self._opened, lease, progress)
+            except BackendError as error:
+                log.warning("%s: %s stays: %s", self.device, self.formats, error)
+                rounded = None
+            except BaseException:
+                if found is not None:
+                    found.close()
+                raise
+            if rounded is not None and found is not None:
+                found.close()
+            found = rounded or found
+        if found is None:
+            self.provisional, self.precision = False, self._described()
+        return None if found is None else GpuBackend(found, self._choice)
 
     def memory(self) -> tuple[int, int] | None:
         device = self._opened.device

@@ -26,7 +26,7 @@ from evaluator.backends.gpu.driver.target import Target
 from evaluator.backends.gpu.options import Formats, fp8_network, rounded
 from evaluator.backends.gpu.plan.needs import MeasuringChooser, needs_of
 from evaluator.backends.gpu.plan.persistent_form import PersistentForm
-from evaluator.backends.gpu.plan.plan import FP8_POSITIONS, Plan
+from evaluator.backends.gpu.plan.plan import Plan
 from evaluator.backends.gpu.plan.program import PlanError
 from evaluator.backends.gpu.plan.tiles import Measured, model_chooser
 from evaluator.backends.gpu.run.buckets import BUCKETS
@@ -47,6 +47,7 @@ from evaluator.backends.gpu.tuning.tune import NotMeasured, Tuner
 from evaluator.backends.gpu.tuning.when import Tuning
 from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network.spec import NetworkSpec
+from protocol.common.closing import Closing
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Wanted:
     deterministic: the same position gives the same bits at every batch size. buckets: batch sizes, ascending.
     tuning: when to measure kernels that are not cached. libraries: use the vendor's, too. check: compare
     every bucket with the reference. form: of the single launch for all encoders; None to choose by speed.
+    trial: not served, so its guesses are not announced.
     """
 
     formats: Formats = field(default_factory=Formats)
@@ -67,6 +69,7 @@ class Wanted:
     libraries: bool = True
     check: bool = True
     form: PersistentForm | None = None
+    trial: bool = False
 
 
 class _Reference:
@@ -86,7 +89,7 @@ class _Reference:
         self.checks = {0: Check(expected, limits(formats.stored))}
         if self.in_fp8 is not None:
             rounded_too = Expected(probe, ReferenceBackend(self.in_fp8).evaluate)
-            self.checks[FP8_POSITIONS] = Check(rounded_too, FP8_LIMITS, exact=expected)
+            self.checks[formats.fp8] = Check(rounded_too, FP8_LIMITS, exact=expected)
 
 
 _references: WeakValueDictionary[tuple[int, Formats, Target], _Reference] = WeakValueDictionary()
@@ -144,7 +147,7 @@ def open_on(
         raise
 
 
-class OpenNetwork:
+class OpenNetwork(Closing):
     """A network that is open on a device and has passed the self-check. It owns the device and libraries.
 
     network: with the encoders' weights rounded, if requested. provisional: it runs by guesses.
@@ -206,6 +209,7 @@ class OpenNetwork:
             blocks=info.multiprocessors if info.cooperative and not deterministic else 0,
             fused=not deterministic,
             rounded=self._reference.in_fp8,
+            rounded_from=wanted.formats.fp8,
             form=wanted.form,
             measurements=None if tuner is None else tuner.measurements,
         )
@@ -252,9 +256,10 @@ class OpenNetwork:
         """Open by guesses; if that fails, by measurements. Raises OpeningError and SelfCheckError."""
         info, wanted = self.device.info, self.wanted
         quick = QuickChooser(info, wanted.formats.stored, self._libraries, tuner.known)
-        behind = wanted.tuning is Tuning.BEHIND
-        then = "the fastest are measured in the background" if behind else "tuning=off"
-        announce(f"{info.name}: it starts with estimated kernels; {then}")
+        if not wanted.trial:
+            behind = wanted.tuning is Tuning.BEHIND
+            then = "the fastest are measured in the background" if behind else "tuning=off"
+            announce(f"{info.name}: it starts with estimated kernels; {then}")
         # One program per batch size, sharing the packed weights.
         guessed = replace(self._plan, choose=quick.choose, measurements=None, blocks=0, weights={})
         try:

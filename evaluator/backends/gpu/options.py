@@ -10,6 +10,7 @@ from evaluator.backends.common.agreement import BF16, FP8, FP16, FP32, INT4, INT
 from evaluator.backends.common.base import BackendError
 from evaluator.backends.gpu.driver.target import Precision, Target
 from evaluator.backends.gpu.plan import fp8
+from evaluator.backends.gpu.plan.plan import FP8_POSITIONS
 from evaluator.backends.gpu.plan.quantised import WeightFormat, rounded_network
 from evaluator.backends.gpu.tuning.when import Tuning
 from evaluator.network.spec import AttentionBody, NetworkSpec
@@ -24,24 +25,27 @@ _TOLERANCES = {
     WeightFormat.INT4: INT4,
 }
 
+AUTO = "auto"
+"""The value of `precision` that chooses between fp16 and fp8 (precision.py)."""
+
 _FP8 = "fp8"
 """The value of `precision` for encoders' products in e4m3 and the rest in fp16."""
 
-PRECISIONS = (*(each.value for each in Precision), _FP8)
+PRECISIONS = (AUTO, *(each.value for each in Precision), _FP8)
 """All values of `precision`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """Number formats: of everything; of the encoders' weights, if different; and whether the encoders'
-    products are in e4m3."""
+    """Number formats: of everything; of the encoders' weights, if different. fp8: the smallest batch with the
+    encoders' products in e4m3; 0: none."""
 
     stored: Precision = Precision.FP16
     weights: WeightFormat | None = None
-    fp8: bool = False
+    fp8: int = 0
 
     def __str__(self) -> str:
-        name = _FP8 if self.fp8 else self.stored.value
+        name = f"{_FP8} from {self.fp8} positions" if self.fp8 else self.stored.value
         return name + (f" with {self.weights.value} weights" if self.weights else "")
 
     @property
@@ -57,9 +61,13 @@ def formats(precision: str, weights: str) -> Formats:
             raise BackendError(
                 f"weights={weights} goes with precision=fp16, not with {precision}, which has its own"
             )
-        return Formats(fp8=True)
+        log.warning(
+            "precision=fp8 changes what the network says; precision=auto takes it only where games showed no "
+            "loss. `wavefront-evaluator verify --precision` prints by how much"
+        )
+        return Formats(fp8=FP8_POSITIONS)
     try:
-        stored = Precision(precision)
+        stored = Precision.FP16 if precision == AUTO else Precision(precision)
     except ValueError as error:
         raise BackendError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}") from error
     if not weights:
@@ -84,23 +92,23 @@ def tuning_of(text: str) -> Tuning:
         raise BackendError(f"tuning {text!r} is not one of {', '.join(Tuning)}") from error
 
 
-def fp8_network(network: NetworkSpec, target: Target) -> NetworkSpec:
-    """Return the network with its encoders' products in e4m3. Raises BackendError if it has none, or if the
-    target gains nothing from it."""
-    option = f"precision={_FP8}"
+def no_fp8(network: NetworkSpec, target: Target) -> str:
+    """Return why a network cannot have its encoders' products in e4m3, or a target gains nothing from it;
+    empty if it can and does."""
     if reason := target.no_e4m3:
-        raise BackendError(
-            f"{option} is not for {target.name}: {reason}; NVIDIA GPUs from compute capability 8.9 on gain "
-            "by it, and gfx942, gfx950, gfx1200 and gfx1201; use precision=fp16"
+        return (
+            f"fp8 is not for {target.name}: {reason}; NVIDIA GPUs from compute capability 8.9 on gain by it, "
+            "and gfx942, gfx950, gfx1200 and gfx1201"
         )
     if not (isinstance(network.body, AttentionBody) and network.body.encoders):
-        raise BackendError(f"{option} is for attention networks; this one has no encoders")
-    log.warning(
-        "%s is an experiment: it changes what the network says. `wavefront-evaluator verify "
-        "--backend gpu:%s` prints by how much",
-        option,
-        option,
-    )
+        return "fp8 is for attention networks; this one has no encoders"
+    return ""
+
+
+def fp8_network(network: NetworkSpec, target: Target) -> NetworkSpec:
+    """Return the network with its encoders' products in e4m3. Raises BackendError (see no_fp8)."""
+    if reason := no_fp8(network, target):
+        raise BackendError(f"precision={reason}; use precision=fp16")
     return fp8.rounded_network(network)
 
 

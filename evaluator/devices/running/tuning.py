@@ -124,6 +124,8 @@ class BackgroundTuning:
         try:
             assert runner.calibrate is not None
             model, save_curve = runner.calibrate(backend, lease=lease)
+            if backend.precision.partition(":")[0] != runner.backend.precision.partition(":")[0]:
+                self._await_pause(network)  # Other formats are another network to clients, which begin anew.
             with lease(), self._lock:
                 self._check(network)
                 if runner.device.stuck or not runner.in_use:
@@ -163,6 +165,11 @@ class BackgroundTuning:
             with self._lock:
                 self._take_back(device, began)
 
+    def _await_pause(self, network: ServedNetwork) -> None:
+        with self._lock:
+            while self._is_playing(now_ms()):
+                self._wait(network)
+
     def _wait(self, network: ServedNetwork) -> None:
         self._news.wait(LOOK_S)
         self._check(network)
@@ -181,7 +188,9 @@ class BackgroundTuning:
         idle = not device.busy and not any(network.scheduler.positions for network in served)
         if idle and now - device.last_end_ms >= QUIET_MS:
             return True
-        runners = [runner for network in served for runner in network.runners]
-        playing = any(runner.policy.last_arrival_ms(0) > now - PLAYING_MS for runner in runners)
-        share = SHARE_OF_PLAY if playing else SHARE
+        share = SHARE_OF_PLAY if self._is_playing(now) else SHARE
         return device.reserved_ms <= share * (now - device.reserved_end_ms)
+
+    def _is_playing(self, now: float) -> bool:
+        runners = [runner for network in self._networks for runner in network.runners]
+        return any(runner.policy.last_arrival_ms(0) > now - PLAYING_MS for runner in runners)

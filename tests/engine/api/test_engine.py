@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Engine: the Python API with calls that block."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The subcommands, run as users run them."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -106,7 +104,7 @@ def test_evaluate_answers_as_analysis_does_with_nodes_0() -> None:
     assert answer.items() <= json.loads(output).items()
 
 
-def test_evaluate_writes_and_continues_csv_and_replaces_a_file_only_if_it_may(tmp_path: Path) -> None:
+def test_evaluate_continues_csv_and_replaces_only_if_it_may(tmp_path: Path) -> None:
     positions, table = tmp_path / "in.txt", tmp_path / "x.csv"
     positions.write_text("startpos\n4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1\n")
     table.write_text("mine\n")
@@ -236,7 +234,7 @@ def test_bench_counts_the_solved_positions_of_a_suite(tmp_path: Path) -> None:
     assert "3 positions" in output
 
 
-def test_lines_of_a_suite_that_are_no_positions_are_named_and_omitted(tmp_path: Path) -> None:
+def test_suite_lines_are_named_when_they_are_no_positions(tmp_path: Path) -> None:
     suite = tmp_path / "suite.epd"
     suite.write_text("6k1/5ppp/8/8/8/8/8/K2R4 w - - bm Rd8;\n" + "rubbish\n" * 7)
     output, errors = run("bench", "--suite", str(suite), "--in-process", "--nodes", "1")

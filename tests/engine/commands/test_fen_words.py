@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """FENs on the command line without quotes."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.options.flags import with_whole_fens

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront get`, with a server on this machine in place of the publisher."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

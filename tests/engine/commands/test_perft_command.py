@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`run_engine.py perft`."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.commands import perft

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront play`, with the words of a person on standard input."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -67,7 +65,7 @@ def test_without_nodes_the_opponent_has_limited_strength(tmp_path: Path) -> None
     assert saved(tmp_path / "games.pgn").headers["Black"] == "Wavefront, Elo 900"
 
 
-def test_black_begins_with_the_engine_s_move_and_letters_show_the_board(tmp_path: Path) -> None:
+def test_black_begins_with_the_engines_move(tmp_path: Path) -> None:
     output = play(tmp_path, "moves\nflip\n", "--black", "--ascii")
     assert "K Q" in output and "♜" not in output
     assert saved(tmp_path / "games.pgn").headers["Black"] == "Person"
@@ -141,9 +139,7 @@ def test_play_ends_a_game_when_it_is_decided_on_the_board(
         ("\x1b[31m", "FEN"),
     ],
 )
-def test_play_refuses_a_position_at_the_start_when_it_cannot_be_played(
-    tmp_path: Path, fen: str, reason: str
-) -> None:
+def test_play_refuses_an_unplayable_position_at_the_start(tmp_path: Path, fen: str, reason: str) -> None:
     done = run(tmp_path, "", "--white", "--fen", fen)
     assert done.returncode == 2 and reason in done.stderr and "\x1b" not in done.stderr
     assert not [*tmp_path.iterdir()]
@@ -204,7 +200,7 @@ def test_play_prints_the_game_when_the_disk_is_full(tmp_path: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
-def test_play_keeps_the_game_when_a_signal_ends_it_while_the_engine_thinks(tmp_path: Path, name: str) -> None:
+def test_play_keeps_the_game_when_a_signal_ends_it(tmp_path: Path, name: str) -> None:
     path = tmp_path / "games.pgn"
     with started(*COMMAND, *THINKING, cwd=tmp_path) as process:
         say(process, "e4\n")

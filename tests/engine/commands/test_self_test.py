@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront self-test`, here and in an installation with a wrong network."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The rooms of the C++ core are layers, as import-linter's contracts make those of the Python packages."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

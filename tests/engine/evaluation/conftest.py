@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What tests of the way to the evaluator share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluators that run by themselves, each a process at an address where it can be started again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import TracebackType
 from typing import Self

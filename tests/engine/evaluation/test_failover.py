@@ -2,8 +2,6 @@
 """Several evaluators that stand in for each other: real processes that are killed, drained, broken and
 started again, and searches that go on."""
 
-from __future__ import annotations
-
 import os
 import queue
 import threading
@@ -318,7 +316,7 @@ def test_a_wrong_list_in_the_environment_is_explained(monkeypatch: pytest.Monkey
     link.close()
 
 
-def test_requests_go_to_a_better_evaluator_without_waiting_for_an_answer(
+def test_requests_go_to_a_better_evaluator_at_once(
     two: tuple[RunningEvaluator, RunningEvaluator],
 ) -> None:
     """The one that has them may be degraded because it never answers."""

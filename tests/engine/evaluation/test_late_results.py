@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluations that come after their search has ended, with a real evaluator process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from time import perf_counter
 from typing import Any, cast
@@ -73,7 +71,7 @@ def test_late_result_is_found_by_the_next_search(evaluator: PooledEvaluator[str]
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("same", "cancelled"), [(True, 1), (False, 0)])
-def test_abandoned_request_is_cancelled_when_a_search_of_its_tree_begins(
+def test_abandoned_request_is_cancelled_by_the_next_search(
     evaluator: PooledEvaluator[str], monkeypatch: pytest.MonkeyPatch, same: bool, cancelled: int
 ) -> None:
     cancels: list[int] = []

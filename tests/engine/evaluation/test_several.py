@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Several evaluators that a pool of searches uses together: real processes, some of which are killed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack

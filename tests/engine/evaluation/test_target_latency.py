@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A search with little time asks the evaluator for a short latency, but not while it ponders."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from time import perf_counter
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The table of options and what is made from it."""
 
-from __future__ import annotations
-
 import argparse
 import tomllib
 from pathlib import Path

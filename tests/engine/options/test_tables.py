@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of settings on the command line and in files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

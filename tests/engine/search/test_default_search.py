@@ -2,8 +2,6 @@
 """The core's tree with default options against the plain search of docs/explanation/search.md, visit by
 visit, through games in which the tree is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from random import Random

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The latency that a search asks a shared evaluator for, by its clock."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.search.limits import QUICK_MS, Clock, Limits

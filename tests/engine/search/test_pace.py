@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The speed of a search, without the time in which the evaluator was not there."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.search.loop.stopping import Pace

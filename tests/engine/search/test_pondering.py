@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Thinking on the opponent's time: what is searched, what is shown, and what is left after a miss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -73,7 +71,7 @@ def test_after_a_hit_the_search_continues_with_what_was_searched(session: Sessio
     assert last.playouts >= shown[0].playouts, "those on the opponent's time are counted"
 
 
-def test_after_a_miss_the_tree_of_the_move_that_was_played_is_still_there(session: Session) -> None:
+def test_tree_of_the_move_played_remains_after_a_miss(session: Session) -> None:
     known = Session(Options(smart_pruning_factor=0.0, minibatch_size=32), in_process=True)
     known.set_position(moves=MOVES)
     known.search(Limits(nodes=3000))

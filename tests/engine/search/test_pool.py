@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Many searches on one evaluator: engine.search.pool, with a real evaluator process."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
+from functools import partial
 from random import Random
 from threading import Event
 from time import perf_counter
@@ -67,6 +66,18 @@ def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool
     assert statistics.positions_per_second > 0
 
 
+def test_an_owner_of_few_searches_does_not_wait_for_those_of_another(pool: SearchPool) -> None:
+    order: list[str] = []
+    futures = []
+    for owner in ["many"] * 32 + ["few"] * 4:
+        player = pool.player(RANDOM)
+        player.owner = owner
+        futures.append(player.search(Game(), Limits(nodes=400)))
+        futures[-1].add_done_callback(partial(lambda owner, _: order.append(owner), owner))
+    assert not wait(futures, timeout=120).not_done
+    assert order[:4] == ["few"] * 4, "each search had as many turns, so those of one owner ended first"
+
+
 def test_players_share_tablebases_which_are_announced_once() -> None:
     said: list[str] = []
     options = RANDOM.changed(syzygy_path=str(shared("syzygy")))
@@ -122,7 +133,7 @@ def test_a_pooled_search_finds_what_a_search_of_its_own_finds(pool: SearchPool) 
         assert other.result(60).nodes == 200
 
 
-def test_players_with_different_settings_of_the_search_share_the_evaluator(pool: SearchPool) -> None:
+def test_players_with_different_settings_share_the_evaluator(pool: SearchPool) -> None:
     futures = [
         pool.player(RANDOM.changed(cpuct=cpuct)).search(Game(), Limits(nodes=200)) for cpuct in (0.5, 3.0)
     ]
@@ -131,7 +142,7 @@ def test_players_with_different_settings_of_the_search_share_the_evaluator(pool:
     assert reports[0].lines != reports[1].lines
 
 
-def test_a_search_whose_clock_has_run_out_ends_before_its_first_visit(pool: SearchPool) -> None:
+def test_search_ends_before_a_visit_when_its_clock_ran_out(pool: SearchPool) -> None:
     clock = Limits(clock=Clock(white_ms=2000, black_ms=2000))
     report = pool.player(RANDOM).search(Game(), clock, clock_started=perf_counter() - 3600).result(60)
     assert report.best_move is not None
@@ -284,7 +295,7 @@ def test_a_search_goes_on_when_another_one_joins_it(
     assert all(future.result(60).nodes for future in futures)
 
 
-def test_a_lone_search_with_a_node_limit_goes_on_when_another_one_joins_it(pool: SearchPool) -> None:
+def test_lone_search_with_nodes_continues_when_another_joins(pool: SearchPool) -> None:
     """It has no clock and no observer, so only an answer advances it, and none may be due."""
     first, second = pool.player(RANDOM), pool.player(RANDOM)
     began = Event()
@@ -337,7 +348,7 @@ def test_an_observer_sees_a_search_that_has_nothing_left_to_do(pool: SearchPool)
     future.result(60)
 
 
-def test_a_search_that_loses_its_evaluator_for_good_says_why_it_ended(pool: SearchPool) -> None:
+def test_search_says_why_it_ended_when_its_evaluator_is_lost(pool: SearchPool) -> None:
     with SearchPool() as owner:
         owner.player(RANDOM).search(Game(), Limits(nodes=10)).result(60)
         (client,) = owner.connections(RANDOM)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The units of scores, against the formulas that lc0 documents for its ScoreType."""
 
-from __future__ import annotations
-
 from math import tan
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How long a player's search waits for its evaluator."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The option SyzygyPath: its folders, what is said of them, and what a search makes of the tables."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from random import Random

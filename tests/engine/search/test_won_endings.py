@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Won endings make progress: with the included tablebases, and without any."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from random import Random
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What clients rely on beyond the letter of the protocol (docs/reference/uci.md)."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess
@@ -33,14 +31,14 @@ def children(engine: UciProcess) -> list[psutil.Process]:
 # -- before the evaluator is there ---------------------------------------------------------------------------
 
 
-def test_a_search_before_readiness_waits_for_the_evaluator_and_then_thinks() -> None:
+def test_early_search_waits_for_the_evaluator() -> None:
     with shared_engine() as engine:
         lines = engine.ask("go movetime 200", "bestmove")
         assert int(word_after(lines[-2], "nodes")) > 0
         assert int(word_after(lines[-2], "time")) > 0
 
 
-def test_a_search_that_is_quit_before_readiness_still_says_a_sound_move() -> None:
+def test_early_search_says_a_sound_move_when_quit() -> None:
     with UciProcess() as engine:
         engine.send_bytes(b"position startpos\ngo nodes 200\nquit\n")
         status, rest = engine.wait()

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Complete games through the real UCI process, refereed by python-chess."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Iterator

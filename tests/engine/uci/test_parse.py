@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """UCI text to plain data."""
 
-from __future__ import annotations
-
 import math
 import os
 from decimal import Decimal
@@ -122,7 +120,7 @@ def test_an_unreadable_time_limits_the_search_all_the_same(text: str) -> None:
     assert complaints
 
 
-def test_an_unknown_clock_is_at_most_the_other_one_and_the_default_for_a_move() -> None:
+def test_unknown_clock_is_at_most_the_other_one() -> None:
     limits, _ = go("wtime NaN btime 60000")
     completed, complaints = complete_clock(limits, "white")
     assert completed == Limits(clock=Clock(60000, 60000), movetime_ms=DEFAULT_MS)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Users that no GUI is: what they send is refused or survived, and every `go` gets one legal move."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys
@@ -103,7 +101,7 @@ def test_options_set_to_the_values_in_force_start_no_other_evaluator() -> None:
 
 
 @pytest.mark.parametrize("option", OF_THE_EVALUATOR)
-def test_options_of_the_evaluator_refuse_what_no_program_can_be_given(option: str) -> None:
+def test_evaluator_options_refuse_impossible_arguments(option: str) -> None:
     with UciProcess("Backend random", f"{option} a\x00b") as engine:
         assert option in errors(engine.sync())[0]
         assert engine.best_move("go nodes 3") in legal_moves()
@@ -119,7 +117,7 @@ def test_a_value_that_looks_like_a_flag_is_a_value(option: str) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="bounds the memory of a process")
-def test_a_cache_that_cannot_be_had_is_reported_and_the_search_continues_with_another() -> None:
+def test_search_continues_when_a_cache_cannot_be_had() -> None:
     limited = ("sh", "-c", f"ulimit -v 8000000; exec {sys.executable} {REPOSITORY / 'run_engine.py'}")
     with UciProcess("Backend random", "Hash 16384", command=limited) as engine:
         engine.sync()

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """SaveTree and LoadTree: trees survive the engine's process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -130,7 +128,7 @@ def test_errors_are_reported_and_change_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "notes").read_text() == "mine"
 
 
-def test_saving_waits_for_a_search_with_a_limit_and_is_refused_during_another(tmp_path: Path) -> None:
+def test_saving_waits_for_a_limited_search_or_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tree"
     with UciProcess(FULL_SEARCH) as engine:
         engine.send(POSITION)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The UCI engine as a process: every command, bad input, and nothing but UCI on standard output."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from itertools import pairwise
@@ -93,7 +91,7 @@ def test_go_infinite_waits_for_stop_even_when_all_is_known() -> None:
             engine.ask("stop", "bestmove")
 
 
-def test_a_mate_search_ends_with_stop_and_waits_for_it_while_pondering() -> None:
+def test_mate_search_waits_for_stop_when_pondering() -> None:
     with shared_engine() as engine:
         engine.send("position startpos")
         engine.send("go mate 50")
@@ -338,7 +336,7 @@ def test_an_engine_without_standard_output_ends_as_any_other() -> None:
     assert engine_without(">&-", "uci\nquit\n").stderr == ""
 
 
-def test_a_log_file_of_the_command_line_that_cannot_be_written_is_an_error() -> None:
+def test_unwritable_log_file_of_the_command_line_is_an_error() -> None:
     done = run(*ENGINE, "--log-file", "/nowhere/at/all", status=2, input="uci\n")
     (line,) = done.stderr.splitlines()
     assert line.startswith("wavefront: LogFile: cannot write /nowhere/at/all")

@@ -2,8 +2,6 @@
 """A UCI engine as a process, for tests: sends lines, waits for answers, and checks every line against UCI's
 grammar."""
 
-from __future__ import annotations
-
 import os
 import queue
 import re

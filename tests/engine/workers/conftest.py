@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Workers unpickle jobs of these tests, which an installed program does not find."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.paths import REPOSITORY

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The connection between a supervisor and a worker process."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 from multiprocessing.connection import Pipe

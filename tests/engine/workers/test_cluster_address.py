@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What `--ray` says when there is no cluster to play on. Needs none."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Matches and self-play on several evaluators, of which one is killed while games go on."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

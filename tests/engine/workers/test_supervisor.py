@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The supervisor of worker processes, with jobs that need no evaluator."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

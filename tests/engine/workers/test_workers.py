@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Games in several processes: each counted once, whoever is killed, and nothing left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -105,7 +103,7 @@ def test_rate_of_a_device_is_foreseen_when_its_curve_is_short(curve: Curve, expe
     assert expected_rate(curve, 1024) == pytest.approx(expected, rel=0.05)
 
 
-def test_a_match_in_processes_has_each_game_once_and_sums_up_their_statistics(tmp_path: Path) -> None:
+def test_match_in_processes_has_each_game_once(tmp_path: Path) -> None:
     class Looks(Recorder):
         processes = (0, 0)
 
@@ -140,7 +138,7 @@ def test_a_match_in_processes_has_each_game_once_and_sums_up_their_statistics(tm
     assert own_processes() == []
 
 
-def test_players_with_other_networks_and_backends_are_served_in_all_processes(tmp_path: Path) -> None:
+def test_all_processes_serve_other_networks_and_backends(tmp_path: Path) -> None:
     players = [engine("a"), engine("b", threads=2), engine("c")]
     config = match(tmp_path, players, games=2, concurrency=4, workers=2)
     ending, _, view = play(config)
@@ -156,7 +154,7 @@ def test_a_network_plays_the_shipped_one(tmp_path: Path, workers: int) -> None:
     assert ending == "finished", view.notes
 
 
-def test_an_evaluator_that_runs_is_used_by_all_and_loads_each_network_once(tmp_path: Path) -> None:
+def test_running_evaluator_is_shared_and_loads_networks_once(tmp_path: Path) -> None:
     nets = [str(DATA / "lc0" / "nets" / name) for name in ("enc_mixed.pb.gz", "attn_128x4_smolgen.pb.gz")]
     with Engine(backend="random") as running:
         address = running.evaluator_address

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which session the onnx backend computes a batch with."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -14,7 +12,7 @@ from evaluator.backends.onnx.backend import PAIRED_SECONDS, OnnxBackend
 from evaluator.network.random_network import random_network
 
 
-def test_after_two_batches_at_once_the_next_one_is_expected_to_have_company(
+def test_next_batch_expects_company_after_two_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
@@ -34,7 +32,7 @@ def test_after_two_batches_at_once_the_next_one_is_expected_to_have_company(
             assert session is alone
 
 
-def test_opening_a_network_leaves_the_arithmetic_of_the_callers_thread_alone() -> None:
+def test_opening_keeps_the_callers_arithmetic() -> None:
     """onnxruntime switches subnormal numbers off in the thread that makes a process's first session."""
     program = """
 from sys import float_info

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The onnx backend's products in 8 bits: what they compute, and what they do not depend on."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +82,7 @@ def test_a_product_is_what_is_documented(largest: int, multiplied: bool) -> None
     assert np.abs(codes).max() == min(largest, largest_weight())
 
 
-def test_a_range_that_was_seen_is_rounded_to_the_nearest_of_256_values() -> None:
+def test_seen_range_is_rounded_to_256_values() -> None:
     x = inputs_of(500, 64)
     weights = np.random.default_rng(2).standard_normal((16, 64)).astype(np.float32)
     rounding = rounding_for(x, weights)
@@ -136,7 +134,7 @@ def with_activation(network: NetworkSpec, activation: Activation) -> NetworkSpec
 
 
 @pytest.mark.parametrize("activation", [Activation.RELU, Activation.RELU_SQUARED, Activation.MISH])
-def test_int8_is_near_float32_and_a_position_does_not_depend_on_its_batch(activation: Activation) -> None:
+def test_int8_is_near_float32_in_every_batch(activation: Activation) -> None:
     network = with_activation(random_network(EVERY_PRODUCT, seed=5), activation)
     batch = sample_batch(network.input_format).slice(330, 350)
     with OnnxBackend(network, threads=1) as exact, OnnxBackend(network, threads=2, int8=True) as backend:
@@ -252,7 +250,7 @@ def test_the_included_networks_have_the_roundings_of_their_weights(name: str) ->
     ("machine", "weight", "precision"),
     [("x86_64", LARGEST_WEIGHT, "int8"), ("x86_64", 63, "fp32"), ("aarch64", LARGEST_WEIGHT, "fp32")],
 )
-def test_8_bits_are_the_default_of_included_networks_where_they_are_faster(
+def test_int8_is_the_default_of_included_networks_when_faster(
     monkeypatch: pytest.MonkeyPatch, machine: str, weight: int, precision: str
 ) -> None:
     network = load_network(SHIPPED_NETWORKS["wavefront-cpu"])

@@ -5,8 +5,6 @@ The stand-in is onnxruntime's own CPU provider under another name, so that sessi
 real. It is added by its device, as a plug-in's would be.
 """
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys
@@ -121,7 +119,7 @@ def test_an_unusable_option_is_refused_with_the_remedy(
         open_backend("onnx", NETWORK, threads=1, **options)
 
 
-def test_every_provider_but_the_cpu_has_a_name_of_onnx_runtime_of_its_own() -> None:
+def test_each_provider_but_the_cpu_has_its_own_runtime_name() -> None:
     names = ["cpu", "directml", "migraphx", "openvino", "cuda", "tensorrt", "coreml", "webgpu"]
     assert [*PROVIDERS] == names
     assert {each.key for each in PROVIDERS.values()} <= {*ort.get_all_providers()}
@@ -255,9 +253,7 @@ def test_options_of_a_provider_name_its_device_and_precision(
 
 
 @pytest.mark.filterwarnings("ignore:Specified provider")
-def test_a_provider_that_cannot_be_opened_is_refused_instead_of_replaced_by_the_cpu(
-    searched: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_provider_is_refused_when_it_cannot_open(searched: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ort, "get_available_providers", lambda: ["MIGraphXExecutionProvider", CPU])
     with pytest.raises(BackendError, match=r"MIGraphX|migraphx"):
         open_backend("onnx", NETWORK, threads=1, provider="migraphx")
@@ -297,7 +293,7 @@ def test_a_plug_in_whose_library_is_elsewhere_is_not_loaded(
     assert "is not in its folder" in found_providers().problems["webgpu"]
 
 
-def test_a_provider_whose_devices_cannot_be_listed_does_not_hide_the_others(
+def test_others_are_listed_when_a_providers_devices_are_not(
     searched: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built_in = ["OpenVINOExecutionProvider", "DmlExecutionProvider", CPU]

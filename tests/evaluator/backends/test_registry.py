@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Finding and opening backends by name."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

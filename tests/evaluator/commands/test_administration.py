@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The commands that change a running evaluator, or show who uses it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -118,7 +116,7 @@ def test_clients_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 @needs_ipc
-def test_clients_of_this_machines_sockets_are_listed_with_their_processes(
+def test_local_clients_are_listed_with_their_processes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, running(tmp_path, address=f"ipc://{folder}/e") as harness:

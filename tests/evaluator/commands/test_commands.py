@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The commands bench and status, and the command line that finds them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

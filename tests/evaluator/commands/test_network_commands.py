@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator describe`, `export` and `random-network`, run as users run them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

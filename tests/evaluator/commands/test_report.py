@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The file that an owner of a GPU sends in: here of a machine without one."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path
@@ -78,7 +76,7 @@ def test_a_precision_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert "fp8" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("fp8", "positions"), [(False, 8), (True, FP8_POSITIONS)])
+@pytest.mark.parametrize(("fp8", "positions"), [(0, 8), (FP8_POSITIONS, FP8_POSITIONS)])
 def test_as_many_positions_are_compared_as_products_of_8_bits_take(fp8: bool, positions: int) -> None:
     """Fewer would be computed in fp16, and agree whatever 8 bits do."""
     network, compared = random_network("tiny-attention"), list[int]()

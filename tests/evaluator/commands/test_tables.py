@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of commands on a terminal of 80 columns: rows can be distinguished."""
 
-from __future__ import annotations
-
 import io
 
 import pytest
@@ -25,7 +23,7 @@ def test_verify_names_the_networks_in_full(
     moves = {"same_best_move": 1.0, "as_good_a_move": 1.0}
     facts = {"ok": True, "positions": 64, "device": "a device", "limits": limits}
     names = [*SHIPPED_NETWORKS, "a-network-of-a-long-name-1", "a-network-of-a-long-name-2"]
-    verify.show([{"network": name, **errors, **moves, **facts} for name in names], False)
+    verify.show_errors([{"network": name, **errors, **moves, **facts} for name in names], False)
     shown = capsys.readouterr().out
     assert all(name in shown for name in SHIPPED_NETWORKS)
     assert "…" not in shown

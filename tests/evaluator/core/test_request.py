@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The core accepts the same batches as the check that names what is wrong."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One batch on a device without the interpreter: parts joined, calls made, answers taken."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is counted, and how often."""
 
-from __future__ import annotations
-
 import math
 import threading
 from copy import deepcopy
@@ -16,7 +14,7 @@ from tests.evaluator.states import STATE
 
 
 @given(st.lists(st.integers(1, 5000)))
-def test_a_histogram_counts_each_observation_up_to_the_edge_it_does_not_exceed(sizes: list[int]) -> None:
+def test_histogram_counts_each_observation_below_its_edge(sizes: list[int]) -> None:
     histogram = Histogram(BATCH_EDGES)
     for size in sizes:
         histogram.observe(size)

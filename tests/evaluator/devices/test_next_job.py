@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The next batch of a device that several networks use."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 
@@ -69,7 +67,7 @@ def serve(
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("rank", [0, 2])
-def test_a_network_with_few_positions_is_served_beside_a_flood_of_another(count: int, rank: int) -> None:
+def test_network_with_few_positions_is_served_during_a_flood(count: int, rank: int) -> None:
     """The former network of a reload is such a one: it is unloaded when its last requests are answered."""
     order, devices = Order(), [Device(f"{index}:echo") for index in range(count)]
     flooded, other = both = networks(devices, order)
@@ -85,7 +83,7 @@ def test_a_network_with_few_positions_is_served_beside_a_flood_of_another(count:
 
 
 @pytest.mark.parametrize("payer", ["program", None])
-def test_players_wait_no_longer_while_a_reload_leaves_requests_behind(payer: str | None) -> None:
+def test_players_wait_no_longer_during_a_reload(payer: str | None) -> None:
     """After 3 s all go on with the new network; 1,800 positions of the former one are left."""
     devices = [Device("0:echo")]
     both = networks(devices, Order(), most=48, side_by_side=True)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From which batches a network on a device learns what they take."""
 
-from __future__ import annotations
-
 import pytest
 
 from evaluator.backends.reference.random import RandomBackend
@@ -21,9 +19,7 @@ class BesideEachOther(RandomBackend):
 @pytest.mark.parametrize(
     ("batches", "shared"), [([64, 64], True), ([64, 1000], True), ([65, 1000], False), ([], False)]
 )
-def test_batches_share_a_device_if_one_of_them_computes_beside_others(
-    batches: list[int], shared: bool
-) -> None:
+def test_batches_share_a_device_when_one_runs_beside_others(batches: list[int], shared: bool) -> None:
     model = LatencyModel({1: 1.0, 256: 1.0}, 256)
     runner = new_runner(Device("a device"), BesideEachOther(), model, LatencyTargets(), lambda: None)
     assert runner.may_share(batches) == shared

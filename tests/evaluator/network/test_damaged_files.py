@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever is wrong with a file, loading it gives one clear NetworkError that names the field."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import math

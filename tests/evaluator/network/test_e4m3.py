@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rounding to e4m3, against the list of all its numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -67,7 +65,7 @@ def test_nothing_but_zeros_has_a_scale_too() -> None:
     assert not rounded_matrix(np.zeros((2, 3), np.float32)).any()
 
 
-def test_rounded_weights_are_codes_of_the_scale_that_they_show_themselves() -> None:
+def test_rounded_weights_are_codes_of_their_own_scale() -> None:
     """What packs the weights knows only the rounded ones."""
     for seed in range(20):
         weights = np.random.default_rng(seed).standard_normal((8, 16)).astype(np.float32)

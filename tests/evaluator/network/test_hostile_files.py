@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Network files that would make the parser allocate many times their size."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

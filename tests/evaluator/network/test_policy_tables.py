@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The policy tables against lc0's, and against what they mean."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

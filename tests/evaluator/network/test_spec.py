@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the plain data of a network refuses, so that no backend meets it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Unpacking on all cores: the same contents, limits and messages as zlib's, whatever the file."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The batch policy's decisions, one situation each, and its comparison with other policies."""
 
-from __future__ import annotations
-
 import statistics
 
 import pytest
@@ -41,7 +39,7 @@ def test_a_batch_never_exceeds_what_the_device_takes() -> None:
     assert decision.positions <= 1024
 
 
-def test_batches_that_are_computed_side_by_side_leave_work_for_each_other() -> None:
+def test_concurrent_batches_leave_work_for_each_other() -> None:
     # As a CPU measures it: beyond 32 its caches overflow.
     model = LatencyModel({8: 4.6, 16: 9.0, 32: 17.5, 64: 38.0}, 128, launch_ms=0.5)
     queued = [Pending(32, 2, 0.0) for _ in range(4)]
@@ -65,7 +63,7 @@ def test_selfplay_leaves_the_device_to_play_that_is_about_to_come() -> None:
     assert beside_play.positions < alone.positions
 
 
-def test_a_second_batch_waits_for_more_until_the_first_is_about_to_end() -> None:
+def test_second_batch_waits_until_the_first_is_about_to_end() -> None:
     batching = policy(SMOOTH)
     queued = [Pending(16, 0, 0.0)]
     decision = batching.decide(queued, 0.0, busy_until_ms=10.0)
@@ -78,7 +76,7 @@ def test_a_full_second_batch_is_queued_behind_the_first() -> None:
     assert policy(SMOOTH).decide([Pending(512, 0, 0.0)], 0.0, busy_until_ms=10.0) == Launch(512)
 
 
-def test_a_full_batch_of_selfplay_is_not_queued_early_while_play_is_about() -> None:
+def test_full_selfplay_batch_is_not_queued_early_during_play() -> None:
     batching = policy(SMOOTH)
     batching.arrived("engine", 8, 0, 0.0)
     decision = batching.decide([Pending(512, 2, 0.0)], 1.0, busy_until_ms=20.0)
@@ -86,7 +84,7 @@ def test_a_full_batch_of_selfplay_is_not_queued_early_while_play_is_about() -> N
     assert 10.0 < decision.until_ms < 20.0
 
 
-def test_selfplay_that_is_late_already_does_not_make_batches_grow_at_the_expense_of_play() -> None:
+def test_batches_do_not_grow_for_late_selfplay_during_play() -> None:
     batching = policy(SMOOTH)
     batching.arrived("engine", 8, 0, 5000.0)
     queued = [Pending(8, 0, 5000.0), *(Pending(64, 2, 0.0) for _ in range(16))]
@@ -176,7 +174,7 @@ def test_every_other_policy_is_much_slower_somewhere(
         assert min(shares(outcomes, name)) < 0.75
 
 
-def test_it_is_never_slower_than_taking_what_is_queued_but_for_the_sake_of_play(
+def test_batching_is_not_slower_than_taking_all_without_play(
     outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
 ) -> None:
     for row in outcomes.values():
@@ -186,7 +184,7 @@ def test_it_is_never_slower_than_taking_what_is_queued_but_for_the_sake_of_play(
             assert ours.mean_ms(0) < 0.7 * other.mean_ms(0)
 
 
-def test_play_beside_selfplay_is_answered_sooner_than_by_taking_what_is_queued(
+def test_batching_answers_play_sooner_than_taking_all(
     outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
 ) -> None:
     rows = [
@@ -207,7 +205,7 @@ def test_a_simulation_repeats_itself() -> None:
     assert first.latencies_ms == second.latencies_ms
 
 
-def test_a_deep_queue_runs_in_batches_of_the_knee_while_requests_hurry() -> None:
+def test_deep_queue_uses_batches_of_the_knee_when_requests_hurry() -> None:
     queued = [Pending(256, 0, 0.0) for _ in range(8)]
     hurried = policy(SMOOTH)
     hurried.hurry(10.0, 0.0)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Several devices described as one: rate, recommended batch, curve."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.batching.simulation import CURVES, curve_model

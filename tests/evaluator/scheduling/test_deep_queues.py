@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Play beside queues that are seconds deep, and what these keep when there is too much play; simulated."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.batching.simulation import CURVES, Load, Outcome, curve_model, patterns, queued, simulate
@@ -46,7 +44,7 @@ def test_a_queue_of_6_s_costs_play_no_answers_and_little_time(curve: str, padded
 
 @pytest.mark.integration
 @pytest.mark.parametrize("pattern", WITHOUT_WAITING_PLAY)
-def test_bounding_what_play_waits_costs_no_throughput_where_none_waits(pattern: str) -> None:
+def test_bounded_waits_cost_no_throughput_when_no_play_waits(pattern: str) -> None:
     curves = ("h200-t82", True), ("h200-t80", False), ("cpu2-attention", False)
     for (curve, padded), before in zip(curves, WITHOUT_WAITING_PLAY[pattern], strict=True):
         model = curve_model(curve, padded=padded)
@@ -65,7 +63,7 @@ def test_play_that_never_ends_leaves_each_other_class_its_share(curve: str) -> N
 
 
 @pytest.mark.parametrize("in_flight", [1, 2])
-def test_a_player_with_pauses_is_answered_between_batches_of_selfplay(in_flight: int) -> None:
+def test_player_with_pauses_is_answered_between_batches(in_flight: int) -> None:
     player = Load(1, 0, 1, think_ms=200.0)
     alone = len(run("h200-t82", False, player, in_flight=in_flight).latencies_ms[0])
     beside = len(run("h200-t82", False, player, (2, 6.0), in_flight=in_flight).latencies_ms[0])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The queue of a class against a sorted list, and the work that it and the policy do when it is long."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -123,7 +121,7 @@ def lines_run(work: Callable[[], Any]) -> int:
 @pytest.mark.integration
 @pytest.mark.parametrize("clients", [1, 64, 65536])
 @pytest.mark.parametrize("rank", [0, 2])
-def test_a_decision_on_a_long_queue_is_no_more_work_than_on_one_for_a_batch(rank: int, clients: int) -> None:
+def test_decision_costs_the_same_when_the_queue_is_long(rank: int, clients: int) -> None:
     model = curve_model("h200-t82")
     policy = BatchPolicy(model)
 

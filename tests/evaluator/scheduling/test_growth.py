@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A curve that was cut short, or measured on a busy machine, grows while it is used; simulated."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 
@@ -99,9 +97,7 @@ def run(device: SimulatedDevice, model: LatencyModel, *loads: Load, seconds: flo
 
 @pytest.mark.parametrize("buckets", [(), BUCKETS], ids=["any size", "padded"])
 @pytest.mark.parametrize("name", DEVICES)
-def test_a_deep_queue_of_selfplay_reaches_the_rate_of_the_largest_batch(
-    name: str, buckets: tuple[int, ...]
-) -> None:
+def test_deep_selfplay_queue_reaches_the_largest_batchs_rate(name: str, buckets: tuple[int, ...]) -> None:
     device = SimulatedDevice(DEVICES[name], buckets)
     model = device.started()
     outcome = run(device, model, DEEP)
@@ -165,7 +161,7 @@ def test_growth_ends_where_the_throughput_does() -> None:
     assert growth.known
 
 
-def test_a_size_that_seemed_too_fast_is_tried_again_before_growth_ends() -> None:
+def test_size_is_tried_again_when_it_seemed_too_fast() -> None:
     growth = Growth((1, 2, 4, 8, 16, 32, 64), {1: 10.0})
     tried(growth, 2, 1.0)  # It takes 10 ms, as the others nearly do.
     for size in (4, 8, 16):
@@ -209,7 +205,7 @@ def test_retry_on_a_busy_machine_keeps_the_shorter_time() -> None:
     assert growth.points[2] == 1.6
 
 
-def test_retries_of_a_queue_take_a_small_share_of_the_device_and_become_rare() -> None:
+def test_retries_take_a_small_share_and_become_rare() -> None:
     growth = Growth((1, 2), {1: 1.0, 2: 1.5}, doubted=(2,))
     spent, retried = 0.0, []
     for _ in range(10_000):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The latency model: interpolation, knee, drain time, correction by what runs."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

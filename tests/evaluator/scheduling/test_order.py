@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One order for the queues of all networks."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import pytest
@@ -89,7 +87,7 @@ def test_a_class_is_owed_time_for_what_other_networks_use() -> None:
     assert waiting in taken[:-1]
 
 
-def test_batches_of_a_higher_class_filled_up_leave_a_share_to_another_network() -> None:
+def test_batch_of_a_higher_class_leaves_others_a_share_when_filled() -> None:
     """After a reload the former network has self-play left, and the new one has analysis and self-play."""
     former, new = queues = networks()
     for identity in range(10):

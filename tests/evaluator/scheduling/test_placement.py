@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which device takes which part of a queue: cutting over idle devices, leaving work to who ends it first."""
 
-from __future__ import annotations
-
 import statistics
 
 import pytest
@@ -91,7 +89,7 @@ def test_a_slow_device_takes_what_the_fast_one_will_not_have_come_to() -> None:
     assert FAST.drain_ms(ahead) >= 0.8 * SLOW.milliseconds(size)
 
 
-def test_play_goes_to_the_device_that_is_free_first_when_much_waits_behind_it() -> None:
+def test_play_takes_the_device_free_first_when_much_waits() -> None:
     scheduler = queue((0, 1), *((2, 64) for _ in range(500)))
     taken, _ = launch(scheduler, Station(SMOOTH, 0.0), Station(SMOOTH, 10.0))
     assert taken[0] == 1

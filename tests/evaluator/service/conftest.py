@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A running service, in this process or in one of its own, for whoever asks for it."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A backend for processes under test, found as any plug-in is: it hangs, or fails, while a file says so."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator serve` as a process of a test: started, read, and ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

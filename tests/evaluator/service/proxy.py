@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A TCP proxy between clients and a service, which keeps all that goes by."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

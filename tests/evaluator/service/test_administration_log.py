@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The log names who changes the service, and whose request is refused."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
@@ -32,7 +30,7 @@ def test_log_names_the_client_of_each_change(tmp_path: Path, caplog: pytest.LogC
     assert len({vars(record)["request"] for record in asked}) == 3
 
 
-def test_log_names_the_client_and_the_request_when_an_evaluation_is_refused(
+def test_log_names_client_and_request_when_one_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "evaluator.service")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Devices that fail or give nonsense: clients see latency, not errors, as long as anything can evaluate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +95,7 @@ def test_the_only_device_is_replaced_by_the_standby(tmp_path: Path) -> None:
         assert max(standby.sizes) <= standby.max_batch
 
 
-def test_the_client_gets_the_reason_and_the_service_lives_when_everything_fails(tmp_path: Path) -> None:
+def test_client_gets_the_reason_when_everything_fails(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
         client = harness.client()
         harness.backend.answer = failing

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluations without the interpreter: when, and what becomes of them when something else comes or fails."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the fast path says a device has spent on batches that overlap, whichever ends first."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What single messages of clients do, on real sockets: hello, evaluate, cancel, status, and what is none."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

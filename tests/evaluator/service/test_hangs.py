@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Devices that hang and faults in the service's own threads: all is answered, and the state is true."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable
@@ -163,7 +161,7 @@ def test_of_two_answers_the_first_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("long_answers")
-def test_a_late_answer_that_is_no_answer_leaves_the_request_to_others(tmp_path: Path) -> None:
+def test_request_goes_to_others_when_a_late_answer_is_none(tmp_path: Path) -> None:
     def broken(batch: PositionBatch) -> EvaluationBatch:
         raise BackendError("the driver gave up")
 
@@ -184,7 +182,7 @@ def test_a_late_answer_that_is_no_answer_leaves_the_request_to_others(tmp_path: 
         assert same(completed.result(), expected(batch))
 
 
-def test_no_standby_is_opened_on_processors_that_a_device_is_short_of(tmp_path: Path) -> None:
+def test_no_standby_opens_when_processors_are_short(tmp_path: Path) -> None:
     with running(tmp_path, patience=IMPATIENT) as harness:
         client = harness.client()
         opening = threading.Event()
@@ -252,7 +250,7 @@ def test_nobody_waits_for_a_standby_that_is_long_in_opening(tmp_path: Path) -> N
         assert answers(client, 4)
 
 
-def test_two_devices_that_hang_one_after_the_other_share_the_time_for_the_answer(
+def test_devices_share_the_time_when_they_hang_in_sequence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patience = Patience(hang_factor=0.0, hang_s=0.4)

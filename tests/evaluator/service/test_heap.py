@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """evaluator/service/heap.py: memory that was freed goes back to the system."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

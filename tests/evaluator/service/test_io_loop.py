@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The loop of the I/O thread: how long it takes messages in before it does anything else."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keys with real processes: what becomes of secrets, the list read again, an engine, files of no use."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

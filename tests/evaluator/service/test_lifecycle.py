@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Draining: what is there is finished, and nothing new is taken."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

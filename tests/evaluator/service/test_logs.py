@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The log as programs read it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

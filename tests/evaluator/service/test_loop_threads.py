@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The loop's thread: it ends with its step, and another one goes on without a thread that is held up."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

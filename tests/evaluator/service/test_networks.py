@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import protocol.client
 from evaluator.devices.served_network import ServedNetwork
 from protocol.errors import BadRequest, UnknownNetwork
-from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
+from protocol.wire import messages
+from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, received, running
 from tests.paths import DATA
 
 
@@ -29,7 +29,7 @@ def test_an_unloaded_network_is_gone_and_its_device_freed(tmp_path: Path) -> Non
 def test_the_default_is_that_of_the_hello_until_it_is_unloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol.client, "FEATURES", ())  # A client of before follows no notice.
+    monkeypatch.setattr(messages, "FEATURES", ())  # A client of before follows no notice.
     with running(tmp_path, networks=2) as harness:
         before, admin = harness.client(), harness.client()
         assert admin.alias("default", "echo-2") == "echo-2"
@@ -71,6 +71,27 @@ def test_an_alias_is_a_further_name(tmp_path: Path) -> None:
         client.alias("best", "")
         with pytest.raises(UnknownNetwork):
             client.evaluate(numbered_batch(1), network="best")
+
+
+def test_a_reload_waits_for_no_request_of_former_networks_and_an_unload_does(
+    harness: Harness, tmp_path: Path
+) -> None:
+    contents = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))[:2]
+    path = tmp_path / "changing.pb.gz"
+    path.write_bytes(contents[0].read_bytes())
+    client, admin = harness.client(), harness.client()
+    admin.load(str(path))
+    harness.backends[1].hold()
+    client.submit(numbered_batch(3), network="changing")
+    harness.backends[1].wait_entered()
+    for content in (contents[1], contents[0]):
+        path.write_bytes(content.read_bytes())
+        assert admin.reload("changing")
+    assert not harness.backends[1].closed
+    harness.backends[1].gate.set()
+    assert len(received(client).result()) == 3
+    admin.unload("changing")
+    assert all(backend.closed for backend in harness.backends[1:])
 
 
 def test_a_network_that_is_being_reloaded_is_loaded_once(

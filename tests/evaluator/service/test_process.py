@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator serve` as a process: embedded and alone, ended by signals, killed, its device lost."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess
@@ -144,7 +142,7 @@ def terminated(
 
 
 @needs_posix
-def test_unfinished_requests_get_an_error_when_the_time_to_exit_is_over(
+def test_unfinished_requests_fail_when_the_exit_time_is_over(
     environment: dict[str, str], plugin: Plugin
 ) -> None:
     with terminated(environment, plugin, "0.05") as (process, client):

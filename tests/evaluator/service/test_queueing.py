@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How the requests of several clients share the devices: merging, cutting, order, deadlines and limits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -80,7 +78,7 @@ def test_a_request_of_play_that_wants_a_short_latency_goes_first(
         assert order[0] == first and len(order) == 2
 
 
-def test_a_request_larger_than_the_device_takes_is_cut_and_put_together_again(tmp_path: Path) -> None:
+def test_request_is_split_and_joined_when_larger_than_a_batch(tmp_path: Path) -> None:
     with running(tmp_path, make=lambda name: EchoBackend(max_batch=16)) as harness:
         harness.backend.sizes.clear()
         assert answers(harness.client(), 53)
@@ -133,7 +131,7 @@ def test_a_deadline_that_passes_in_the_queue_is_an_error(harness: Harness) -> No
     assert harness.backend.sizes == [4]
 
 
-def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(tmp_path: Path) -> None:
+def test_request_is_refused_when_it_would_miss_its_deadline(tmp_path: Path) -> None:
     deep, wide = QueueLimits(selfplay=10**6, client=10**6), ConnectionLimits(client_bytes=10**9)
     with running(tmp_path, limits=deep, connections=wide) as harness:
         games = harness.client()

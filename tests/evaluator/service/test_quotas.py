@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Limits of a key, over all of its connections."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +40,7 @@ def test_request_is_refused_when_too_many_are_in_flight() -> None:
     assert (usage.requests, usage.answered, usage.positions, usage.refused) == (2, 1, 8, 1)
 
 
-def test_rate_is_kept_on_average_and_the_error_says_when_to_try_again() -> None:
+def test_rate_is_kept_on_average_and_errors_name_the_wait() -> None:
     usage, accepted, now = Usage("laptop", Quota(rate=80)), 0, 10_000.0
     for _ in range(1000):
         try:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What `python -m evaluator serve` is told: wrong flags, limits of the system, new settings; and its log."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -79,7 +77,7 @@ def test_a_port_in_use_is_an_error(environment: dict[str, str]) -> None:
 
 @needs_posix
 @needs_ipc
-def test_a_service_without_a_folder_for_its_socket_says_who_may_administer_it(
+def test_service_without_a_socket_folder_names_its_operators(
     environment: dict[str, str],
 ) -> None:
     folder = Path(environment["TMPDIR"]) / f"wavefront-{os.getuid()}"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Clients that come and go: who is listed, whose connection is closed, what is left of those that vanish."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from pathlib import Path
@@ -61,7 +59,7 @@ def test_a_descriptor_that_is_used_again_is_that_of_the_last_client() -> None:
     assert [call.args for call in clients.dropped.call_args_list] == [(b"gone",), (b"new",)]
 
 
-def test_a_client_without_a_known_connection_is_found_by_its_identity_alone() -> None:
+def test_client_without_a_connection_is_found_by_identity() -> None:
     clients = Clients()
     session = clients.begin(b"client", -1)
     clients.ended = [-1]
@@ -139,7 +137,7 @@ def test_requests_of_a_client_that_has_left_are_not_run(harness: Harness) -> Non
     assert other.status().metrics["clients"] == 1
 
 
-def test_connections_beyond_the_limit_are_closed_and_the_others_served(tmp_path: Path) -> None:
+def test_connections_beyond_the_limit_are_closed(tmp_path: Path) -> None:
     with running(tmp_path, connections=ConnectionLimits(3)) as harness:
         client = harness.client()
         port = int(harness.address.rpartition(":")[2])

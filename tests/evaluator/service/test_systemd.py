@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What systemd is told, by a real process over a real socket."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Spans of requests, as a collector gets them."""
 
-from __future__ import annotations
-
 import gzip
 import threading
 from collections.abc import Iterator

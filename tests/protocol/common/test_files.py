@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Atomic writing: the whole content or the old one, and nothing left behind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

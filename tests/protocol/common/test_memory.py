@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The memory that a process may use, and the default of the search tree in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

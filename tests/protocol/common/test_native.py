@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A checkout finds the compiled core that fits it, and says what to do when there is none."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import importlib.util
 import sys

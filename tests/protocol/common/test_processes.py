@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How processes run and end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

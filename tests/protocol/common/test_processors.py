@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Programs that share a machine get CPUs of their own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Waking a thread that sleeps on sockets."""
 
-from __future__ import annotations
-
 import select
 import threading
 from collections.abc import Callable, Iterator
@@ -69,7 +67,7 @@ def test_a_full_buffer_wakes_as_well(wakeup: Wakeup) -> None:
     assert not readable(wakeup)
 
 
-def test_nothing_is_written_for_a_thread_that_is_awake_but_its_next_sleep_is_none(wakeup: Wakeup) -> None:
+def test_awake_thread_gets_no_write_and_sleeps_no_more(wakeup: Wakeup) -> None:
     assert wakeup.falls_asleep()
     wakeup.awake()
     wakeup.wake()
@@ -86,7 +84,7 @@ def test_a_thread_that_has_told_that_it_sleeps_is_woken_by_a_byte(wakeup: Wakeup
     assert readable(wakeup)
 
 
-def test_a_signal_handler_s_call_is_readable_whatever_the_sleeper_told(wakeup: Wakeup) -> None:
+def test_call_of_a_signal_handler_is_readable(wakeup: Wakeup) -> None:
     wakeup.awake()
     wakeup.wake()
     wakeup.wake_from_signal_handler()

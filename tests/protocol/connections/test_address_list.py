@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lists of evaluators' addresses: protocol.connections.address_list, and the option that takes one."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.options import OptionError, Options

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a client learns from a service that has too many connections."""
 
-from __future__ import annotations
-
 import socket
 import sys
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A client's and a service's end of an ipc address, with each other, with ZeroMQ's, and with bare sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -240,7 +238,7 @@ def test_frames_are_sent_later_when_the_kernel_buffer_is_full(path: str) -> None
         assert exactly(service, len(wanted)) == wanted
 
 
-def test_a_wait_ends_with_its_time_with_a_descriptor_and_with_a_signal(path: str) -> None:
+def test_wait_ends_with_time_descriptor_or_signal(path: str) -> None:
     hub = hub_at(path)
     with stream_to(path) as stream:
         greet(hub, stream)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Limits of a hub: which connection another one replaces, what refused clients get, and floods."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys
@@ -126,7 +124,7 @@ def is_open(connection: socket.socket) -> bool:
         connection.settimeout(WAIT_S)
 
 
-def test_an_address_loses_its_oldest_silent_connection_when_it_opens_one_too_many(full: Served) -> None:
+def test_address_loses_its_oldest_silent_connection_when_full(full: Served) -> None:
     first, second, third = (silent(full.port, "127.0.0.2") for _ in range(3))
     assert rest(first).endswith(TOO_MANY)
     assert full.hub.counts()["silent"] == 1
@@ -142,7 +140,7 @@ def test_a_connection_is_silent_until_its_first_message(full: Served, said: byte
     assert all(map(is_open, others))
 
 
-def test_the_address_with_the_most_silent_connections_makes_room_when_all_places_are_taken(
+def test_address_with_most_silent_connections_makes_room(
     full: Served,
 ) -> None:
     alone = silent(full.port, "127.0.0.9")
@@ -167,7 +165,7 @@ def test_local_clients_have_places_of_their_own(full: Served) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", GREETING[:20], GREETING], ids=len)
-def test_a_handshake_that_is_not_finished_in_time_ends_the_connection(tmp_path: Path, said: bytes) -> None:
+def test_connection_ends_when_its_handshake_is_late(tmp_path: Path, said: bytes) -> None:
     with served(tmp_path, handshake_ms=50) as it:
         kept = connect(it.port)
         slow = silent(it.port, said=said)
@@ -176,7 +174,7 @@ def test_a_handshake_that_is_not_finished_in_time_ends_the_connection(tmp_path: 
         assert is_open(kept)
 
 
-def test_the_client_that_keeps_the_most_makes_room_for_the_bytes_of_others(tmp_path: Path) -> None:
+def test_client_that_keeps_the_most_bytes_makes_room(tmp_path: Path) -> None:
     with served(tmp_path, buffered=250_000) as it:
         part = frame(bytes(60_000), more=True)
         others = [connect(it.port) for _ in range(2)]
@@ -245,7 +243,7 @@ def test_unread_answers_are_counted_until_they_are_read(tmp_path: Path) -> None:
         assert it.hub.buffered == 0
 
 
-def test_silent_connections_of_one_source_are_displaced_in_the_order_of_their_arrival() -> None:
+def test_silent_connections_are_displaced_in_order_of_arrival() -> None:
     connections = SilentConnections(2)
     for number, source in [(7, b"a"), (8, b"b"), (9, b"a")]:
         connections.add(number, source)

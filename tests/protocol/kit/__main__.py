@@ -7,8 +7,6 @@ python -m tests.protocol.kit schema    # a JSON Schema of the messages' first fr
 python -m tests.protocol.kit conformance --listen tcp://127.0.0.1:5577   # a scripted evaluator for a client
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

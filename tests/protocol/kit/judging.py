@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Faults in the positions of a request, beyond violations of the protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

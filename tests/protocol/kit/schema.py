@@ -5,8 +5,6 @@
 which the schema does not describe. Unknown fields are allowed, because later versions add some.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The conformance cases for a client, and the report of its faults."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 """Compressed batches: what goes in comes out, nothing that lies about its size is decompressed, and each side
 does without where the other cannot."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

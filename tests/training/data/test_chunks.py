@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """lc0's chunks come through an import as they were: planes, policy, values, results."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
@@ -165,7 +163,7 @@ FLOATS = [
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e7])
-def test_a_number_that_is_not_finite_or_out_of_range_is_refused_in_every_field(value: float) -> None:
+def test_number_is_refused_in_every_field_when_out_of_range(value: float) -> None:
     whole = {version: as_version(played_game(seed=4, input_format=1), version) for version in RECORDS}
     for version, name in FLOATS:
         records = np.frombuffer(whole[version], RECORDS[version]).copy()

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Sources of unknown origin: each bad one is named and skipped, and the next ones are read."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Archives of labelled games become shards; those that are damaged, or whose moves are illegal, are named."""
 
-from __future__ import annotations
-
 import io
 import json
 import lzma

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Packed positions are the encoder's, bit by bit, in every input format and with every history fill."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

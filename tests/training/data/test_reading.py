@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shards become tables: held-out games apart, damaged shards left out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

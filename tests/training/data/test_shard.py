@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shards keep what they are given, and whatever is wrong with a file is said."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import struct
@@ -151,9 +149,7 @@ def test_columns_that_do_not_fit_are_not_written(
 
 @pytest.mark.integration
 @pytest.mark.parametrize("variant", [(), ("--chess960",)])
-def test_self_play_writes_the_shards_that_an_import_of_its_chunks_makes(
-    variant: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_selfplay_shards_equal_the_import_of_its_chunks(variant: tuple[str, ...], tmp_path: Path) -> None:
     flags = (
         "selfplay",
         "--backend",

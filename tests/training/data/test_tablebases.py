@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Games are played again to positions with few men, and tablebases tell their results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

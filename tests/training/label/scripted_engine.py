@@ -8,8 +8,6 @@ six moves of every game, with "often" of those whose start FEN has an even lengt
 and its scores also depend on the searches since `ucinewgame`, as those of an engine with a hash do.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Labels from tablebases agree with results that another program read from the same tables."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

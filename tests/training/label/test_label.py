@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Games are labelled by a UCI engine, whatever becomes of it and of the run."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
@@ -163,7 +161,7 @@ def test_an_engine_that_fails_is_replaced_and_its_game_continues(
     check_labels(read_shard(shards_of([tmp_path / "out"])[0]))
 
 
-def test_a_game_that_no_engine_comes_through_is_dropped_by_name_for_good(tmp_path: Path) -> None:
+def test_game_is_dropped_by_name_when_every_engine_fails(tmp_path: Path) -> None:
     summary, said = label(tmp_path, "--positions", 100, "--max-plies", 8, failure="illegal often")
     assert summary["games"] > 0
     assert summary["dropped"] > 0
@@ -205,7 +203,7 @@ def test_a_game_comes_back_from_the_journal_as_it_was(tmp_path: Path) -> None:
     assert LabelArchive(tmp_path, settings).shards == 1
 
 
-def test_games_whose_shard_was_not_finished_are_neither_lost_nor_there_twice(tmp_path: Path) -> None:
+def test_games_appear_once_when_a_shard_was_unfinished(tmp_path: Path) -> None:
     settings = LabelSettings()
     archive = LabelArchive(tmp_path, settings)
     for number in (3, 4):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Of a search's output, the lines of the last complete iteration count."""
 
-from __future__ import annotations
-
 import pytest
 
 from training.label.lines import Line, parse_lines
@@ -45,7 +43,7 @@ def test_a_move_that_is_listed_twice_makes_no_complete_iteration() -> None:
     assert [line.depth for line in parse_lines(text, 2)] == [4, 4]
 
 
-def test_without_a_complete_iteration_there_are_the_lines_of_the_fullest() -> None:
+def test_fullest_iteration_is_used_when_none_is_complete() -> None:
     text = output(
         "info depth 1 multipv 1 score cp 10 pv e2e4",
         "info depth 1 multipv 2 score cp 5 pv d2d4",

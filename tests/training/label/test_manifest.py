@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A manifest makes the same labelled games again, or says what differs."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import replace
@@ -59,7 +57,7 @@ def test_manifest_gives_the_same_digest_with_one_and_two_engines(tmp_path: Path,
     assert made(manifest).digest in make(manifest, tmp_path / "two", engine, "--workers", 2)
 
 
-def test_manifest_gives_the_same_digest_when_an_engine_died_in_a_game(tmp_path: Path) -> None:
+def test_manifest_digest_is_the_same_when_an_engine_died(tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path)
     make(manifest, tmp_path / "one", f"{SCRIPTED} remember {manifest}", "--workers", 1)
     marker = tmp_path / "died"
@@ -102,7 +100,7 @@ def test_manifest_rejects_another_engine_and_other_settings(tmp_path: Path) -> N
     assert "not repeatable" in make(manifest, tmp_path / "new", SCRIPTED, status=2)
 
 
-def test_digest_does_not_depend_on_order_and_shards_but_on_each_number() -> None:
+def test_digest_depends_on_numbers_not_on_order_and_shards() -> None:
     one, two = labelled_shard(3, 20, seed=1), labelled_shard(2, 20, seed=2)
     digest = digest_of([one, two])
     assert digest == digest_of([two, one])

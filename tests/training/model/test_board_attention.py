@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The attention kernel of training, interpreted by Triton, and its gradients, beside the formula."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

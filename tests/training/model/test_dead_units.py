@@ -51,7 +51,7 @@ def test_activations_that_are_never_silent_have_no_dead_units() -> None:
     assert dead_shares(a_network(ffn_activation="mish"), [positions()]) == {}
 
 
-def test_units_restarted_live_and_change_nothing_that_the_network_says() -> None:
+def test_restarted_units_live_and_change_no_output() -> None:
     network, again = a_network(), a_network()
     before = network(positions())
     for each in (network, again):

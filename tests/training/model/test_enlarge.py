@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Larger networks that say what smaller ones say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

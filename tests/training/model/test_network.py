@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Golden networks go through PyTorch and back: the same outputs, and the same network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +68,7 @@ def test_a_scale_multiplies_every_policy_logit(start: str) -> None:
     assert np.allclose(scaled, 1.3 * plain, rtol=1e-5, atol=1e-5)
 
 
-def test_a_fresh_network_is_of_the_shape_asked_for_and_the_seed_makes_it() -> None:
+def test_fresh_network_follows_shape_and_seed() -> None:
     settings = ModelSettings(width=48, layers=2, heads=3, ffn=40, policy_width=16, smolgen_hidden=0)
     one, same, other = (initial_network(settings, seed) for seed in (1, 1, 2))
     body = one.spec().body

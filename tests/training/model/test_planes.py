@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the device expands is what the core encodes; a mirrored sample is the sample of the mirrored game."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

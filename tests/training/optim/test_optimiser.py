@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What moves the weights: orthogonal steps, what decays, the mean, and the schedule."""
 
-from __future__ import annotations
-
 import pytest
 
 from training.config import LossSettings, ModelSettings, OptimiserSettings, ScheduleSettings

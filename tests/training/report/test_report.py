@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Networks are held against deep labels: moves found, expected score lost, policy and value calibrated."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace
@@ -104,7 +102,7 @@ def test_the_best_temperature_undoes_what_sharpens_a_policy(positions: DeepPosit
     assert sharp.parts["all"].log_loss > plain.parts["all"].log_loss
 
 
-def test_moves_that_are_not_listed_are_judged_by_the_position_after_them(positions: DeepPositions) -> None:
+def test_unlisted_moves_are_judged_by_the_next_position(positions: DeepPositions) -> None:
     rows = positions.encoded(1)
     counts = np.diff(rows.start)
     unlisted = {
@@ -180,7 +178,7 @@ def test_values_are_expected_scores_of_the_targets_curve(positions: DeepPosition
     assert positions.value[0] == expected(wdl)[0]
 
 
-def test_kinds_divide_the_positions_by_pieces_best_move_gap_and_score(positions: DeepPositions) -> None:
+def test_kinds_divide_positions_by_their_properties(positions: DeepPositions) -> None:
     kinds = kinds_of(positions)
     masks = np.array(list(kinds.values()))
     assert masks.sum(axis=0).tolist() == [4] * len(positions)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Small runs for tests: settings, shards and processes."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

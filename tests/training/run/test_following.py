@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shards that appear while a run goes on join it, on every process, and are in it when it goes on."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
@@ -70,9 +68,7 @@ def checkpoint_of(trainer: Trainer) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("joins_at", [1, 4])
-def test_a_run_that_continues_after_shards_joined_ends_as_if_it_had_not_stopped(
-    config: TrainConfig, joins_at: int
-) -> None:
+def test_resumed_run_ends_the_same_when_shards_joined(config: TrainConfig, joins_at: int) -> None:
     first, second, third = (table(seed, config.data) for seed in (1, 2, 3))
     progress = [0.1, 0.2, 0.3, 0.5, 0.6, 0.8]  # the prior is refreshed at 0.35
     whole = trainer_of(config, [first])
@@ -128,7 +124,7 @@ def test_a_table_that_grew_is_the_one_that_was_made_at_once() -> None:
             assert torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
-def test_a_position_is_taken_once_and_never_if_a_game_held_out_has_it() -> None:
+def test_position_is_taken_once_and_never_when_held_out() -> None:
     data = DataSettings(holdout=0.2, won_share=1.0, decided_share=1.0)
     parts = [table(seed, data, games=20) for seed in (1, 2)]
     grown = device_table(parts[:1], data)
@@ -224,7 +220,7 @@ def weights(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_run_that_a_shard_joined_continues_with_it_whatever_ended_it(tmp_path: Path) -> None:
+def test_run_continues_with_a_joined_shard_after_any_end(tmp_path: Path) -> None:
     config = grown_run(tmp_path)
     state = checkpoint(tmp_path / "run")
     assert [Path(path).name for path in state["shards"]] == ["0.shard", "1.shard"]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """On a GPU a compiled step in bf16 says what the processor says in float32, within what bf16 can tell."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

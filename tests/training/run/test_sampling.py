@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Positions whose target surprises the prior are taken more often, the same ones in a run that goes on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs learn, end, go on after whatever ended them, and say the same on several processes."""
 
-from __future__ import annotations
-
 import json
 import signal
 from dataclasses import replace
@@ -109,7 +107,7 @@ def test_dead_units_are_reported_and_a_run_may_begin_them_anew(tmp_path: Path) -
         assert ("48 dead units of feed-forward layers restarted" in told) == revive
 
 
-def test_a_run_leaves_when_its_time_is_over_and_the_mean_can_be_exported(tmp_path: Path) -> None:
+def test_run_ends_with_its_time_and_exports_the_mean(tmp_path: Path) -> None:
     config = write_run(tmp_path, schedule={"positions": 10**9})
     left = run_training("train", config, "--stop-after", "0.1")
     assert "the same command resumes" in left.stdout
@@ -132,7 +130,7 @@ def test_two_processes_learn_what_one_learns_of_the_same_batches(tmp_path: Path)
         assert np.allclose(one[name].numpy(), other[name].numpy(), atol=2e-3), name
 
 
-def test_a_checkpoint_of_other_settings_is_refused_with_the_difference(tmp_path: Path) -> None:
+def test_checkpoint_is_refused_when_settings_differ(tmp_path: Path) -> None:
     run_training("train", write_run(tmp_path), "--stop-after", "0.1")
     other = write_run(tmp_path, optimiser={"batch": 32})
     refused = run_training("train", other, status=1)
@@ -140,7 +138,7 @@ def test_a_checkpoint_of_other_settings_is_refused_with_the_difference(tmp_path:
 
 
 @pytest.mark.parametrize("column", ["wdl", "next_wdl"])
-def test_a_run_stops_at_targets_that_are_not_finite_and_keeps_its_checkpoint(
+def test_run_keeps_its_checkpoint_when_targets_are_not_finite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
 ) -> None:
     path = write_run(tmp_path, data={"holdout": 0.0}, run={"checkpoint_s": 1e7})
@@ -235,7 +233,7 @@ def test_wrong_settings_are_wrong_usage(tmp_path: Path, setting: str, message: s
     assert message in refused.stderr
 
 
-def test_a_second_process_waits_for_the_first_and_continues_with_its_run(tmp_path: Path) -> None:
+def test_second_process_waits_and_continues_the_run(tmp_path: Path) -> None:
     config = write_run(tmp_path, schedule={"positions": 10**9})
     with start_training("train", config) as first:
         read_until(first, "step ")

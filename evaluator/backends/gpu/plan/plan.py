@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 FP8_POSITIONS = 16
-"""Minimum batch for 8-bit products with precision=fp8. Smaller batches wait for memory and launches, not for
+"""Minimum batch for 8-bit products. Smaller batches wait for memory and launches, not for
 the matrix unit, and stay in fp16."""
 
 
@@ -37,8 +37,8 @@ class Plan:
     maximum number that can wait for each other in one launch; 0 for none. fused: allow attention and the
     product before it in one kernel at some batch sizes, and norms left to the products that read the rows; a
     position's bits then depend on the batch size. rounded: the network with 8-bit products
-    (fp8.rounded_network), for batches of FP8_POSITIONS and more. form: of the single launch; None for all
-    forms that may be the fastest on the target. measurements: the basis of `choose`, if products were
+    (fp8.rounded_network), for batches of `rounded_from` positions and more. form: of the single launch; None
+    for all forms that may be the fastest on the target. measurements: the basis of `choose`, if products were
     measured.
     """
 
@@ -50,6 +50,7 @@ class Plan:
     blocks: int = 0
     fused: bool = True
     rounded: NetworkSpec | None = None
+    rounded_from: int = FP8_POSITIONS
     form: PersistentForm | None = None
     measurements: Measurements | None = None
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class Plan:
 
     def network_of(self, positions: int) -> NetworkSpec:
         """Return the network for a batch size."""
-        return self.network if self.rounded is None or positions < FP8_POSITIONS else self.rounded
+        return self.network if self.rounded is None or positions < self.rounded_from else self.rounded
 
     def program(self, positions: int) -> Program:
         """Return the launches for a batch. Raises PlanError if the kernels do not support the network."""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A scheduler for the tests of a module, and a conversation with it for each test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

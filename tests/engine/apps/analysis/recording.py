@@ -2,8 +2,6 @@
 """What the tests of analysis share: a client that keeps its answers, and a scheduler that it talks to. Every
 answer is held against the schema."""
 
-from __future__ import annotations
-
 import json
 import queue
 import threading

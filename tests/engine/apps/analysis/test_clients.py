@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whose position is begun next, and which of a client's."""
 
-from __future__ import annotations
-
 from engine.apps.analysis.clients import MOST_WITHDRAWN, ClientTasks, QueryState, Task, next_client
 from engine.apps.analysis.query import read_query
 from engine.options import Options
@@ -62,7 +60,7 @@ def test_query_is_neither_started_nor_kept_when_withdrawn() -> None:
     assert mine.waiting.bytes == 0
 
 
-def test_an_id_that_nothing_waits_of_is_found_without_looking_at_all_that_does() -> None:
+def test_free_id_is_found_without_a_scan_of_all() -> None:
     mine = account(1000, 0)
 
     def is_meant(task: Task) -> bool:
@@ -99,7 +97,7 @@ def test_a_client_has_so_many_in_flight_at_most() -> None:
     assert next_client([account(10, 8)], has_slot=True, most=9) is not None
 
 
-def test_positions_without_a_search_come_first_and_have_their_own_room() -> None:
+def test_unsearched_positions_come_first_in_their_own_room() -> None:
     mine = account(3, 9)
     plain, _ = read_query({"id": "a", "nodes": 0}, "a", Options(), 1)
     task = Task(mine, QueryState(plain), 0, -5, 10)

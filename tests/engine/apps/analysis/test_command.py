@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront analysis` as programs run it: JSON lines over pipes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """docs/reference/analysis.md: its fields, actions and flags exist, its conversation and examples run."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Positions without a search (`nodes` 0): the network's output, in batches next to searches."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

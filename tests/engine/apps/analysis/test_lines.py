@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lines of input on their way to the scheduler."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import cast

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What clients are told besides answers: warnings of doubtful messages, and the state of the evaluator."""
 
-from __future__ import annotations
-
 from engine.apps.analysis.scheduler import Scheduler
 from engine.apps.analysis.settings import AnalysisSettings
 from tests.engine.apps.analysis.recording import RANDOM, Conversation, scheduler

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How often searches report."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.apps.analysis.pace import LEAST_SECONDS, SHARE, Reporter, ReportPace

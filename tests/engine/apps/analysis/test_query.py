@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Queries from JSON to plain data: what is taken, what is refused, and which field is blamed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -168,7 +166,7 @@ def test_nodes_0_is_no_search_and_uses_no_limits() -> None:
     )
 
 
-def test_a_king_that_could_be_taken_is_warned_of_with_nodes_0_and_else_refused() -> None:
+def test_capturable_king_is_refused_unless_nodes_are_0() -> None:
     fields = {"id": "a", "fen": "4k3/4R3/8/8/8/8/8/4K3 w - - 0 1"}
     query, (warning,) = read_query({**fields, "nodes": 0}, "a", Options(), 800)
     assert not query.game(0).playable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Moves to avoid and moves to allow: which are left at the root, and what the core is told of the rest."""
 
-from __future__ import annotations
-
 from engine._core import Game
 from engine.apps.analysis.restrictions import core_rules, read_restrictions, root_moves
 

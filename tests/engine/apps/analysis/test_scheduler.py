@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Queries and their answers, with searches on a real evaluator."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -287,7 +285,7 @@ def test_a_field_that_is_not_used_is_warned_of(talk: Conversation) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be suspended by a signal")
-def test_position_has_a_move_when_its_time_ends_before_the_first_evaluation() -> None:
+def test_position_has_a_move_when_time_ends_unevaluated() -> None:
     with scheduler() as made:
         talk = Conversation(made)
         talk.ask(id="warm", nodes=1)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The JSON Schema of messages: the file is the one that the tables make, and says what the parser takes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The loop that plays numbered games, with an executor and a campaign that a test can look into."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json
@@ -235,7 +233,7 @@ def test_an_error_in_a_game_takes_no_other_game(tmp_path: Path, broken: Collecti
     assert sorted(campaign.written) == expected
 
 
-def test_run_raises_the_first_failed_write_and_leaves_no_other_when_the_disk_is_full(tmp_path: Path) -> None:
+def test_run_raises_the_first_failed_write_when_the_disk_is_full(tmp_path: Path) -> None:
     campaign = Numbers(tmp_path / "summary.json", full=True)
     seen: list[dict[str, Any]] = []
 
@@ -256,7 +254,7 @@ def test_run_raises_the_first_failed_write_and_leaves_no_other_when_the_disk_is_
     assert not seen
 
 
-def test_a_cancelled_run_is_interrupted_and_what_is_over_is_written_down(tmp_path: Path) -> None:
+def test_cancelled_run_writes_what_is_over(tmp_path: Path) -> None:
     games, campaign = Games(), Numbers(tmp_path / "summary.json")
 
     def cancel(game: int) -> None:
@@ -279,7 +277,7 @@ def test_a_cancelled_run_is_interrupted_and_what_is_over_is_written_down(tmp_pat
     assert sorted(campaign.written) == sorted(campaign.counted)
 
 
-def test_a_summary_that_cannot_be_written_is_reported_once_at_the_end(tmp_path: Path) -> None:
+def test_unwritable_summary_is_reported_once_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "summary.json").mkdir()
     view = View()
     play(range(4), Games(), Numbers(tmp_path / "summary.json"), view)

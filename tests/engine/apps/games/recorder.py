@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A view of a campaign for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The journal: nothing lost, nothing twice, whatever the writer's end was."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

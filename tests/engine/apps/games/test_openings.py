@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Openings from every kind of file, in order and at random."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 
@@ -81,7 +79,7 @@ def test_plies_cut_lines_short(tmp_path: Path) -> None:
     assert opening.moves == ("e2e4", "e7e5", "g1f3")
 
 
-def test_random_order_has_every_opening_once_before_any_twice_and_repeats_with_the_seed(
+def test_random_order_has_each_opening_once_per_round(
     tmp_path: Path,
 ) -> None:
     path = book(tmp_path, "book.epd", EPD)
@@ -108,7 +106,7 @@ def polyglot_book(path: Path) -> str:
     return str(path)
 
 
-def test_polyglot_lines_are_walked_by_weight_and_not_repeated_needlessly(tmp_path: Path) -> None:
+def test_polyglot_lines_are_walked_by_weight(tmp_path: Path) -> None:
     path = polyglot_book(tmp_path / "book.bin")
     openings = read_openings(OpeningSettings(path, plies=2), 2, seed=3)
     assert {opening.moves for opening in openings} == {("e2e4", "c7c5"), ("d2d4",)}
@@ -133,7 +131,7 @@ def test_the_shipped_book_is_the_shared_list_of_openings() -> None:
         assert shipped.board(chess960=False).fen() == line.fen
 
 
-def test_chess960_begins_in_the_960_positions_and_the_core_takes_them() -> None:
+def test_chess960_begins_in_the_960_positions() -> None:
     openings = read_openings(OpeningSettings(), 960, seed=1, chess960=True)
     assert len({opening.fen for opening in openings}) == 960
     for opening in openings[::40]:

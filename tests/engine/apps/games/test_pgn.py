@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Games as PGN, read back by python-chess."""
 
-from __future__ import annotations
-
 import io
 
 import chess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """PGN as programs and people write it: what is read, what is named, and what stays."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ends of games by the rules of chess."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Positions of test suites."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

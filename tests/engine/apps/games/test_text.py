@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Text files in the encodings that programs write."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 from pathlib import Path
@@ -27,9 +25,7 @@ TEXT = '[White "Müller"]\n[Black "Čapek – “x”"]\n\n1. e4 *\n'
     ],
     ids=["utf-8", "utf-8 mark", "utf-16-le", "utf-16-be", "utf-32-le", "gzip", "gzip members"],
 )
-def test_text_is_the_same_in_every_encoding_and_the_encoding_is_reported(
-    tmp_path: Path, data: bytes, encoding: str
-) -> None:
+def test_text_is_the_same_in_every_encoding(tmp_path: Path, data: bytes, encoding: str) -> None:
     path, notes = tmp_path / "games.pgn", list[str]()
     path.write_bytes(data)
     assert read_text(path, notes.append) == TEXT

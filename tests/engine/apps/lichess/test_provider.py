@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront lichess` against a stand-in for lichess and its broker."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Helpers to play matches in tests."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shortened names stay different."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.apps.match.abbreviation import abbreviated

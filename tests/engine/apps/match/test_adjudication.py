@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ends of games by adjudication."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A match's journal and PGN: the same games in both, each once, whatever the writer's end was."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace
@@ -81,7 +79,7 @@ def test_a_damaged_game_is_named(tmp_path: Path, there: str, instead: str) -> No
         opened(config)
 
 
-def test_a_game_that_did_not_reach_the_journal_is_taken_out_of_the_pgn(tmp_path: Path) -> None:
+def test_game_leaves_the_pgn_when_the_journal_lacks_it(tmp_path: Path) -> None:
     config = config_at(tmp_path)
     campaign = opened(config)
     campaign.write(record(0))

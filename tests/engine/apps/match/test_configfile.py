@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A match's configuration from TOML and flags."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 
@@ -170,7 +168,7 @@ def test_players_without_a_name_get_different_ones() -> None:
     assert [player.name for player in config.players] == ["wavefront cpuct=1", "wavefront cpuct=2"]
 
 
-def test_the_files_are_named_after_the_match_if_nothing_else_is_reported() -> None:
+def test_files_are_named_after_the_match_by_default() -> None:
     one, same, other = from_toml(TWO), from_toml("games = 8\n" + TWO), from_toml("seed = 2\n" + TWO)
     assert one.files == same.files
     assert one.files.pgn != other.files.pgn

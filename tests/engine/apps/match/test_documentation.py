@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What docs/how-to/matches.md promises: its flags exist and its examples say what they print."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whole matches in one process: real players, real programs, and everything that they can do wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
@@ -147,7 +145,7 @@ def test_garbage_from_a_program_disturbs_nothing(tmp_path: Path, capfd: pytest.C
     assert len(replay(config.files.pgn)) == 2
 
 
-def test_a_program_that_cannot_be_started_ends_the_match_before_it_begins(tmp_path: Path) -> None:
+def test_match_does_not_begin_when_a_program_cannot_start(tmp_path: Path) -> None:
     missing = PlayerConfig("missing", TimeControl(nodes=1), command=("no-such-engine",))
     with pytest.raises(PlayerError, match="missing: cannot start no-such-engine"):
         play(match(tmp_path, [program("good"), missing]))
@@ -170,7 +168,7 @@ def test_a_program_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: py
         play(match(tmp_path, [program("mute", "mute"), engine("good")]))
 
 
-def test_a_network_that_cannot_be_read_ends_the_match_before_it_begins(tmp_path: Path) -> None:
+def test_match_does_not_begin_when_a_network_is_unreadable(tmp_path: Path) -> None:
     (tmp_path / "bad.pb.gz").write_bytes(b"no network")
     bad = PlayerConfig(
         "bad",
@@ -226,7 +224,7 @@ def test_a_match_can_be_made_longer(tmp_path: Path) -> None:
     assert not campaign.outcomes  # Half of a match is no result.
 
 
-def test_stockfish_of_limited_strength_plays_this_engine_on_the_clock(tmp_path: Path) -> None:
+def test_limited_stockfish_plays_this_engine_on_the_clock(tmp_path: Path) -> None:
     opponent = PlayerConfig(
         "Stockfish",
         TimeControl(base_ms=60_000, increment_ms=100, nodes=500),

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`run_engine.py match` as a process, and what it shows."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess
@@ -182,7 +180,7 @@ def test_the_table_cuts_names_before_results(width: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("difference", ["cpuct=1.745", "a-candidate-with-a-name"])
-def test_the_table_shows_the_difference_of_names_when_it_has_60_columns(difference: str) -> None:
+def test_table_shows_how_names_differ_in_60_columns(difference: str) -> None:
     players = (PlayerConfig(f"wavefront-gpu {difference} nodes"), PlayerConfig("wavefront-gpu base nodes"))
     text = shown_table(replace(CONFIG, players=players), 60)
     for part in (difference, "base", "Elo", " ± "):

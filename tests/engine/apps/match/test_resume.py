@@ -2,8 +2,6 @@
 """Matches that are killed: the runner, a program, the evaluator, in the middle of games. Every game counts
 once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -142,7 +140,7 @@ def test_a_killed_program_loses_its_game_and_the_match_continues(tmp_path: Path)
     assert campaign.standings.games == 4
 
 
-def test_a_program_that_does_not_answer_stop_is_ended_and_has_stalled(
+def test_program_is_ended_and_stalled_when_it_ignores_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program_module, "INTERRUPT_SECONDS", 0.3)
@@ -246,6 +244,6 @@ def test_a_cancelled_run_keeps_its_games_and_ends_its_players(tmp_path: Path) ->
     assert len(replay(config.files.pgn)) == kept
 
 
-def test_a_run_that_is_cancelled_before_its_evaluator_is_ready_ends_at_once(tmp_path: Path) -> None:
+def test_run_ends_when_cancelled_before_readiness(tmp_path: Path) -> None:
     campaign = MatchCampaign(match(tmp_path, [engine("a"), engine("b")]))
     run_until(campaign, Recorder(), lambda: bool(psutil.Process().children()))

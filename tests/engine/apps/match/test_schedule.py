@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The schedule: who plays whom, from which opening, with which colours."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

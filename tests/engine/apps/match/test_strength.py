@@ -2,8 +2,6 @@
 """Whether a match finds the stronger side: the shipped network at 100 and at 400 nodes. About an hour on
 two cores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Marks of moves, decisive moves and accuracy, as pure functions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 
@@ -57,7 +55,7 @@ def test_the_only_move_is_marked_unless_it_is_obvious(second: float | None, prio
     assert mark_of(before, 0.0, is_best=True) == mark
 
 
-def test_a_loss_is_the_difference_for_the_mover_and_the_best_move_loses_nothing() -> None:
+def test_loss_is_the_difference_for_the_mover() -> None:
     moves = moves_of("f2f3", "e7e5", "g2g4", "d8h4")
     positions = [
         searched(0.5, "e2e4"),
@@ -192,14 +190,12 @@ def test_openings_are_named_by_position() -> None:
         ((0.5, 0.5, 0.46, 0.42, 0.42, 0.0), True),
     ],
 )
-def test_the_losing_move_is_unknown_if_no_mistake_explains_the_fall_before_it(
-    loser: tuple[float, ...], known: bool
-) -> None:
+def test_losing_move_is_unknown_when_no_mistake_explains_it(loser: tuple[float, ...], known: bool) -> None:
     assert slid(loser, 4) is not known
     assert slid(loser, 4, unclear={2}) is (loser[4] < 0.4)
 
 
-def test_a_move_that_the_search_preferred_and_later_ones_refute_has_the_second_as_better() -> None:
+def test_refuted_move_has_the_second_choice_as_better() -> None:
     line = ("d2d4", "d7d5")
     before = Searched(score(0.6), "e2e4", ("e2e4",), second=score(0.5), second_line=line)
     positions = [before, searched(0.9, "e7e5")]

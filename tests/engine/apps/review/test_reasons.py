@@ -6,8 +6,6 @@ line and its `reply`, what it proved `before` (mate, tables, only move) and `aft
 that it lost (`fall`), and the `kinds` of the right reasons. The last 47 are moves of games, read one by one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

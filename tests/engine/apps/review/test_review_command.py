@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`wavefront review`, run as users run it, on strange games too."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -128,7 +126,7 @@ def test_a_review_resumes_and_refuses_other_settings(folder: Path) -> None:
     review(folder, "--nodes", "30", "--restart")
 
 
-def test_a_review_with_another_network_backend_or_tables_keeps_the_old_one(folder: Path) -> None:
+def test_old_review_is_kept_when_the_setup_differs(folder: Path) -> None:
     review(folder)
     before = {path: path.read_bytes() for path in (folder / "review").iterdir()}
     for change in (["--backend", "onnx"], ["--syzygy-path", "."], ["--history-fill", "always"]):
@@ -154,7 +152,7 @@ def test_careful_reviews_use_the_larger_network_when_none_is_named(
     assert head["identity"].get("weights", "") == weights
 
 
-def test_a_second_file_is_refused_with_its_reason_and_more_games_are_added(folder: Path) -> None:
+def test_second_file_is_refused_and_more_games_are_added(folder: Path) -> None:
     review(folder)
     (folder / "other.pgn").write_text('[White "X"]\n\n1. d4 *\n', "utf-8")
     refused = review(folder, file="other.pgn", status=1)
@@ -211,7 +209,7 @@ def test_each_game_is_counted_in_a_line_when_there_is_no_terminal(folder: Path) 
     assert "resuming: 3 of 4" in review(folder).stderr
 
 
-def test_the_page_of_the_first_game_is_there_when_the_second_is_not_finished(folder: Path) -> None:
+def test_page_of_the_first_game_precedes_the_second(folder: Path) -> None:
     (folder / "games.pgn").write_text("1. e4 *\n\n1. d4 d5 *\n" + "1. c4 c5 2. Nf3 Nf6 *\n" * 300, "utf-8")
     with started(*REVIEW, "games.pgn", "--nodes", "100", "--json", cwd=folder) as done:
         assert done.stdout is not None

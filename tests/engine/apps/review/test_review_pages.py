@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pages and annotated games of a review, without a search."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

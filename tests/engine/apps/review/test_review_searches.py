@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The positions of a game that a review searches, how often, and in how many processes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -53,7 +51,7 @@ def test_a_quiet_game_is_searched_once() -> None:
     assert searches.count == 4
 
 
-def test_a_suspicious_move_is_searched_again_and_marked_by_the_last_search() -> None:
+def test_suspicious_move_is_marked_by_its_last_search() -> None:
     moves, requested, searches = reviewed(lambda turn, nodes: 0.7 if turn == 2 and nodes < 300 else 0.5)
     assert requested == [(100, [0, 1, 2, 3]), (300, [1, 2, 3])]
     assert not any(move.mark for move in moves) and searches.count == 7
@@ -65,7 +63,7 @@ def test_a_turning_point_is_settled_if_ten_times_the_nodes_agree() -> None:
     assert [move.mark for move in moves] == ["", "blunder", ""]
 
 
-def test_a_turning_point_gets_no_mark_if_the_deepest_searches_disagree() -> None:
+def test_turning_point_is_unmarked_when_deep_searches_disagree() -> None:
     by_nodes = {100: 0.75, 300: 0.75, 1000: 0.62, 3000: 0.8}
     moves, requested, searches = reviewed(lambda turn, nodes: (0.5, 0.5, by_nodes[nodes], 0.5)[turn])
     assert [nodes for nodes, _ in requested] == [100, 300, 1000, 3000] and 1 in searches.unclear
@@ -74,7 +72,7 @@ def test_a_turning_point_gets_no_mark_if_the_deepest_searches_disagree() -> None
 
 @pytest.mark.integration
 @pytest.mark.parametrize("processes", [1, 2])
-def test_games_are_reviewed_or_their_fault_is_named_in_any_number_of_processes(processes: int) -> None:
+def test_games_are_reviewed_or_named_in_any_processes(processes: int) -> None:
     texts = (
         "1. e4 e5 2. Nf3 *",
         "1. f3 e5 2. g4 Qh4# 0-1",

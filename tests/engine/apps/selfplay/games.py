@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Games for the tests of training data, played by a search with the instant random evaluator."""
 
-from __future__ import annotations
-
 from random import Random
 
 from engine._core import Batch, Game, SearchParams, Tree

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What self-play shows in a terminal and in a log."""
 
-from __future__ import annotations
-
 import io
 
 from rich.console import Console

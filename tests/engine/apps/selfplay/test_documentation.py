@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """docs/how-to/self-play.md: its options and settings exist."""
 
-from __future__ import annotations
-
 import re
 
 from engine.apps.selfplay.config import SelfPlayConfig, selfplay_config

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Games of self-play come into shards once each, and take few bytes there."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

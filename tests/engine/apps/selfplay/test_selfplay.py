@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Self-play as a user runs it: whole games on a real evaluator, written, resumed, killed, checked."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
@@ -172,7 +170,7 @@ def test_a_side_resigns_after_enough_hopeless_moves_in_a_row() -> None:
     assert on_and_on.first == "black"
 
 
-def test_games_played_through_show_whether_resigning_would_have_been_right(tmp_path: Path) -> None:
+def test_games_played_through_check_resigning(tmp_path: Path) -> None:
     resign = Resignation(percent=50.0, moves=1, playthrough=100.0)
     campaign, _, view = play(config(tmp_path / "run", games=4, resign=resign, max_plies=20))
     assert all(entry.playthrough and entry.would_resign for entry in view.records)

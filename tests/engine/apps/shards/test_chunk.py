@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Chunk files of training data, and the check of their records."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The training record: layout, fields, and that what it says can be read back."""
 
-from __future__ import annotations
-
 from math import isnan, log
 
 import numpy as np
@@ -139,7 +137,7 @@ def test_the_side_to_move_is_where_the_format_puts_it() -> None:
     assert canonical["invariance_info"][0] & Info.BLACK_TO_MOVE
 
 
-def test_probabilities_are_shares_of_visits_and_illegal_moves_are_minus_one() -> None:
+def test_probabilities_are_visit_shares_or_minus_one() -> None:
     game = Game()
     record, tree = record_of(game, 60, played="g2g4")
     shares = record["probabilities"][0]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """docs/how-to/tune-search.md: its flags, options, columns and keys exist."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path
@@ -29,7 +27,7 @@ def test_its_flags_and_options_exist() -> None:
         Options.setting(name)
 
 
-def test_its_columns_and_keys_are_shown_and_a_log_gets_the_values_with_their_errors(tmp_path: Path) -> None:
+def test_documented_columns_and_keys_are_shown_and_logged(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 45\npairs_per_iteration = 1")
     _, campaign, _ = tune(config)
     console = Console(file=io.StringIO(), force_terminal=True, width=120, color_system=None)

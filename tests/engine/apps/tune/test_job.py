@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Real games of a tuning: the players search with the values of their game."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from statistics import mean

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The method alone: gains, perturbations and steps."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.apps.tune.spsa import Parameter, Spsa

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`run_engine.py tune` as a process with real games on the `random` backend, killed and resumed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

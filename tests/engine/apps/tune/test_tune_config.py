@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A tuning's configuration: what a file means, and the errors for its mistakes."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

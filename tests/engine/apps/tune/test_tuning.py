@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whole tunings with simulated games: they find the optimum, and resume where they were."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shlex
@@ -81,7 +79,7 @@ def test_a_failed_tuning_resumes_with_the_same_values(tmp_path: Path) -> None:
     assert resumed.progress.steps == whole.progress.steps
 
 
-def test_values_follow_from_the_journal_when_many_games_run_concurrently(tmp_path: Path) -> None:
+def test_values_follow_from_the_journal_of_concurrent_games(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 20\npairs_per_iteration = 1\nconcurrency = 9")
     with pytest.raises(ExecutorError):
         tune(config, most=25)

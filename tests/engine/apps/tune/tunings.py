@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Helpers to run tunings in tests: the real tuner with simulated games of known strength."""
 
-from __future__ import annotations
-
 import asyncio
 import tomllib
 from collections.abc import Sequence

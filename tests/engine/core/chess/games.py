@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Random games for tests: the same moves in the native core and in python-chess, the oracle."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

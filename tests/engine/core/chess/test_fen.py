@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """FEN is read exactly, and every illegal position is refused with its reason."""
 
-from __future__ import annotations
-
 import re
 
 import chess
@@ -114,7 +112,7 @@ def test_x_fen_means_the_outermost_rook() -> None:
     assert game.fen() == "rr2k1rr/8/8/8/8/8/8/RR2K1RR w GBgb - 4 10"
 
 
-def test_a_capturable_king_is_allowed_on_request_but_cannot_be_played_from() -> None:
+def test_capturable_king_is_allowed_on_request_but_unplayable() -> None:
     fen = "8/8/8/3K4/8/8/8/k6q b - - 1 50"
     game = Game(fen, allow_opponent_check=True)
     assert not game.playable
@@ -251,7 +249,7 @@ def test_any_text_is_refused_without_a_crash(text: str, chess960: bool) -> None:
     turn=st.booleans(),
     en_passant=st.none() | st.integers(0, 63),
 )
-def test_random_positions_are_accepted_exactly_if_python_chess_finds_no_fault(
+def test_random_positions_are_accepted_as_by_python_chess(
     men: dict[int, str], kings: list[int], turn: bool, en_passant: int | None
 ) -> None:
     board = chess.Board(None)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The rules of chess, against python-chess on random games and on positions chosen for each rule."""
 
-from __future__ import annotations
-
 import copy
 import random
 from collections import Counter

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Moves in SAN, against python-chess."""
 
-from __future__ import annotations
-
 import random
 
 import chess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Moves as UCI text: both spellings of castling, and a reason for every refusal."""
 
-from __future__ import annotations
-
 import re
 
 import chess

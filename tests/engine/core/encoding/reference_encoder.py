@@ -4,8 +4,6 @@
 Written from the description of the format, square by square, with nothing taken from the core.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import chess

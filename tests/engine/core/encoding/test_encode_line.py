@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A whole game encoded at once says what its positions say one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

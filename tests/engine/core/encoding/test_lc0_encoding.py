@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Input planes and policy indices are lc0's, bit for bit, and so are moves and results of its positions."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any
@@ -138,7 +136,7 @@ def test_random_games_are_encoded_like_the_slow_encoder(chess960: bool) -> None:
         assert len(transforms_seen) >= 6
 
 
-def test_lc0_and_the_rules_differ_about_repetition_after_a_pinned_en_passant() -> None:
+def test_lc0_repetition_differs_after_a_pinned_en_passant() -> None:
     game = Game("4k3/3p4/8/K3P2r/8/8/8/8 b - - 0 1")
     for move in ["d7d5", "a5a6", "e8e7", "a6a5", "e7e8"]:
         game.push_uci(move)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The other end of a search's connection, which answers well or badly, as a test wants."""
 
-from __future__ import annotations
-
 import math
 import socket
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A search's calls without the interpreter, with peers of all kinds at the other end of a real connection."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence

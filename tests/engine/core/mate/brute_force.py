@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A plain mate search with python-chess, to compare the solver with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import chess

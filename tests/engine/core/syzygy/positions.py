@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Random legal positions with given material, for the tests of tablebases."""
 
-from __future__ import annotations
-
 from random import Random
 
 import chess

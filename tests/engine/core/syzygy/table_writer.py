@@ -6,8 +6,6 @@ men and of the digits, codes of several lengths, symbols in any order, blocks, s
 Another reader of the same file must read the same.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass, field
 from math import comb

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files that are no tables, or not whole: left out, named once, and never read beyond their end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from shutil import copyfile

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which tables folders have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from shutil import copyfile
 

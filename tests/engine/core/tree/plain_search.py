@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A plain PUCT search written from the formulas, one visit at a time, to hold the core's tree against."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the tests of the search tree share: a tree driven to a number of visits, without an evaluator."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engine._core import Batch, ChildInfo, Game, Proof, RootInfo, SearchParams, Tree

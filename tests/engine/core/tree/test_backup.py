@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Visits and values on their way from the leaves to the root."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -33,7 +31,7 @@ def test_root_value_is_the_mean_of_its_visits() -> None:
         assert getattr(info.evaluation, name) == pytest.approx(total / info.visits, abs=tolerance)
 
 
-def test_the_root_tells_the_network_s_own_evaluation_and_the_spread_of_its_values() -> None:
+def test_root_has_the_networks_evaluation_and_its_spread() -> None:
     tree = new_tree(game(MIDDLEGAME))
     assert tree.root_info().own_evaluation is None
     assert tree.root_info().q_deviation == 0.0

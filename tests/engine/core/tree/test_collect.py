@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Gathering of batches and what becomes of them: collect, apply and cancel."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -108,7 +106,7 @@ def test_misuse_is_refused() -> None:
         Batch(0)
 
 
-def test_a_batch_loses_no_more_visits_to_positions_in_flight_than_the_tree_bears() -> None:
+def test_batch_loses_few_visits_to_positions_in_flight() -> None:
     lost = []
     for visits_per_collision in (0, 512, 1):
         tree = new_tree(game(MIDDLEGAME), visits_per_collision=visits_per_collision)
@@ -121,7 +119,7 @@ def test_a_batch_loses_no_more_visits_to_positions_in_flight_than_the_tree_bears
     assert max(lost[2]) <= 3000**0.5 / 3 < min(lost[0])
 
 
-def test_an_abandoned_batch_is_not_in_flight_and_its_answers_go_to_the_cache() -> None:
+def test_answers_of_an_abandoned_batch_go_to_the_cache() -> None:
     tree = new_tree(game(MIDDLEGAME), visits_per_collision=0)
     search(tree, 500)
     batch = Batch(64)
@@ -139,7 +137,7 @@ def test_an_abandoned_batch_is_not_in_flight_and_its_answers_go_to_the_cache() -
     assert tree.collect(batch, 64).cache_hits > collected / 3
 
 
-def test_the_position_may_change_before_an_abandoned_batch_is_answered() -> None:
+def test_position_may_change_before_an_abandoned_answer() -> None:
     tree = new_tree(game(MIDDLEGAME))
     batch = Batch(8)
     tree.collect(batch, 8)
@@ -172,7 +170,7 @@ def test_late_answers_of_another_network_do_not_enter_the_cache() -> None:
     assert tree.collect(batch, 8).cache_hits == 1
 
 
-def test_an_abandoned_batch_can_be_cancelled_and_must_be_before_it_is_used_again() -> None:
+def test_abandoned_batch_is_cancelled_before_reuse() -> None:
     tree = new_tree(game())
     batch = Batch(8)
     tree.collect(batch, 8)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Saved trees: what a file brings back, and which files are refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -141,7 +139,7 @@ def test_the_settings_are_those_whose_change_clears_the_tree() -> None:
         assert cleared or name not in PARAMETERS
 
 
-def test_a_tree_larger_than_the_memory_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+def test_tree_is_refused_when_larger_than_the_memory(tmp_path: Path) -> None:
     searched(game(MIDDLEGAME), 20_000).save(tmp_path / "tree", SETTINGS)
     tree = searched(game(), 50, tree_bytes=1 << 20)
     before = state(tree), tree.root_info().memory_bytes

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Positions that a batch looks ahead to: sent early, counted only when the search comes to them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -64,7 +62,7 @@ def seen_by_the_root(tree: Tree) -> list[tuple[str, int, float, int]]:
     return [(c.move, c.visits, c.evaluation.q, c.in_flight) for c in tree.children()]
 
 
-def test_the_next_batch_wants_the_same_whether_the_one_in_flight_looks_ahead_or_not() -> None:
+def test_next_batch_wants_the_same_after_a_look_ahead() -> None:
     found = []
     for ahead in (0, 60):
         tree = new_tree(game(MIDDLEGAME))
@@ -99,7 +97,7 @@ def test_a_visit_waits_for_the_batch_that_looked_ahead(order: tuple[int, int]) -
 
 
 @pytest.mark.parametrize("end", ["cancel", "abandon"])
-def test_visits_that_wait_are_given_up_with_the_batch_that_looked_ahead(end: str) -> None:
+def test_waiting_visits_go_with_the_batch_that_looked_ahead(end: str) -> None:
     tree = new_tree(game(MIDDLEGAME))
     search(tree, 300)
     before = seen_by_the_root(tree)
@@ -147,7 +145,7 @@ def test_looking_ahead_passes_positions_that_are_cached() -> None:
     tree.cancel(batch)
 
 
-def test_looking_ahead_leaves_a_move_when_all_its_replies_are_in_flight() -> None:
+def test_look_ahead_leaves_a_move_when_replies_are_in_flight() -> None:
     """All positions have the same value, so the moves not visited are assumed to be worse. There are 20 moves
     and 20 replies."""
     tree = new_tree(game(), cpuct=0.3, cpuct_at_root=0.3)

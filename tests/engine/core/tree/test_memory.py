@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The memory of the tree: bounded, small, used again, and pruned when it is full."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rules on the moves searched below the root, and the visits of a line's moves."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine._core import Batch, Tree

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ends of the game in the tree, and the proofs that follow from them."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

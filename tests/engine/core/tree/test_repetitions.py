@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Repetitions in the searched line, and what becomes of them as the game goes on."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine._core import Batch, RootInfo, Tree
@@ -45,7 +43,7 @@ def test_a_repetition_in_the_searched_line_is_a_draw() -> None:
     assert (repeated.evaluation.d, proof_of(repeated).value) == (1.0, 0)
 
 
-def test_a_two_fold_draw_is_undone_when_its_first_occurrence_becomes_history() -> None:
+def test_two_fold_draw_is_undone_by_history() -> None:
     """The line is forced, so that a fresh search from a later position shows what must be left of it.
 
     Ply 1 is the position after the pawn move, and ply 5, four plies later, repeats it: a draw with 95 of the
@@ -148,7 +146,7 @@ def test_visits_and_values_add_up_after_two_fold_draws_are_undone(fen: str, visi
     assert fen != ROOK or any(child.proof is not None for child in tree.children())
 
 
-def test_two_fold_draws_are_undone_after_several_moves_without_a_search_between() -> None:
+def test_two_fold_draws_are_undone_after_several_moves() -> None:
     tree = new_tree(game(BISHOPS))
     search(tree, 20000)
     played: list[str] = []

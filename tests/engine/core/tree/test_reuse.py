@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the tree keeps when the game goes on, and what it forgets."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine._core import Game
@@ -135,7 +133,7 @@ def test_a_position_of_the_tree_is_found_by_its_fen(plies: int) -> None:
     assert tree.set_position(game(fen, [reply])) == kept > 0
 
 
-def test_a_fen_with_another_clock_or_another_right_is_another_position() -> None:
+def test_fen_with_another_clock_or_right_differs() -> None:
     tree = new_tree(game(MIDDLEGAME))
     for fen in (MIDDLEGAME.replace(" 6 5", " 7 5"), MIDDLEGAME.replace("KQkq", "Kkq")):
         tree.set_position(game(MIDDLEGAME))
@@ -185,7 +183,7 @@ def test_an_expected_move_that_was_never_searched_leaves_the_others() -> None:
     assert tree.set_position(game(MIDDLEGAME, [unvisited])) == 0  # cut off now
 
 
-def test_positions_kept_before_the_root_are_given_up_with_the_next_move() -> None:
+def test_positions_before_the_root_go_with_the_next_move() -> None:
     tree = new_tree(game(MIDDLEGAME), tree_bytes=4 << 20)
     search(tree, 15000)
     line = tree.lines(1)[0].moves

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The root's moves: lines, restriction to some of them, noise and spelling."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from zlib import crc32
 
@@ -91,7 +89,7 @@ def test_each_line_that_is_shown_gets_a_minimum_of_visits(batch_size: int) -> No
     assert shown[-1] > 3 * shown[0]
 
 
-def test_moves_that_are_proven_or_not_searched_take_no_visits_of_lines() -> None:
+def test_proven_or_excluded_moves_take_no_visits_of_lines() -> None:
     tree = new_tree(game("6k1/5ppp/8/8/8/8/5PPP/R5K1 w - - 0 1"), multipv=4)  # a mate in one
     tree.set_root_moves(["a1a8", "a1a2"])
     search(tree, 400)
@@ -99,7 +97,7 @@ def test_moves_that_are_proven_or_not_searched_take_no_visits_of_lines() -> None
 
 
 @pytest.mark.parametrize("share", [1.0, 0.7, 0.3, 0.01])
-def test_the_best_move_has_the_best_value_among_those_with_enough_visits(share: float) -> None:
+def test_best_move_has_the_best_value_with_enough_visits(share: float) -> None:
     tree = new_tree(game(MIDDLEGAME), value_choice_share=share)
     search(tree, 700)
     children = tree.children()

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The spread of a node's values, and moves chosen by a confidence bound."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -44,7 +42,7 @@ def bound(tree: Tree, deviations: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("deviations", [0.5, 3.0])
-def test_the_move_chosen_has_the_best_confidence_bound_among_those_with_enough_visits(
+def test_chosen_move_has_the_best_bound_with_enough_visits(
     deviations: float,
 ) -> None:
     tree = new_tree(game(MIDDLEGAME), value_choice_share=0.1, value_choice_deviations=deviations)
@@ -81,7 +79,7 @@ def test_there_is_no_doubt_of_what_is_proven() -> None:
     assert all(line.doubt == 0 for line in lost)
 
 
-def test_a_tree_without_deviations_starts_afresh_when_they_are_wanted() -> None:
+def test_tree_starts_afresh_when_deviations_are_wanted() -> None:
     tree = new_tree(game(MIDDLEGAME))
     search(tree, 200)
     assert all(child.deviation == 0 for child in tree.children())

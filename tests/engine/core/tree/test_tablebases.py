@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tablebases in the search: values of leaves, and the root's moves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from shutil import copyfile

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Positions reached by several move orders: the value of a search in one line is used in another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -39,7 +37,7 @@ def value_after(moves: list[str], least: int) -> float:
     return tree.root_info().evaluation.q
 
 
-def test_the_searched_value_stands_for_the_network_s_from_so_many_visits_on() -> None:
+def test_searched_value_replaces_the_networks_after_visits() -> None:
     moves = ["a2a4", "e8d8", "h2h4"]
     tree = new_tree(game(PAWNS, THERE))
     search(tree, 1)
@@ -96,7 +94,7 @@ def test_a_change_forgets_values_of_searches_and_keeps_evaluations(changed: dict
 
 
 @pytest.mark.parametrize("cache_bytes", [3000, 20_000, 20_008, 1 << 20])
-def test_a_change_forgets_values_of_searches_in_all_of_an_overwritten_cache(cache_bytes: int) -> None:
+def test_change_forgets_values_of_an_overwritten_cache(cache_bytes: int) -> None:
     tree = new_tree(game(PAWNS), transposition_visits=1, cache_bytes=cache_bytes)
     for two_fold_draws in (False, True, False, True):
         search(tree, 500)
@@ -110,7 +108,7 @@ def test_a_change_forgets_values_of_searches_in_all_of_an_overwritten_cache(cach
             assert child.evaluation.q == pytest.approx(child.own_q, abs=1e-4)
 
 
-def test_moves_have_the_network_s_own_values_although_a_search_has_found_others() -> None:
+def test_moves_keep_the_networks_own_values() -> None:
     tree = new_tree(game(PAWNS), transposition_visits=2, wdl_ratio=0.9)
     search(tree, 300)
     tree.clear()

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Values of positions that are more than the mean of their visits: known draws, and visits that are noise."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.engine.core.tree.plain_node import Rules

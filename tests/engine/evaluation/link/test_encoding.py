@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Batches of several searches go over the wire as one, each with its own positions and moves."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from engine._core import Batch, Game, SearchParams, Tree

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which of several evaluators is used. Times are what the test says they are."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.evaluation.link.failover import (
@@ -66,7 +64,7 @@ def test_failover_chooses_the_next_evaluator(states: dict[str, str], here: str, 
     assert better(choice(**states), here) == there
 
 
-def test_a_preferred_one_is_gone_back_to_when_it_has_been_ready_for_a_while() -> None:
+def test_preferred_evaluator_returns_when_ready_for_a_while() -> None:
     made = choice(a=UNREACHABLE, b="ready")
     made.record(A, "ready", "", 50.0)
     assert better(made, B, 50.0 + RETURN_SECONDS - 0.1) is None
@@ -104,7 +102,7 @@ def test_one_that_was_steady_is_trusted_as_at_first() -> None:
     assert better(made, B, now + 1 + RETURN_SECONDS) == A
 
 
-def test_one_that_was_just_left_comes_after_the_others_and_is_better_than_none() -> None:
+def test_evaluator_just_left_is_the_last_choice() -> None:
     made = choice(a="ready", b="ready")
     made.left(A, 100.0)
     assert best(made, 101.0) == [B, A]
@@ -120,7 +118,7 @@ def test_a_degraded_one_is_not_left_for_one_that_was_just_left() -> None:
     assert better(made, B, 100.0 + RETURN_SECONDS) == A
 
 
-def test_one_that_is_unfit_is_no_choice_until_it_serves_other_networks() -> None:
+def test_unfit_evaluator_is_no_choice_until_it_changes() -> None:
     made = choice(b="ready")
     made.record(A, "ready", "", 0.0, frozenset(["one"]))
     made.standings[A].unfit = "another network"

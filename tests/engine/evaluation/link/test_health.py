@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An evaluator that is silent as a whole is found out and replaced; one that only takes long is not."""
 
-from __future__ import annotations
-
 import psutil
 import pytest
 

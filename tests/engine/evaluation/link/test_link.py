@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The evaluator's life beside the engine: started, lost, got back, shared, and never left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue
@@ -85,7 +83,7 @@ def test_nothing_is_left_when_the_engine_is_killed() -> None:
         assert sockets_of(evaluator.pid) == []
 
 
-def test_a_move_comes_in_time_when_the_evaluator_dies_again_and_again() -> None:
+def test_move_comes_when_the_evaluator_dies_repeatedly() -> None:
     with UciProcess() as engine:
         engine.sync()
         board = chess.Board()
@@ -114,7 +112,7 @@ def test_a_frozen_evaluator_does_not_hold_up_the_move() -> None:
             evaluator.resume()
 
 
-def test_a_frozen_evaluator_that_is_given_up_does_not_hold_up_the_move() -> None:
+def test_move_comes_when_a_frozen_evaluator_is_given_up() -> None:
     with UciProcess() as engine:
         engine.sync()
         (evaluator,) = evaluators_of(engine.pid)
@@ -142,14 +140,14 @@ def test_a_bad_network_is_explained_and_another_one_taken(tmp_path: Path) -> Non
         assert " score " in engine.ask("go nodes 10", "bestmove")[-2]
 
 
-def test_a_package_that_is_not_installed_is_named_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+def test_missing_package_is_named_and_nobody_waits(tmp_path: Path) -> None:
     (tmp_path / "zmq.py").write_text("import no_such_package\n", encoding="utf-8")
     with UciProcess(environment={"PYTHONPATH": str(tmp_path)}) as engine:
         said = engine.sync()
         assert any("no_such_package" in line and "pip install" in line for line in said)
 
 
-def test_a_refused_network_is_not_tried_again_until_an_option_says_so(tmp_path: Path) -> None:
+def test_refused_network_is_retried_only_by_an_option(tmp_path: Path) -> None:
     network = tmp_path / "late.pb.gz"
     link = EvaluatorLink(EvaluatorSettings.of(Options().changed(weights=str(network))), print)
     try:
@@ -218,7 +216,7 @@ def test_a_missing_evaluator_is_replaced_under_uci() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a drain needs SIGTERM")
-def test_an_engine_leaves_an_evaluator_that_drains_for_one_of_its_own(tmp_path: Path) -> None:
+def test_engine_starts_its_own_when_the_evaluator_drains(tmp_path: Path) -> None:
     """The evaluator has work for ever, as its device hangs: it drains, and does not end."""
     plugin = Plugin(tmp_path / "plugin")
     environment = {"PYTHONPATH": f"{REPOSITORY}{os.pathsep}{tmp_path / 'plugin'}", **plugin.environment}
@@ -293,7 +291,7 @@ class Refusing:
         self._context.term()
 
 
-def test_an_evaluator_that_welcomes_and_refuses_is_asked_again_after_longer_and_longer_waits(
+def test_refusing_evaluator_is_asked_after_growing_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waits: list[int] = []
@@ -330,7 +328,7 @@ def test_an_evaluator_that_welcomes_and_refuses_is_asked_again_after_longer_and_
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such signals")
-def test_a_crash_is_named_although_the_broken_connection_was_noticed_first() -> None:
+def test_crash_is_named_when_its_connection_broke_first() -> None:
     said: queue.Queue[str] = queue.Queue()
     link = EvaluatorLink(EvaluatorSettings.of(RANDOM), said.put)
     try:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Networks that are loaded into an evaluator that the engine was given by a plain tcp address."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,9 +30,7 @@ def own_socket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield f"ipc://{runtime_directory() / 'evaluator'}"
 
 
-def test_ones_own_evaluator_loads_them_though_the_address_is_plain_tcp(
-    tmp_path: Path, own_socket: str
-) -> None:
+def test_own_evaluator_loads_them_over_plain_tcp(tmp_path: Path, own_socket: str) -> None:
     with (
         running(tmp_path, access=Access(), address=own_socket, further=[PLAIN]) as harness,
         EvaluatorClient(harness.others[0], timeout=WAIT_S) as client,

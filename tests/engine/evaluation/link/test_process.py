@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The evaluator that the engine starts: engine.evaluation.link.process."""
 
-from __future__ import annotations
-
 import json
 import sys
 

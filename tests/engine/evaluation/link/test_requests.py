@@ -2,8 +2,6 @@
 """What becomes of requests (engine/evaluation/link/requests.py), with a real evaluator process unless it must
 answer what it seldom does."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import psutil

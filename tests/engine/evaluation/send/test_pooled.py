@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Batches of many searches in few requests, with a real evaluator process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import wait
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an evaluator is expected to take. Times are what the test says they are."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.evaluation.spread.estimate import FORGET_SECONDS, HIGHEST, LOWEST, UNMEASURED, SpeedEstimate
@@ -19,7 +17,7 @@ def test_the_curve_says_what_a_request_takes() -> None:
         assert SpeedEstimate(without).curve_ms(64) == UNMEASURED[-1][1]
 
 
-def test_one_that_takes_longer_than_it_says_is_believed_less_and_less() -> None:
+def test_evaluator_is_believed_less_when_it_takes_longer() -> None:
     speed = SpeedEstimate(CURVE)
     assert speed.slowness(0.0) == 1.0
     factors = []

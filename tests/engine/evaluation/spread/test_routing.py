@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which of several evaluators gets the next request, with upstreams that obey."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, cast
 

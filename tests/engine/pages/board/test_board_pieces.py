@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The pieces that pages with a board contain."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 from engine.pages.board import pieces

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How many positions a search asks for: by the tree, by the device's curve, by the time that is left."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.options import Options
@@ -57,7 +55,7 @@ def test_a_flat_curve_is_filled_and_a_proportional_one_is_not() -> None:
     assert BatchSizes.alone(FAST, Options(minibatch_size=16), TIMED).filled == 0
 
 
-def test_on_a_flat_device_positions_in_flight_are_a_small_part_of_the_tree() -> None:
+def test_flat_device_keeps_few_positions_in_flight() -> None:
     sizes = BatchSizes.alone(FAST, DEFAULTS, TIMED).rule
     wanted = {0: 2, 63: 2, 96: 3, 1023: 31, 1024: 16, 10_000: 50, 40_000: 100, 102_400: 160, 10**8: 2112}
     assert {visits: sizes.wanted(visits, 0) for visits in wanted} == wanted
@@ -73,7 +71,7 @@ def test_fewer_visits_are_in_flight_when_only_visits_are_limited(limits: Limits)
     assert sizes.wanted(6400, 20) == 20
 
 
-def test_no_more_are_in_flight_than_so_many_square_roots_of_the_visits() -> None:
+def test_positions_in_flight_follow_the_root_of_visits() -> None:
     sizes = BatchSizes.alone(FAST, Options(in_flight_factor=0.5, second_batch=64), TIMED).rule
     assert [sizes.wanted(visits, 0) for visits in (0, 128, 256, 400, 1600, 10_000)] == [2, 4, 8, 10, 20, 50]
     assert sizes.wanted(10_000, 20) == 0  # a second batch would be a crumb
@@ -150,7 +148,7 @@ def test_options_set_the_part_of_the_tree_and_what_is_filled() -> None:
 @pytest.mark.parametrize("visits", [0, 400, 4000])
 @pytest.mark.parametrize("device", [FAST, LARGE, CPU])
 @pytest.mark.parametrize(("searches", "processes"), [(1, 1), (4, 1), (64, 1), (64, 13), (140, 32)])
-def test_one_of_many_searches_wants_no_larger_part_of_its_tree_than_one_alone(
+def test_one_of_many_searches_wants_no_larger_part(
     device: Device, visits: int, searches: int, processes: int, limits: Limits
 ) -> None:
     alone = BatchSizes.alone(device, DEFAULTS, limits)
@@ -191,7 +189,7 @@ def test_searches_share_two_batches(best: int, milliseconds: float, searches: in
         (8, 10.0, 2, 1, 0),  # a CPU
     ],
 )
-def test_searches_look_ahead_on_devices_that_their_processes_cannot_feed(
+def test_searches_look_ahead_when_devices_starve(
     best: int, milliseconds: float, searches: int, processes: int, positions: int
 ) -> None:
     assert filled_step(measured_once(best, milliseconds), searches, processes) == positions
@@ -201,7 +199,7 @@ def test_games_at_once_fill_two_batches() -> None:
     assert [device.games for device in (CPU, LARGE, FAST)] == [2, 66, 256]
 
 
-def test_several_devices_are_as_one_that_computes_what_all_do_in_a_time() -> None:
+def test_several_devices_count_as_one_of_their_rate() -> None:
     slow = Device(16, 64, [(1, 10.0), (16, 36.0)])
     both = Device.together([CPU, slow])
     assert (both.best, both.most) == (24, 64)

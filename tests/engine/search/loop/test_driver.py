@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The driver with the instant evaluator: limits, early stops, batches, reuse."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from random import Random

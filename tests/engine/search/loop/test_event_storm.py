@@ -4,8 +4,6 @@
 python -m tests.engine.search.loop.test_event_storm [EVENTS [SEED]]      (100,000 events take half an hour)
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

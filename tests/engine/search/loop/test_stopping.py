@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """When a search ends: LimitWatch on real trees, with times that the tests choose."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf, log
 from random import Random
@@ -87,7 +85,7 @@ def test_the_clock_stands_still_while_pondering() -> None:
     assert ends(watch, tree, 50.95)
 
 
-def test_the_soft_limit_waits_until_the_most_visited_move_is_the_best_one() -> None:
+def test_soft_limit_waits_until_the_best_move_has_most_visits() -> None:
     """Best among those with a quarter of its visits or more; the hard limit waits for nothing."""
     ended: set[bool] = set()
     for visits in range(100, 400, 10):
@@ -106,19 +104,19 @@ def test_the_soft_limit_waits_until_the_most_visited_move_is_the_best_one() -> N
     assert ended == {True, False}
 
 
-def test_without_an_evaluation_a_third_of_what_exceeds_twice_the_reserve_is_risked() -> None:
+def test_third_beyond_twice_the_reserve_is_risked_unevaluated() -> None:
     watch, tree = watched(Limits(clock=Clock(10_000, 10_000)), visits=0)
     assert not ends(watch, tree, 2.93)
     assert ends(watch, tree, 2.95)
 
 
-def test_on_a_low_clock_the_first_evaluation_is_not_waited_for_at_the_cost_of_the_reserve() -> None:
+def test_first_evaluation_is_not_awaited_when_the_clock_is_low() -> None:
     watch, tree = watched(Limits(clock=Clock(60, 60)), visits=0)
     assert not ends(watch, tree, 0.001)
     assert ends(watch, tree, 0.004)
 
 
-def test_a_stopped_search_without_an_evaluation_waits_a_little_for_one_in_flight() -> None:
+def test_stopped_search_waits_for_an_evaluation_in_flight() -> None:
     control = SearchControl()
     watch, tree = watched(Limits(infinite=True), visits=0, control=control)
     control.stop()
@@ -135,7 +133,7 @@ def test_a_single_legal_move_is_played_at_once_under_a_clock_alone() -> None:
     assert not ends(*watched(clock, visits=1), 0)
 
 
-def test_the_only_move_that_is_not_proven_to_lose_is_played_at_once_under_a_clock_alone() -> None:
+def test_only_move_not_lost_is_played_at_once_under_a_clock() -> None:
     clock = Limits(clock=Clock(10**6, 10**6))
     assert not ends(*watched(clock, fen=ONE_DEFENCE, visits=100), 0.001), "both moves may hold"
     watch, tree = watched(clock, fen=ONE_DEFENCE, visits=1400)
@@ -283,9 +281,7 @@ def spend(
 
 
 @pytest.mark.parametrize(("batch_seconds", "lag_seconds"), [(0.002, 0.0), (0.004, 0.002), (0.004, 0.008)])
-def test_a_game_of_one_second_and_ten_milliseconds_a_move_is_not_lost_on_time(
-    batch_seconds: float, lag_seconds: float
-) -> None:
+def test_game_of_1_s_and_10_ms_a_move_is_not_lost_on_time(batch_seconds: float, lag_seconds: float) -> None:
     """lag_seconds: what each move costs besides, which the engine does not see."""
     game = Game()
     trees = {"white": new_tree(), "black": new_tree()}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Moves from an opening book, by UCI as a GUI plays and with the book of GNU Chess."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The limit `mate`: the mate search, and the network's search after it."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -74,7 +72,7 @@ def test_the_shortest_mate_is_reported_without_an_evaluator(limit: int) -> None:
     session.close()
 
 
-def test_a_proof_that_there_is_none_is_logged_and_the_network_chooses() -> None:
+def test_network_chooses_when_no_mate_is_proven() -> None:
     report, said = searched(MATE_IN_4, Limits(mate=3, nodes=9000))
     assert said == ["no mate in 3"]
     assert 6000 < report.nodes <= 9000 and report.lines[0].mate is None

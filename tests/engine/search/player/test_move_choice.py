@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Temperature: when it applies, how moves are drawn, and that a search plays so."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 
@@ -42,7 +40,7 @@ def test_hardly_any_temperature_plays_the_most_visited() -> None:
     assert draws(Options(), 1e-9) == {"e2e4": 4000}
 
 
-def test_the_visit_offset_gives_unvisited_moves_a_chance_and_takes_it_from_rare_ones() -> None:
+def test_visit_offset_moves_chances_to_or_from_rare_moves() -> None:
     assert draws(Options(temp_visit_offset=10.0), 1.0, (*MOVES, UNVISITED))["h2h4"] > 0
     assert "a2a3" not in draws(Options(temp_visit_offset=-10.0), 1.0)
 

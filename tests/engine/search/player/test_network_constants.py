@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Search constants that were tuned for a network."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from itertools import pairwise

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The move without a search: legal, not the worst, and what was expected if the game went that way."""
 
-from __future__ import annotations
-
 import random
 
 import chess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A player's tree: options that reach it, and what it keeps when they or the network change."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest
@@ -88,7 +86,7 @@ def test_visits_are_kept_for_the_same_heads_alone() -> None:
     assert made.set_root(task).collect(batch, 1).evaluations == 1, "nor is the cache's evaluation one of it"
 
 
-def test_without_a_moves_left_head_no_move_is_preferred_for_a_short_game() -> None:
+def test_no_short_game_is_preferred_without_moves_left() -> None:
     tree = SearchTree()
     assert tree.prepared(SMALL, 1, "one").params.moves_left_max_effect > 0
     core = tree.prepared(SMALL, 1, "two", has_moves_left=False)
@@ -143,7 +141,7 @@ def test_an_option_that_changes_no_value_keeps_the_tree(name: str, value: float)
     assert prepare(tree, SMALL.changed(**{name: value}), "a") == visits
 
 
-def test_the_search_is_limited_to_the_legal_moves_among_those_asked_for() -> None:
+def test_search_is_limited_to_legal_moves_asked_for() -> None:
     tree = SearchTree()
     limits = Limits(search_moves=("e2e4", "e2e5", "d2d4"))
     prepare(tree, SMALL, "one", limits)
@@ -177,7 +175,7 @@ def test_they_are_forgotten_after_pondering_on_one_of_the_moves_too() -> None:
     assert prepare(tree, SMALL, "one") == 0
 
 
-def test_visits_of_a_search_limited_to_other_moves_are_kept_where_they_favour_none() -> None:
+def test_visits_limited_to_others_are_kept_when_fair() -> None:
     tree, visits = searched(SMALL, "one", Limits(search_moves=("a2a3",)))
     other = Limits(search_moves=("h2h4",))
     assert prepare(tree, SMALL, "one", other) == visits

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Saved trees of a player: what replaces which file, and what a file remembers of limited searches."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from dataclasses import replace
@@ -50,7 +48,7 @@ def test_another_network_is_refused(tmp_path: Path) -> None:
         tree.load(str(tmp_path / "tree"))
 
 
-def test_visits_that_favour_some_moves_are_forgotten_as_without_the_file(tmp_path: Path) -> None:
+def test_visits_that_favour_moves_are_forgotten(tmp_path: Path) -> None:
     few = Limits(search_moves=("a2a3", "h2h3"))
     visits = saved(tmp_path / "tree", few)
     assert prepare(loaded(tmp_path / "tree"), SMALL, "one", few) == visits

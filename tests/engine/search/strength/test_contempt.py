@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Contempt: from the options to values bent in the tree and bent back where they are shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

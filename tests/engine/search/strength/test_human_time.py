@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """HumanTime: times that a person could take."""
 
-from __future__ import annotations
-
 from random import Random
 from statistics import median
 

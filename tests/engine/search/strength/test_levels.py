@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Limited strength: which level options ask for, how it draws its move, and what it never does."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -73,7 +71,7 @@ def test_without_options_the_engine_has_full_strength() -> None:
     assert with_network(Options(weights="maia.pb.gz")).weights == "maia.pb.gz"
 
 
-def test_levels_are_ordered_and_play_with_the_network_they_are_calibrated_for() -> None:
+def test_levels_are_ordered_and_use_their_network() -> None:
     levels = [calibrated(elo) for elo in range(LEAST_ELO, MOST_ELO + 1, 100)]
     assert all(weak.nodes <= strong.nodes for weak, strong in pairwise(levels))
     assert len({(level.nodes, level.temperature) for level in levels}) == len(levels)
@@ -157,7 +155,7 @@ def test_a_repertoire_answers_a_position_with_one_move() -> None:
     assert len({move for moves in repertoires for move in moves}) > 1
 
 
-def test_a_repertoire_answers_a_position_with_one_move_whatever_the_order_of_moves() -> None:
+def test_repertoire_has_one_move_in_any_order_of_moves() -> None:
     options = Options(human_play=True, human_repertoire=3)
     orders = ["g1f3 d7d5 d2d4 g8f6", "d2d4 d7d5 g1f3 g8f6", "d2d4 g8f6 g1f3 d7d5", "g1f3 g8f6 d2d4 d7d5"]
     seen = set()
@@ -202,7 +200,7 @@ def test_a_repertoire_ends_with_the_opening() -> None:
     assert len(drawn(Level(1, 1.0), task_of(game, Options(human_repertoire=3)), children)) == 2
 
 
-def test_a_level_plays_the_book_of_names_while_its_own_draw_is_narrow() -> None:
+def test_level_plays_the_book_when_its_draw_is_narrow() -> None:
     """By the number of named openings, but no move that the network gives no share."""
     children = (Child("c2c4", 0.5), Child("e2e4", 0.2), Child("d2d4", 0.2), Child("g1h3", 0.001))
     narrow = drawn(Level(1, 0.12, elo=1600), task_of(), children)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How many moves a game still has."""
 
-from __future__ import annotations
-
 from random import Random
 from statistics import fmean
 
@@ -26,7 +24,7 @@ def test_half_of_all_games_are_longer_than_the_midpoint() -> None:
 
 
 @pytest.mark.parametrize("played", [0, 20, 40, 60, 90])
-def test_the_estimate_is_the_mean_of_what_is_left_of_games_that_came_so_far(played: int) -> None:
+def test_estimate_is_the_mean_rest_of_games_that_long(played: int) -> None:
     left = [length - played for length in lengths(400_000) if length > played]
     mean = expected_moves(played, None, MIDPOINT, STEEPNESS)
     assert mean == pytest.approx(fmean(left) + 0.5, rel=0.03)  # whole moves, the one at hand included

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A player's clock through a game: what is measured, and what is kept back for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.options import Options
@@ -68,7 +66,7 @@ def test_clocks_that_were_set_anew_are_not_compared() -> None:
     assert keeper.lateness.delay_ms == pytest.approx(500 / 8)  # of the third move alone
 
 
-def test_with_a_delay_per_move_as_long_as_the_increment_the_clock_does_not_run_out() -> None:
+def test_clock_lasts_when_the_delay_equals_the_increment() -> None:
     keeper, remaining = TimeKeeper(), 1000.0
     for number in range(300):
         granted = budget(keeper, remaining, 2 * number, increment_ms=10)
@@ -99,7 +97,7 @@ def test_a_new_game_begins_with_the_bonus_of_a_first_move(told: bool) -> None:
     assert budget(keeper, 60_000, 0) == first
 
 
-def test_the_first_evaluation_may_cost_a_third_of_what_exceeds_twice_the_reserve() -> None:
+def test_first_evaluation_may_cost_a_third_beyond_reserves() -> None:
     keeper = TimeKeeper()
     budget(keeper, 10_000, 0)
     assert keeper.first_evaluation_ms == pytest.approx(0.3 * (10_000 - 200))
@@ -107,7 +105,7 @@ def test_the_first_evaluation_may_cost_a_third_of_what_exceeds_twice_the_reserve
     assert keeper.first_evaluation_ms == pytest.approx(0.025 * 30)
 
 
-def test_clock_lasts_when_an_evaluation_takes_longer_than_the_increment() -> None:
+def test_clock_lasts_when_evaluations_exceed_the_increment() -> None:
     keeper, remaining = TimeKeeper(), 1000.0
     for number in range(200):
         hard = budget(keeper, remaining, 2 * number, increment_ms=10).hard_ms

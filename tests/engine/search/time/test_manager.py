@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The time manager, by simulating the clocks of whole games."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 
@@ -74,7 +72,7 @@ def test_one_second_and_ten_milliseconds_a_move_lasts_for_any_game(lag: float) -
     assert min(play(Options(), 1000, 10, lag=lag, moves=400).clocks) > 0
 
 
-def test_the_reserve_survives_a_hiccup_at_one_second_and_ten_milliseconds() -> None:
+def test_reserve_survives_a_hiccup_at_1_s_and_10_ms() -> None:
     assert min(play(Options(), 1000, 10, lag=4, moves=400).clocks[20:]) > 50
 
 

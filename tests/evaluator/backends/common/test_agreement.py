@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What counts as agreeing with the reference."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

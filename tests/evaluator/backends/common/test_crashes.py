@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is remembered of processes that a driver ended, and when a device is excluded for it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -63,7 +61,7 @@ def test_one_crash_while_a_device_is_opened_excludes_it(number: signal.Signals) 
 
 
 @pytest.mark.parametrize(("continued", "excluded"), [(False, True), (True, False)])
-def test_a_fault_on_windows_excludes_a_device_unless_the_process_continued(
+def test_windows_fault_excludes_a_device_unless_survived(
     folder: Path, continued: bool, excluded: bool
 ) -> None:
     """faulthandler also reports faults there that the program handles."""
@@ -84,7 +82,7 @@ def test_an_end_by_others_excludes_nothing_and_leaves_no_file(number: int, folde
     assert not [*folder.glob("*")]
 
 
-def test_a_device_in_use_is_excluded_by_the_second_crash_within_a_day() -> None:
+def test_used_device_is_excluded_by_the_second_crash_in_a_day() -> None:
     end_by(signal.SIGSEGV, (DEVICE, Phase.OPENING), (DEVICE, Phase.USING))
     assert crashes.excluded(DEVICE) is None
     end_by(signal.SIGABRT, (DEVICE, Phase.OPENING), (DEVICE, Phase.USING))
@@ -118,7 +116,7 @@ def test_a_device_that_is_opened_is_blamed_before_one_in_use() -> None:
     assert [crash.subject for crash in crashes.crashes()] == ["other"]
 
 
-def test_devices_open_one_at_a_time_after_a_crash_of_one_among_several() -> None:
+def test_devices_open_in_turn_when_one_has_crashed() -> None:
     end_by(signal.SIGABRT, (DEVICE, Phase.OPENING), ("other", Phase.OPENING))
     assert crashes.excluded(DEVICE) is None and crashes.excluded("other") is None
     source = f"""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The positions that backends are checked and timed with."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from evaluator.backends.common.probe import probe_batch, uneven_batch

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a start announces, and who hears it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How the shipped positions are made from shards, and read again."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from itertools import pairwise

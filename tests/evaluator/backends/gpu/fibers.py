@@ -2,8 +2,6 @@
 """The gpu backend on the stand-in runtime, whose kernels run on CPU fibers: everything from hip-python up is
 what runs on an AMD GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

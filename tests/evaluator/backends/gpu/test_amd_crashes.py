@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """AMD GPUs whose driver or library ends the process: the engine plays on, and commands say what happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -102,7 +100,7 @@ def test_without_a_cache_folder_a_crash_is_remembered_for_the_engine(
     assert not [*tmp_path.glob("wavefront-crashes-*")]
 
 
-def test_a_named_gpu_that_crashed_is_refused_and_tried_again_on_request(
+def test_crashed_gpu_is_refused_and_retried_on_request(
     environment: dict[str, str], network_file: Path
 ) -> None:
     environment["STANDIN_ABORT"] = "hipModuleLoadData"

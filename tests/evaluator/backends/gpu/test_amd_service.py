@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The service on AMD GPUs: the commands as processes, and what happens when a device fails in the middle."""
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

@@ -5,8 +5,6 @@ WAVEFRONT_WINDOWS names a folder with the product in python/python.exe, and Wine
 CPU fibers.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

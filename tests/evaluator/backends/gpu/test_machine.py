@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What leaves a machine in a report, and what does not."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The random backend against its specification, computed with Python's own integers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from evaluator.backends import open_backend

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measuring a latency curve and keeping it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -91,7 +89,7 @@ def test_waiting_for_a_busy_device_is_no_part_of_the_budget() -> None:
     assert list(time_batches(backend, sizes, 2.0, clock=backend.clock, lease=lease)) == sizes
 
 
-def test_measuring_ends_when_the_throughput_has_not_grown_for_three_sizes() -> None:
+def test_measuring_ends_after_three_sizes_without_growth() -> None:
     backend = TimedBackend(lambda size: max(1.0, size / 8))
     sizes = [1, 2, 4, 8, 16, 32, 64, 128]
     assert list(time_batches(backend, sizes, 60.0, clock=backend.clock)) == [1, 2, 4, 8, 16, 32, 64]
@@ -133,7 +131,7 @@ def test_a_measured_curve_is_used_again(cache: Path) -> None:
 @pytest.mark.parametrize(
     ("buckets", "next_size"), [((), 48), ((1, 32, 80, 256), 80)], ids=["any size", "padding"]
 )
-def test_a_cached_curve_that_was_cut_short_continues_with_the_next_size(
+def test_unfinished_cached_curve_continues_with_the_next_size(
     cache: Path, buckets: tuple[int, ...], next_size: int
 ) -> None:
     backend = EchoBackend(max_batch=256)
@@ -218,9 +216,7 @@ def test_longer_times_are_forgotten(cache: Path) -> None:
     assert again.curve() == before
 
 
-def test_a_curve_that_was_measured_on_a_busy_machine_is_kept_once_it_was_measured_again(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_curve_of_a_busy_machine_is_kept_once_confirmed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", -1.0)
     model, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
     for _ in range(MIN_OBSERVATIONS + 64):

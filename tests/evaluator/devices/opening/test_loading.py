@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Real networks in a real evaluator process: served, loaded beside, with the heads asked for."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -96,7 +94,7 @@ class TimedDevice(EchoBackend):
             self._inside.pop()
 
 
-def test_loader_opens_devices_concurrently_and_measures_each_kind_once_and_alone() -> None:
+def test_loader_measures_each_kind_once_and_alone() -> None:
     names = ["fast", "slow", "fast", "fast"]
     meeting = threading.Barrier(len(names), timeout=60)
     opened: dict[str, TimedDevice] = {}
@@ -226,7 +224,7 @@ def test_a_file_that_is_served_is_not_loaded_again(
 
 
 @pytest.mark.integration
-def test_a_file_that_has_changed_is_reloaded_without_dropping_a_request(
+def test_changed_file_is_reloaded_without_a_lost_request(
     served: tuple[EvaluatorClient, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protocol.client, "FEATURES", ())  # a client that is not told of other networks

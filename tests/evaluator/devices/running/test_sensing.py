@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """evaluator/devices/running/sensing.py: what is known of power and temperature, and for how long."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

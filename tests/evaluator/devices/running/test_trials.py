@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an idle device tries, and when."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -71,7 +69,7 @@ def test_a_device_with_work_is_left_alone() -> None:
     assert next_trial([network], runner.device, NOW) == NOW + LOOK_MS
 
 
-def test_nothing_is_tried_once_the_curve_is_known_or_beyond_all_targets() -> None:
+def test_nothing_is_tried_when_known_or_beyond_targets() -> None:
     known, runner = served(LatencyModel({1: 10.0, 8: 12.0}, 8))
     assert next_trial([known], runner.device, NOW) is None
     slow, runner = served(cut_short({1: 700.0, 8: 900.0}, 64))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A backend that serves by guesses is replaced by what measuring finds, beside the requests."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable
@@ -157,7 +155,7 @@ def runner_of(tuned: list[Device]) -> tuple[Runner, BackgroundTuning]:
     return runner, BackgroundTuning(lock, [network], threading.Condition(lock), tuned.append, lambda: None)
 
 
-def test_an_idle_device_is_free_and_one_between_two_batches_is_only_for_a_share_of_the_time() -> None:
+def test_device_between_batches_is_free_for_a_share_of_time() -> None:
     runner, tuning = runner_of([])
     device = runner.device
     device.reserved_ms, device.reserved_end_ms = 2.0, 1000.0

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is watched is told to be overdue once, and only if it is not done by then."""
 
-from __future__ import annotations
-
 import os
 import queue
 import threading
@@ -69,7 +67,7 @@ def test_a_fault_over_one_does_not_leave_the_others_unwatched() -> None:
         watchdog.stop()
 
 
-def test_the_time_in_which_the_whole_process_stood_still_does_not_count(
+def test_time_does_not_count_when_the_process_stands_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lock, watchdog, overdue = watched()
@@ -105,7 +103,7 @@ class Waits(ProcessorWaits):
         return 10 * TICK_MS
 
 
-def test_the_time_in_which_the_process_waited_for_a_processor_does_not_count() -> None:
+def test_time_does_not_count_when_waiting_for_a_processor() -> None:
     lock = threading.RLock()
     overdue: queue.SimpleQueue[str] = queue.SimpleQueue()
     waits = Waits()
@@ -144,7 +142,7 @@ def test_busy_machine_explains_waits_when_these_are_not_counted(
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system does not count waits")
-def test_a_thread_that_waits_for_an_event_does_not_wait_for_a_processor() -> None:
+def test_thread_waiting_for_an_event_needs_no_processor() -> None:
     waits = ProcessorWaits()
     began = now_ms()
     blocked = threading.Thread(target=threading.Event().wait, args=(1.0,))

@@ -2,8 +2,6 @@
 """Keys on real sockets: who is let in, who may administer, what others on the way see, and what clients that
 are not let in are told."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -219,7 +217,7 @@ def test_plain_tcp_gives_the_right_where_the_operator_says_so(tmp_path: Path) ->
 
 
 @needs_ipc
-def test_an_ipc_socket_gives_the_right_to_whom_the_file_system_lets_in(tmp_path: Path) -> None:
+def test_ipc_socket_gives_rights_by_the_file_system(tmp_path: Path) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="wf") as folder,
         running(
@@ -253,7 +251,7 @@ def received(peer: socket.socket, count: int) -> bytes:
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 
 
-def test_connections_that_end_while_they_are_asked_about_hold_up_nobody(tmp_path: Path) -> None:
+def test_nobody_waits_when_a_connection_ends_during_its_check(tmp_path: Path) -> None:
     with running(tmp_path, access=Access()) as harness:
         host, _, port = harness.address.removeprefix("tcp://").partition(":")
         for number in range(200):
@@ -462,7 +460,7 @@ def test_a_flood_of_strangers_is_one_line_a_second(keys: Keys, caplog: pytest.Lo
     ("embedded", "ipc", "may"),
     [(True, False, True), (True, True, False), (False, False, False), (False, True, False)],
 )
-def test_plain_tcp_has_rights_by_itself_only_where_an_engine_has_nothing_else(
+def test_plain_tcp_has_rights_only_when_engines_lack_others(
     embedded: bool, ipc: bool, may: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zmq, "has", lambda feature: ipc)

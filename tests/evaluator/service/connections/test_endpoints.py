@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Addresses: which can be listened at, which are taken, and what is left of those whose owner was killed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Limits of connections, and what the log says of closed ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from evaluator.service.connections.limits import ClosedLog, ConnectionLimits

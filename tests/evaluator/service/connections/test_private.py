@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A service as an engine starts it for itself: at an ipc address, without ZeroMQ's threads."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
@@ -95,7 +93,7 @@ def test_batches_can_be_sent_and_received_by_the_clients_socket(harness: Harness
     assert same(client.evaluate(batch), expected(batch))
 
 
-def test_a_socket_is_not_given_away_with_answers_that_were_received_before(harness: Harness) -> None:
+def test_socket_with_received_answers_is_not_given_away(harness: Harness) -> None:
     client = harness.client()
 
     def is_given() -> bool:
@@ -152,7 +150,7 @@ def test_only_the_client_that_leaves_answers_unread_is_disconnected(harness: Har
     assert found == {"unread": 1}
 
 
-def test_a_client_is_forgotten_when_it_leaves_with_requests_on_the_device(harness: Harness) -> None:
+def test_client_is_forgotten_when_it_leaves_with_requests(harness: Harness) -> None:
     harness.backend.hold()
     goes, stays = harness.client(), harness.client()
     goes.submit(numbered_batch(5))
@@ -176,7 +174,7 @@ def test_the_oldest_silent_connection_makes_room_for_a_client(harness: Harness) 
         each.close()
 
 
-def test_one_client_too_many_gets_the_reason_when_all_others_have_sent_a_message(harness: Harness) -> None:
+def test_excess_client_gets_the_reason_when_all_others_are_known(harness: Harness) -> None:
     clients = [harness.client() for _ in range(20)]
     with pytest.raises(EvaluatorLost, match="too many connections"):
         harness.client()

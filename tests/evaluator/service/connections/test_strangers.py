@@ -169,7 +169,7 @@ def test_a_stranger_may_send_a_handshake_and_nothing_more(guarded: Guarded, head
         assert client.ping() >= 0
 
 
-def test_strangers_that_send_most_of_a_large_frame_keep_little_memory(guarded: Guarded) -> None:
+def test_unfinished_large_frames_of_strangers_keep_little_memory(guarded: Guarded) -> None:
     before = peak = guarded.process.memory_info().rss
     part = CURVE_GREETING + b"\x06" + (3_000_000).to_bytes(8, "big") + bytes(2_900_000)
     with contextlib.ExitStack() as stack:
@@ -191,7 +191,7 @@ def test_a_client_with_a_key_may_send_large_requests_at_once(guarded: Guarded) -
         assert operator.status().metrics["closed_connections"]["frame"] == 0
 
 
-def test_one_client_too_many_gets_the_reason_and_an_operator_is_served(guarded: Guarded) -> None:
+def test_excess_client_gets_the_reason_and_operators_are_served(guarded: Guarded) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(LIMIT):
             stack.enter_context(guarded.client())

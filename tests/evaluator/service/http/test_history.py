@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The recent past: steps, what rates begin with, and how much is kept."""
 
-from __future__ import annotations
-
 import pytest
 
 from evaluator.devices.metrics import Requests

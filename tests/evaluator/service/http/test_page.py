@@ -74,7 +74,7 @@ def document(port: int) -> dict[str, Any]:
     return told
 
 
-def test_everything_that_the_page_asks_for_is_there_and_nothing_of_elsewhere(tmp_path: Path) -> None:
+def test_page_loads_only_what_the_service_has(tmp_path: Path) -> None:
     with shown(tmp_path) as (_, port):
         wanted, seen = ["/"], set()
         while wanted:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The page in a real browser: what somebody reads on it, in every state and on every screen."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile
@@ -130,7 +128,7 @@ def test_clients_that_are_not_listed_are_counted(
 
 
 @needs_ipc
-def test_clients_of_this_machines_sockets_are_shown_with_their_processes(page: Page, tmp_path: Path) -> None:
+def test_local_clients_are_shown_with_their_processes(page: Page, tmp_path: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         running(tmp_path, address=f"ipc://{folder}/e") as harness,

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The metrics as Prometheus reads them."""
 
-from __future__ import annotations
-
 import socket
 import urllib.error
 import urllib.request

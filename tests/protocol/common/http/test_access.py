@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who may talk to an HTTP server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The HTTP server under clients that are slow, silent, many, endless or talk nonsense."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

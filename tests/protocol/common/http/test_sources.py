@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What counts as one source of connections."""
 
-from __future__ import annotations
-
 import pytest
 
 from protocol.common.http.sources import source_of

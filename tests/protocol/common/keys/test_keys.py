@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Key pairs, the list of clients, the services known, and files that others may read or change."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path
@@ -64,7 +62,7 @@ def test_a_pair_is_kept_and_never_shown(tmp_path: Path) -> None:
 
 
 @needs_modes
-def test_files_with_secrets_are_for_their_owner_from_the_first_moment(tmp_path: Path) -> None:
+def test_secret_files_are_for_their_owner_at_once(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         path = tmp_path / "folder" / "a.key"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """TOML files of settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

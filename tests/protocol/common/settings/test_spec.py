@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How settings are declared and checked, whoever has them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How many games a match plays at once by itself."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +15,7 @@ CLOCK, MOVETIME = TimeControl(base_ms=3000, increment_ms=30), TimeControl(moveti
 
 
 @pytest.mark.parametrize("time", [CLOCK, MOVETIME])
-def test_games_of_this_engine_with_a_time_limit_do_not_share_the_device(
-    tmp_path: Path, time: TimeControl
-) -> None:
+def test_timed_games_of_this_engine_do_not_share_the_device(tmp_path: Path, time: TimeControl) -> None:
     players = [replace(engine("a"), time=time), program("b")]
     assert suggested_concurrency(match(tmp_path, players, games=100), None) == 1
     assert suggested_concurrency(match(tmp_path, players[::-1], games=100), None) == 1

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A UCI program as a player: what it is told before it plays."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from dataclasses import replace
@@ -42,7 +40,7 @@ def test_given_options_override_preferred_ones() -> None:
     started({"Threads": 9}, threads=2)
 
 
-def test_a_program_ponders_and_hears_whether_its_expectation_came_true(tmp_path: Path) -> None:
+def test_program_ponders_and_hears_of_hits_and_misses(tmp_path: Path) -> None:
     """Programs play the first legal move. One expects that of the other, one expects another move."""
     players = []
     for kind in ("ponder", "guess"):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What UCI programs say, and how they are spoken to."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 
@@ -184,7 +182,7 @@ def test_a_program_that_ends_is_noticed_with_its_last_words() -> None:
     )  # Nothing that would clear a terminal.
 
 
-def test_a_search_that_nobody_waited_for_is_ended_before_the_next_game() -> None:
+def test_abandoned_search_is_ended_before_the_next_game() -> None:
     async def play() -> UciAnswer:
         client = await UciClient.start([sys.executable, str(PROGRAM), "hang", "1"])
         try:

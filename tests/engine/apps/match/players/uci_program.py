@@ -9,8 +9,6 @@ file for what it heard), guess (ponders and expects the last reply), or none. PL
 from 0, at which it may fail. WORDS: what it says when it crashes.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

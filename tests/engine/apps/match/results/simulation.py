@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Simulated matches: distributions of pairs with a known difference in strength, and the SPRT run on them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The SPRT against values that fastchess and fishtest give, and by simulated matches of known strength."""
 
-from __future__ import annotations
-
 from math import log
 
 import numpy as np
@@ -85,7 +83,7 @@ def test_a_test_that_cannot_be_is_refused(arguments: dict[str, object], message:
         Sprt(**arguments)  # type: ignore[arg-type]
 
 
-def test_constrained_distributions_meet_their_constraint_and_are_the_likeliest() -> None:
+def test_constrained_distributions_are_the_likeliest() -> None:
     random = np.random.default_rng(3)
     scores = np.array(PAIR_SCORES)
     frequencies = random.dirichlet(np.ones(5), size=50)
@@ -135,6 +133,6 @@ def test_normalised_error_rates_stay_inside_the_bounds(hypothesis: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("true_elo", [0, 5, 20])
-def test_error_rates_stay_inside_the_bounds_with_a_look_after_every_pair(true_elo: float) -> None:
+def test_error_rates_stay_inside_the_bounds_at_every_pair(true_elo: float) -> None:
     outcomes = simulate(Sprt(0, 5), pair_distribution(true_elo))
     assert outcomes.accepted_h1 <= 0.05 + MARGIN if true_elo == 0 else outcomes.accepted_h1 >= 0.95 - MARGIN

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Counting games."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

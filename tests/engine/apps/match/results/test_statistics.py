@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Elo and its error bars, against values that fastchess and fishtest give, and by simulation."""
 
-from __future__ import annotations
-
 from math import inf, isnan
 
 import numpy as np
@@ -86,7 +84,7 @@ def test_nothing_is_known_without_games() -> None:
 
 
 @pytest.mark.parametrize("difference", [0.0, 5.0, 20.0, 200.0])
-def test_the_interval_holds_the_true_difference_in_95_percent_of_matches(difference: float) -> None:
+def test_interval_holds_the_truth_in_95_percent(difference: float) -> None:
     from tests.engine.apps.match.results.simulation import pair_distribution
 
     random = np.random.default_rng(20)

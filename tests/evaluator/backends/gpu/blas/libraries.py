@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Opening hipBLAS and hipBLASLt in tests, where their bindings are installed."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

@@ -6,8 +6,6 @@ hipblaslt.h. A binding for other headers would pass wrong numbers to the library
 10 has run here, 7 has not.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """AMD calls that fail: the error names the call, nothing is left behind, and what can go on goes on."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 from pathlib import Path

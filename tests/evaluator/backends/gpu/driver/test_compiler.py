@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The cache of compiled kernels, and what a compiler's error looks like."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

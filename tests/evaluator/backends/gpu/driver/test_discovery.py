@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which devices there are, how they are named, and that having none breaks nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from evaluator.backends import available_backends, open_backend
@@ -84,7 +82,7 @@ def test_devices_command() -> None:
 
 
 @pytest.mark.integration
-def test_verify_command_passes_a_right_backend_and_fails_for_an_unknown_one() -> None:
+def test_verify_command_fails_when_the_backend_is_unknown() -> None:
     command = (*EVALUATOR, "verify", "--network", "random:tiny-resnet")
     assert "ok" in run(*command, "--backend", "onnx", "--positions", "3").stdout
     assert "no backend 'none'" in run(*command, "--backend", "none", status=1).stderr

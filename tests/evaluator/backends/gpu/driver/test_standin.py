@@ -2,8 +2,6 @@
 """The stand-in runtime itself, through hip-python: it finds mistakes, and another strategy can run the
 kernels."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 from collections.abc import Callable, Sequence

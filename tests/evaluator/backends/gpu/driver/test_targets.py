@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is known of architectures."""
 
-from __future__ import annotations
-
 import pytest
 
 from evaluator.backends.gpu.driver.target import MatrixUnit, Precision, Target, amd_target, nvidia_target
@@ -37,9 +35,7 @@ def test_known_amd_targets(name: str, wave: int, unit: MatrixUnit) -> None:
         (("gfx1202", "gfx120a"), "gfx1200"),
     ],
 )
-def test_an_unlisted_target_gets_the_kernels_of_its_family_and_says_so(
-    names: tuple[str, ...], member: str
-) -> None:
+def test_unlisted_target_gets_its_familys_kernels(names: tuple[str, ...], member: str) -> None:
     for name in names:
         target, listed = amd_target(name), amd_target(member)
         assert (target.unit, target.wave) == (listed.unit, listed.wave)
@@ -58,7 +54,7 @@ def test_an_unlisted_target_gets_the_kernels_of_its_family_and_says_so(
         ("gfx1310", "unknown"),
     ],
 )
-def test_a_target_of_no_known_family_gets_the_generic_kernels_and_says_so(name: str, reason: str) -> None:
+def test_target_of_no_family_gets_generic_kernels(name: str, reason: str) -> None:
     target = amd_target(name)
     assert target.unit is MatrixUnit.FMA
     assert target.note == f"{reason}: generic kernels, without a matrix unit"

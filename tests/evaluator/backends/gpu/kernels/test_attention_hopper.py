@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kernel that makes q, k and v and attends with them: who gets it, its boxes, its results."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -66,7 +64,7 @@ def test_nothing_else_gets_it() -> None:
         assert attention_kernels(other) == 2 * ["attention"]
 
 
-def test_it_is_not_used_where_a_position_must_have_the_same_bits_in_every_batch() -> None:
+def test_hopper_attention_is_unused_when_deterministic() -> None:
     found = program(SHAPE, HOPPER, Precision.FP16, FUSED_POSITIONS, fused=False)
     assert attention_kernels(found) == 2 * ["attention"]
 
@@ -81,7 +79,7 @@ def test_a_block_fits_and_the_grid_covers_every_position_and_head() -> None:
         assert blocks * 4 >= positions * heads
 
 
-def test_a_box_of_weights_holds_q_k_and_v_of_one_head_after_the_other() -> None:
+def test_box_of_weights_holds_q_k_and_v_per_head() -> None:
     heads, k = 6, 16
     tensor = heads_map(Buffer(Space.WEIGHTS, "w"), heads, k, Precision.FP16).box
     assert np.prod(tensor.sizes) == 3 * heads * 32 * k

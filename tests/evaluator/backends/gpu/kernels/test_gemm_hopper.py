@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The product kernel for Hopper: whom it is offered to, what it asks of the copy engine, and its results."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +29,7 @@ PRODUCT = Product(4096, 1024, 768, Activation.MISH, residual=True, followed=True
 HOPPER = nvidia_target(9, 0)
 
 
-def test_only_hopper_and_only_many_rows_in_half_precision_are_offered_it() -> None:
+def test_hopper_gemm_is_offered_only_for_many_half_rows() -> None:
     assert hopper.candidates(PRODUCT, HOPPER, Precision.FP16)
     assert hopper.candidates(PRODUCT, HOPPER, Precision.BF16)
     assert not hopper.candidates(PRODUCT, HOPPER, Precision.FP32)
@@ -62,7 +60,7 @@ def test_a_norm_is_taken_in_where_a_cluster_owns_whole_rows(width: int) -> None:
         assert tile.shared_bytes <= HOPPER.shared_bytes
 
 
-def test_a_box_of_weights_holds_its_rows_in_the_order_that_gives_a_thread_8_columns() -> None:
+def test_box_of_weights_gives_a_thread_8_columns() -> None:
     n, k, block_n = 96, 16, 64
     box = weights_map(Buffer(Space.WEIGHTS, "w"), n, k, block_n, Precision.FP16).box
     assert np.prod(box.sizes) == n * k

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compilers of kernels: instructions, spills and errors. `scripts/spills.py` compiles every kernel."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -54,9 +52,7 @@ def test_products_use_the_matrix_instruction_of_their_target(
 @pytest.mark.parametrize(
     ("name", "instruction"), [("gfx1200", "v_wmma_"), ("gfx1100", "v_wmma_"), ("gfx942", "v_mfma_")]
 )
-def test_matrix_instructions_are_absent_when_the_matrix_unit_is_unknown(
-    name: str, instruction: str, tmp_path: Path
-) -> None:
+def test_matrix_instructions_are_absent_when_unknown(name: str, instruction: str, tmp_path: Path) -> None:
     """A newer member of a family has the family's macros, and perhaps not its instructions."""
     known, unknown = compiled_for(name), replace(amd_target("gfx1299"), name=name)
     assert not unknown.known

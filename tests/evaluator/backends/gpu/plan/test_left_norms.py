@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which layer norms are left to the products that read their rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

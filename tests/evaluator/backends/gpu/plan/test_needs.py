@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is measured for a network is all that its plan asks for, whatever the measurements say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import cache
@@ -98,7 +96,7 @@ def test_a_plan_asks_for_listed_products_only_whatever_is_missing(
         assert not [product for product in asked_of(network, target, keep) if product not in products], what
 
 
-def test_a_reader_of_norms_without_biases_is_listed_with_and_without_its_norm() -> None:
+def test_reader_without_biases_is_listed_with_and_without_norm() -> None:
     target, sizes = TARGETS[1], (128,)
     asked = asked_of(WITH_SMOLGEN, target, lambda product, choice: True, sizes)
     compress = [product for product in asked if product.n == 32]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All encoders in one launch: the same results as by many, and only where they can be had."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Weights of 8 and 4 bits: rounding, the layout of the codes, and the kernels that read them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -152,9 +150,7 @@ def test_the_products_of_encoders_and_nothing_else_read_codes(form: WeightFormat
     assert not [name for name in program.weights if name.removesuffix(".weights") in reading]
 
 
-def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(
-    runtime: Runtime, kernel_cache: Path
-) -> None:
+def test_position_has_the_same_bits_when_deterministic(runtime: Runtime, kernel_cache: Path) -> None:
     batch = probe_batch(4)
     with open_on_fibers(
         runtime,

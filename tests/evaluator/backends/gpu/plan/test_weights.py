@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Weights as they are packed for the device."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from evaluator.backends.gpu.driver.target import Precision

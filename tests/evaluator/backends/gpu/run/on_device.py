@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One launch of a plan on a real device, with arrays of the host as its operands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

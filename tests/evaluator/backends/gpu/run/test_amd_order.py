@@ -2,8 +2,6 @@
 """The order of work on an AMD GPU: two batches in flight on streams of their own, right in every order that
 the streams allow, and no wait that could be left out."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,9 +26,7 @@ def backend(runtime: Runtime, network: Any, kernel_cache: Path) -> Iterator[GpuB
         yield backend
 
 
-def test_two_batches_are_in_flight_and_nobody_holds_a_lock_while_waiting(
-    runtime: Runtime, backend: GpuBackend
-) -> None:
+def test_two_batches_in_flight_wait_without_a_lock(runtime: Runtime, backend: GpuBackend) -> None:
     for seed in (1, 2):  # every slot has its graph
         backend.evaluate(probe_batch(COPIED, seed=seed))
     queued = len(runtime.report().trace)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Batches that compute beside each other: each in its device stream, right in any order."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

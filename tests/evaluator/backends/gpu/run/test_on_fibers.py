@@ -2,8 +2,6 @@
 """Whole networks through hip-python, the plan, the executor and the real kernels, on CPU fibers, against
 float64."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a report says of a network that is open on a GPU, here of CPU fibers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 """Two GPUs of unlike kinds side by side, on the stand-in runtime: found, opened, and used by the service at
 the same time, with one cache of programs."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

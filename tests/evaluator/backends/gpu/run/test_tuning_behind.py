@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """tuning=behind: a network is served by guesses at once, and by what was measured afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -57,7 +55,7 @@ def assert_right(backend: Backend) -> None:
     assert np.allclose(backend.evaluate(batch).logits, expected.logits, atol=1e-4)
 
 
-def test_it_is_used_by_guesses_then_by_measurements_and_the_next_start_has_them(
+def test_guesses_then_measurements_are_used_and_kept(
     first_start: Runtime, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as elsewhere:  # compilers are slow at the priority of what measures behind
@@ -90,7 +88,7 @@ def test_it_is_used_by_guesses_then_by_measurements_and_the_next_start_has_them(
     assert first_start.report().alive == {}
 
 
-def test_equal_devices_share_measurements_and_reference_when_opened_concurrently(
+def test_equal_devices_share_measurements_and_reference(
     first_start: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []

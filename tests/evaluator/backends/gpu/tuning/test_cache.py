@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files of measurements: what they keep, and what older ones may hold."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Choices for a start that does not wait for measurements."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

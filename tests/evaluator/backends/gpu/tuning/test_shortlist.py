@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which candidates are measured where a product's neighbours are known."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -30,7 +28,7 @@ PRODUCTS = [
 TARGET = nvidia_target(9, 0)
 
 
-def test_the_smallest_and_largest_sizes_and_some_between_are_measured_in_full() -> None:
+def test_some_sizes_are_measured_in_full() -> None:
     full = in_full(PRODUCTS)
     assert sorted(product.m for product in full if product.residual) == [64, 512, 3072]
     assert len(full) == 6
@@ -56,7 +54,7 @@ def test_a_size_is_measured_in_full_in_each_factor_of_8_of_any_list(sizes: tuple
     assert all(full[i + 2] > 8 * full[i] for i in range(len(full) - 2)), "no more than needed"
 
 
-def test_neighbours_are_the_nearest_of_the_same_product_on_both_sides() -> None:
+def test_neighbours_are_the_nearest_of_the_same_product() -> None:
     product = PRODUCTS[4]
     assert product.m == 256
     known = [PRODUCTS[0], PRODUCTS[2], PRODUCTS[8], PRODUCTS[12], replace(PRODUCTS[6], n=768), PRODUCTS[7]]
@@ -65,7 +63,7 @@ def test_neighbours_are_the_nearest_of_the_same_product_on_both_sides() -> None:
     assert neighbours(product, []) is None
 
 
-def test_tiles_close_to_the_best_of_a_neighbour_are_tried_with_all_splits_between() -> None:
+def test_tiles_near_a_neighbours_best_get_all_splits() -> None:
     possible = candidates(PRODUCTS[4], TARGET, Precision.FP16)
     tiles = list(dict.fromkeys(choice.tile for choice in possible))
     below = [Measured(Choice(tiles[0], 4), 10.0), Measured(Choice(tiles[1], 1), 12.0)]
@@ -84,7 +82,7 @@ def test_tiles_close_to_the_best_of_a_neighbour_are_tried_with_all_splits_betwee
     assert [choice.splits for choice in found.own if choice.tile == tiles[2]] == [2]
 
 
-def test_each_family_of_own_kernels_is_measured_where_a_library_is_fastest() -> None:
+def test_own_families_are_measured_when_a_library_is_fastest() -> None:
     product = replace(PRODUCTS[-1], m=4096)
     wide = [Choice(None, hopper=tile) for tile in hopper.candidates(product, TARGET, Precision.FP16)]
     own = [*candidates(product, TARGET, Precision.FP16), *wide]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The measured choice of matrix products: correct candidates only, and measured once."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import replace
@@ -82,9 +80,7 @@ def test_choices_that_spill_are_not_measured_unless_all_do(
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_as_soon_as_one_is_not_known_all_that_are_needed_are_measured(
-    device: Device, kernel_cache: Path
-) -> None:
+def test_all_needed_are_measured_when_one_is_unknown(device: Device, kernel_cache: Path) -> None:
     other = Product(8, 16, 32, Activation.NONE)
     first = tuner(device, kernel_cache)
     first.expect(lambda: Needs((PRODUCT, other)))

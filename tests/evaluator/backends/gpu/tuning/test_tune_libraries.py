@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Libraries under the tuner's eyes: what is right and fastest is chosen, no kind of failure gets through."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,7 +158,7 @@ def test_a_library_that_does_not_return_is_abandoned(
     assert tuner.choose(Product(8, 16, 32, Activation.NONE)).library == "hipBLAS"
 
 
-def test_choices_of_a_library_that_later_does_not_return_are_made_again(
+def test_choices_are_made_again_when_a_library_hangs_later(
     tuner: Tuner, controls: dict[str, Control], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tune, "CANDIDATE_S", 0.2)
@@ -259,7 +257,7 @@ def test_a_whole_network_with_a_library_in_its_graphs(
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_a_backend_opens_with_what_is_left_when_a_library_stops_returning(
+def test_backend_opens_when_a_library_hangs(
     runtime: Runtime,
     controls: dict[str, Control],
     times: dict[str, float],
