@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from protocol.common import processes
-from protocol.common.commands import declare
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -79,8 +78,8 @@ def _parsed(words: list[str]) -> Namespace | None:
     """Return the parsed arguments; None if help was printed. Raises SystemExit for invalid arguments."""
     import argparse
 
-    from engine.options.flags import add_flags
-    from protocol.common.commands import add_commands, parse, refuse
+    from engine.options.flags import engine_flags
+    from protocol.common.commands import add_commands, declare, parse, refuse
 
     parser = argparse.ArgumentParser(
         prog="wavefront",
@@ -95,7 +94,7 @@ def _parsed(words: list[str]) -> Namespace | None:
             "--help-all": "show the advanced options too, and exit",
         },
     )
-    add_flags(parser, show_advanced="--help-all" in words)
+    declare(parser, engine_flags(show_advanced="--help-all" in words))
     if not {*words} & {*COMMANDS, *ALIASES.values(), "-h", "--help"}:
         # With subparsers, argparse would take a misspelt flag's value for a command.
         flags = [word for word in parser.parse_known_args(words)[1] if word.startswith("-")]

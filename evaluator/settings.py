@@ -8,11 +8,10 @@ it. A flag overrides the file; the file overrides the default.
 from __future__ import annotations
 
 import argparse
-import textwrap
 from dataclasses import dataclass
 
 from protocol.common.settings import sources
-from protocol.common.settings.spec import Setting, SettingsGroup, setting, settings_of
+from protocol.common.settings.spec import SettingsGroup, setting, settings_of
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
@@ -211,19 +210,3 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def from_arguments(arguments: argparse.Namespace) -> Settings:
     """Return the settings of a parsed command line and of its config file. Raises SettingsError."""
     return sources.from_arguments(arguments, Settings())
-
-
-def default_toml() -> str:
-    """Return configs/evaluator.toml: each setting with its default and a comment."""
-
-    def comment(entry: Setting) -> list[str]:
-        text = entry.help[0].upper() + entry.help[1:] + "."
-        if entry.choices:
-            text += f" One of: {', '.join(entry.choices)}."
-        return textwrap.wrap(text, 105)
-
-    heading = (
-        "All settings of the evaluator with their defaults.",
-        "Use: wavefront-evaluator serve --config configs/evaluator.toml",
-    )
-    return sources.toml_text(settings_of(Settings).values(), heading, comment)

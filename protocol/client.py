@@ -133,7 +133,8 @@ class EvaluatorClient(Closing):
         self._context = zmq.Context()
         self._connection: Connection | None = None
         self._interrupt: int | None = None
-        self._next_id = 1
+        self.next_id = 1
+        """The id of the next request."""
         self._in_flight: dict[int, tuple[int, int, messages.NetworkInfo | None]] = {}
         self._completed: list[Completed] = []
         self._answers: dict[int, messages.Reply] = {}
@@ -240,11 +241,6 @@ class EvaluatorClient(Closing):
             return None
         return self._connection.stream
 
-    @property
-    def next_id(self) -> int:
-        """The id of the next request."""
-        return self._next_id
-
     def exchanged(
         self,
         answered: Iterable[int],
@@ -259,7 +255,7 @@ class EvaluatorClient(Closing):
         for identity in answered:
             self._in_flight.pop(identity, None)
         self._in_flight.update(in_flight)
-        self._next_id = max(self._next_id, next_id)
+        self.next_id = max(self.next_id, next_id)
         if heard:
             self.heard_at = time.perf_counter()
 
@@ -450,8 +446,8 @@ class EvaluatorClient(Closing):
         return self._connection
 
     def _identity(self) -> int:
-        identity = self._next_id
-        self._next_id += 1
+        identity = self.next_id
+        self.next_id += 1
         return identity
 
     def _send(self, message: messages.Request) -> None:

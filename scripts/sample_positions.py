@@ -12,16 +12,19 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine._core import Game
 from engine.apps.shards.shard import read_shard
 from engine.evaluation.link.encoding import encode_games
-from evaluator.backends.common.sample import POSITIONS, SAME_PLANES, columns
+from evaluator.backends.common.sample import POSITIONS, SAME_PLANES
 from evaluator.network.schema import InputFormat
+from protocol.batch import PositionBatch
 from training.data.replay import games_at
 
 
@@ -37,6 +40,17 @@ def sampled(shards: list[Path], seed: int) -> list[Game]:
         games += choice.sample(found, wanted)
     choice.shuffle(games)
     return games
+
+
+def columns(batches: Mapping[InputFormat, PositionBatch]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of FILE for batches in each format."""
+    result: dict[str, NDArray[Any]] = {}
+    for form, batch in batches.items():
+        result[f"{form.name}.planes"] = batch.positions["planes"]
+        result[f"{form.name}.rule50"] = batch.positions["rule50"]
+        result[f"{form.name}.move_offsets"] = batch.move_offsets
+        result[f"{form.name}.moves"] = batch.moves
+    return result
 
 
 def main() -> None:

@@ -10,12 +10,18 @@ from protocol.wire.messages import REPLIES, REQUESTS, first_frame
 from tests.paths import REPOSITORY
 
 reference = import_module("scripts.reference_pages")
+generated = import_module("scripts.generated")
 
 
 @pytest.mark.parametrize("page", reference.PAGES, ids=lambda page: page.name)
 def test_page_has_the_parts_that_the_script_writes(page: Path) -> None:
     text = page.read_text("utf-8")
     assert reference.filled(text) == text, "run scripts/generate"
+
+
+@pytest.mark.parametrize("file", [file for file in generated.TEXTS if file.startswith("configs/")])
+def test_configuration_is_what_the_script_writes(file: str) -> None:
+    assert (REPOSITORY / file).read_text("utf-8") == generated.TEXTS[file](), "run scripts/generate"
 
 
 @pytest.mark.parametrize("name", ["network", *REQUESTS, *REPLIES])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Presets of training, and settings as commented TOML: configs/train-*.toml and loop.toml are generated."""
+"""Presets of training, and settings as commented TOML: configs/train-*.toml are generated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from engine.options.tables import parts_of
 from protocol.common.settings.spec import Setting, settings_of
 from training.config import (
     DataSettings,
-    LoopSettings,
     ModelSettings,
     OptimiserSettings,
     RunSettings,
@@ -82,19 +81,14 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
 def config_text(config: TrainConfig, heading: str) -> str:
     """Return a TOML file with every setting, its meaning and its range."""
     lines = [f"# {heading}", "# Use: `wavefront-training train FILE`. `--set` overrides the file."]
-    lines += _lines(config, settings_of(TrainConfig))
+    lines += setting_lines(config, settings_of(TrainConfig))
     for name, kind in parts_of(TrainConfig).items():
-        lines += ["", f"[{name}]", *_lines(getattr(config, name), settings_of(kind))]
+        lines += ["", f"[{name}]", *setting_lines(getattr(config, name), settings_of(kind))]
     return "\n".join(lines) + "\n"
 
 
-def loop_text() -> str:
-    """Return configs/loop.toml: every setting of the loop with its default."""
-    heading = "# Repeats searches, training, gates and promotion. Use: `wavefront-training run FILE`."
-    return "\n".join([heading, *_lines(LoopSettings(), settings_of(LoopSettings))]) + "\n"
-
-
-def _lines(group: Any, settings: Mapping[str, Setting]) -> list[str]:
+def setting_lines(group: Any, settings: Mapping[str, Setting]) -> list[str]:
+    """Return the settings of a dataclass as commented TOML."""
     lines = []
     for setting in settings.values():
         bounds = f" ({setting.low:g} to {setting.high:g})" if setting.is_number and setting.high <= 1 else ""

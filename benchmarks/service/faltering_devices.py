@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from evaluator.backends.common.base import Backend, BackendError
-from evaluator.backends.reference.random_evaluation import random_evaluation
+from evaluator.backends.reference.random import random_evaluation
 from evaluator.network.spec import NetworkSpec
 from protocol.batch import EvaluationBatch, PositionBatch
 

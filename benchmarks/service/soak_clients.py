@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from evaluator.backends.common.probe import probe_batch
-from evaluator.backends.reference.random_evaluation import random_evaluation
+from evaluator.backends.reference.random import random_evaluation
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import EvaluatorError, EvaluatorLost

@@ -8,17 +8,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.options import Options
+from engine.options.flags import engine_flags, options_of_arguments
+from protocol.common.commands import Declared
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from engine._core import Game
-    from engine.options import Options
     from engine.search.report import Line, Report
     from engine.search.session import Session
 
 HELP = "analyse a position and show the best lines as they are found"
 
+DEFAULTS = Options(multipv=3, smart_pruning_factor=0.0)
 DEFAULT_MOVETIME_MS = 10_000
 SHOWN_PLIES = 12
 
@@ -27,7 +31,7 @@ LEAST_LINE = 20
 
 
 USAGE = "%(prog)s [FEN | FILE.pgn] [flags]"
-ARGUMENTS = {
+ARGUMENTS: Declared = {
     "position FEN*": "position, with or without quotes, or startpos (default); of a PGN file, its last "
     "game's end",
     "--fen FEN": "position, as a flag",
@@ -39,27 +43,14 @@ ARGUMENTS = {
         "--infinite": "think until interrupted with Ctrl-C",
     },
     "--tree FILE": "load the tree of FILE if it exists, and save it at the end",
+    **engine_flags(defaults=DEFAULTS),
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.options.flags import add_flags
-
-    add_flags(parser, defaults=default_options())
-
-
-def default_options() -> Options:
-    """Return the default options of this command."""
-    from engine.options import Options
-
-    return Options().changed(multipv=3, smart_pruning_factor=0.0)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from engine.evaluation.errors import NoEvaluatorError
-    from engine.options.flags import options_of_arguments
     from engine.search.control import SearchControl
     from engine.search.limits import Limits
     from engine.search.session import Session
@@ -70,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         print("wavefront analyse: the limit must be above 0", file=sys.stderr)
         return 2
-    options = options_of_arguments(arguments, default_options())
+    options = options_of_arguments(arguments, DEFAULTS)
     given = arguments.fen or " ".join(arguments.position)
     fen = given or "startpos"
     if arguments.fen and arguments.position:

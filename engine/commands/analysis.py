@@ -10,6 +10,8 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.options.flags import engine_flags
+from protocol.common.commands import declare
 from protocol.common.printing import say
 
 if TYPE_CHECKING:
@@ -30,12 +32,11 @@ ARGUMENTS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.apps.analysis.settings import AnalysisSettings
-    from engine.options.flags import add_flags
     from protocol.common.settings import sources
     from protocol.common.settings.spec import settings_of
 
     sources.add_flags(parser, settings_of(AnalysisSettings).values())
-    add_flags(parser, defaults=default_options())
+    declare(parser, engine_flags(defaults=default_options()))
 
 
 def default_options() -> Options:

@@ -12,7 +12,8 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from protocol.common.commands import declare
+from engine.options.flags import engine_flags, options_of_arguments
+from protocol.common.commands import Declared
 
 if TYPE_CHECKING:
     from engine.options import Options
@@ -98,35 +99,6 @@ class Measurement:
         }
 
 
-USAGE = "%(prog)s [flags]"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.options.flags import add_flags
-
-    limit = parser.add_mutually_exclusive_group()
-    limit.add_argument("--nodes", type=_positive, help="nodes to search in each position")
-    limit.add_argument(
-        "--movetime", type=_positive, help=f"milliseconds for each position (default: {DEFAULT_MOVETIME_MS})"
-    )
-    parser.add_argument(
-        "--batch", type=_sizes, default=[0], help="positions per batch, or several sizes: N[,N…]"
-    )
-    declare(
-        parser,
-        {
-            "--fen* FEN": "search this position instead of the built-in ones; may be repeated",
-            "--suite FILE.epd": "count the solved positions of an EPD file with bm or am at 1, 100, 1,000 "
-            "and 10,000 nodes; --nodes changes the last number",
-            "--time-limit TIME_LIMIT:float": "seconds after which no further position starts",
-            "--in-process": "evaluate by a hash inside the process, without an evaluator",
-            "--json": "print JSON",
-            "--openbench": "print nodes and nodes per second as OpenBench reads them",
-        },
-    )
-    add_flags(parser, only=OPTIONS)
-
-
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
@@ -140,9 +112,28 @@ def _sizes(text: str) -> list[int]:
     return sizes
 
 
-def run(arguments: argparse.Namespace) -> int:
-    from engine.options.flags import options_of_arguments
+USAGE = "%(prog)s [flags]"
+ARGUMENTS: Declared = {
+    "": {
+        "--nodes NODES": (_positive, "nodes to search in each position"),
+        "--movetime MOVETIME": (
+            _positive,
+            f"milliseconds for each position (default: {DEFAULT_MOVETIME_MS})",
+        ),
+    },
+    "--batch BATCH = 0": (_sizes, "positions per batch, or several sizes: N[,N…]"),
+    "--fen* FEN": "search this position instead of the built-in ones; may be repeated",
+    "--suite FILE.epd": "count the solved positions of an EPD file with bm or am at 1, 100, 1,000 and 10,000 "
+    "nodes; --nodes changes the last number",
+    "--time-limit TIME_LIMIT:float": "seconds after which no further position starts",
+    "--in-process": "evaluate by a hash inside the process, without an evaluator",
+    "--json": "print JSON",
+    "--openbench": "print nodes and nodes per second as OpenBench reads them",
+    **engine_flags(OPTIONS),
+}
 
+
+def run(arguments: argparse.Namespace) -> int:
     options = options_of_arguments(arguments).changed(smart_pruning_factor=0.0)
     deadline = perf_counter() + arguments.time_limit if arguments.time_limit else None
     measurements = []

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,20 @@ def run_arguments(summary: str = "the summary") -> dict[str, str]:
         **OVERWRITE,
         "--json": f"print {summary} as JSON at the end, and no table",
     }
+
+
+def document_of(arguments: argparse.Namespace, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return the tables of CONFIG.toml, overridden by the flags that were given. keys: of the flags' values,
+    such as openings.file. Raises SettingsError."""
+    from engine.options.tables import merge
+    from protocol.common.settings.sources import read_document
+
+    document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
+    for name, key in keys.items():
+        if (value := getattr(arguments, name)) is not None:
+            table, _, last = key.rpartition(".")
+            merge(document, {table: {last: value}} if table else {last: value})
+    return document
 
 
 def run_campaign(

@@ -26,6 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
+from engine.options.flags import engine_flags, options_of_arguments
+from protocol.common.commands import Declared
 from protocol.common.outputs import OVERWRITE, guard_output
 from protocol.common.printing import ReportedError, failing_as, reason, say
 
@@ -51,22 +53,16 @@ HEADER = "game,ply,id,fen,move,share,q,win,draw,loss,moves_left,moves,error,line
 """Of a CSV file. move, share: most probable move and its probability. moves: all, with probabilities."""
 
 
-ARGUMENTS = {
+ARGUMENTS: Declared = {
     "file FILE? = -": "JSON, FEN or EPD lines, or PGN; - (default) is standard input",
     "--output FILE = ''": "write the answers to a file, as CSV if its name ends in .csv; the same command "
     "continues it",
     **OVERWRITE,
+    **engine_flags(OPTIONS.split()),
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.options.flags import add_flags
-
-    add_flags(parser, only=OPTIONS.split())
-
-
 def run(arguments: argparse.Namespace) -> int:
-    from engine.options.flags import options_of_arguments
     from engine.search.pool import SearchPool
     from protocol.common.processes import INTERRUPTED, own_input
 

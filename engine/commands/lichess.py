@@ -11,6 +11,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.options.flags import engine_flags
+from protocol.common.commands import declare
+
 if TYPE_CHECKING:
     from engine.apps.lichess.provider import Counts
 
@@ -39,11 +42,12 @@ ARGUMENTS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.apps.lichess.broker import BROKER, LICHESS
-    from engine.options.flags import add_flags
 
-    parser.add_argument("--lichess", default=LICHESS, metavar="URL", help="server (default: %(default)s)")
-    parser.add_argument("--broker", default=BROKER, metavar="URL", help="broker (default: %(default)s)")
-    add_flags(parser, only=OPTIONS)
+    servers = {
+        f"--lichess URL = {LICHESS}": "server (default: %(default)s)",
+        f"--broker URL = {BROKER}": "broker (default: %(default)s)",
+    }
+    declare(parser, {**servers, **engine_flags(OPTIONS)})
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.commands.campaigns import (
+    document_of,
     executor_arguments,
     print_lines,
     run_arguments,
     run_campaign,
 )
-from engine.options.flags import add_engine_flags, given_options
+from engine.options.flags import RUN_FLAGS, add_engine_flags
 from protocol.common.commands import Declared
 from protocol.common.outputs import PlotError, guard_apart, guard_output, is_figure, named_files
 
@@ -83,6 +84,21 @@ ARGUMENTS: Declared = {
 }
 
 
+LIMITS = ("tc", "movetime", "nodes", "depth")
+KEYS = {
+    **{name: f"defaults.{name}" for name in RUN_FLAGS},
+    **{
+        name: name
+        for name in ("games", "format", "seed", "concurrency", "workers", "output", "event", "plot")
+    },
+    "openings": "openings.file",
+    "order": "openings.order",
+    "plies": "openings.plies",
+    "max_moves": "adjudication.max_moves",
+}
+"""Keys of the flags in CONFIG.toml."""
+
+
 def run(arguments: argparse.Namespace) -> int:
     from engine.apps.campaign.display import view_of
     from engine.apps.match.campaign import MatchCampaign
@@ -126,49 +142,37 @@ def config_of_arguments(arguments: argparse.Namespace) -> MatchConfig:
     """Return the match that the file and the flags configure. Raises SettingsError."""
     from engine.apps.match.configfile import match_config
     from engine.options.tables import merge, parse_settings
-    from protocol.common.settings.sources import read_document
 
-    source = arguments.config_file or "match"
-    document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
-    flags: dict[str, Any] = {"defaults": given_options(arguments), "openings": {}, "adjudication": {}}
-    if arguments.each:
-        flags["defaults"].update(parse_settings(arguments.each, "--each"))
-    limits = {
-        name: value for name in ("tc", "movetime", "nodes", "depth") if (value := getattr(arguments, name))
+    document = document_of(arguments, KEYS)
+    limits = {name: value for name in LIMITS if (value := getattr(arguments, name))}
+    defaults = document.get("defaults")
+    if limits and isinstance(defaults, dict):
+        # Flags replace all limits of the file: its nodes must not limit a clock from the flags.
+        for name in LIMITS:
+            defaults.pop(name, None)
+    each = parse_settings(arguments.each, "--each") if arguments.each else {}
+    adjudication: dict[str, Any] = {
+        flag: _rule(text, f"--{flag}")
+        for flag in ("resign", "draw")
+        if (text := getattr(arguments, flag)) is not None
     }
-    flags["defaults"].update(limits)
-    for name in ("games", "format", "seed", "concurrency", "workers", "output", "event", "plot"):
-        if getattr(arguments, name) is not None:
-            flags[name] = getattr(arguments, name)
+    if arguments.syzygy is not None:
+        adjudication["tablebase"] = {"enabled": True, "paths": arguments.syzygy}
+    flags: dict[str, Any] = {"defaults": each | limits, "adjudication": adjudication}
     if arguments.no_pairs:
         flags["pairs"] = False
     if arguments.chess960:
         flags["chess960"] = True
-    for flag, key in (("openings", "file"), ("order", "order"), ("plies", "plies")):
-        if getattr(arguments, flag) is not None:
-            flags["openings"][key] = getattr(arguments, flag)
-    for flag in ("resign", "draw"):
-        if getattr(arguments, flag) is not None:
-            flags["adjudication"][flag] = _rule(getattr(arguments, flag), f"--{flag}")
-    if arguments.max_moves is not None:
-        flags["adjudication"]["max_moves"] = arguments.max_moves
-    if arguments.syzygy is not None:
-        flags["adjudication"]["tablebase"] = {"enabled": True, "paths": arguments.syzygy}
     if arguments.sprt is not None:
         flags["sprt"] = _rule(arguments.sprt, "--sprt")
-    defaults = document.get("defaults")
-    if limits and isinstance(defaults, dict):
-        # Flags replace all limits of the file: its nodes must not limit a clock from the flags.
-        for name in ("tc", "movetime", "nodes", "depth"):
-            defaults.pop(name, None)
     merge(document, flags)
     players = [player_table(text) for text in arguments.player]
     if players:
         given = document.get("player", [])
         document["player"] = [*(given if isinstance(given, list) else [given]), *players]
-    if "output" not in document and arguments.config_file:
-        document["output"] = Path(arguments.config_file).stem
-    return match_config(document, source)
+    if arguments.config_file:
+        document.setdefault("output", Path(arguments.config_file).stem)
+    return match_config(document, arguments.config_file or "match")
 
 
 def _rule(text: str, flag: str) -> dict[str, Any]:

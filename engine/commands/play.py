@@ -15,6 +15,7 @@ from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
+from engine.options.flags import engine_flags, options_of_arguments
 from protocol.common.commands import Declared
 from protocol.common.printing import printable
 from protocol.common.processes import INTERRUPTED, interrupted_by_signals, own_input
@@ -52,18 +53,12 @@ ARGUMENTS: Declared = {
     "--fen FEN": "position to begin with",
     "--ascii": "show pieces as letters, without colours",
     "--pgn FILE:Path = games.pgn": "append the game to this file, after each move (default: games.pgn)",
+    **engine_flags(),
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.options.flags import add_flags
-
-    add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from engine.apps.games.game_file import GameFile
-    from engine.options.flags import options_of_arguments
     from engine.search.strength.levels import level_of
 
     if sys.stdin is None or sys.stdout is None:

@@ -16,6 +16,8 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
+from engine.options.flags import engine_flags, options_of_arguments
+from protocol.common.commands import Declared
 from protocol.common.folders import expanded
 from protocol.common.outputs import OVERWRITE
 from protocol.common.printing import reason as reason_of
@@ -61,7 +63,7 @@ OPTIONS = (
 )
 
 
-ARGUMENTS = {
+ARGUMENTS: Declared = {
     "file FILE+:Path": "PGN files, also .gz; - is standard input",
     f"--depth {{{','.join(NODES)}}} = normal": "nodes for each position: quick 100, normal 400, deep 2,500; "
     "3 to 30 times as many where the game turns (default: %(default)s); without --weights, normal and deep "
@@ -75,13 +77,8 @@ ARGUMENTS = {
     "--restart": "discard an earlier review in the folder",
     **OVERWRITE,
     "--json": "also print each review as a line of JSON",
+    **engine_flags(OPTIONS),
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.options.flags import add_flags
-
-    add_flags(parser, only=OPTIONS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,7 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.apps.review.people import Imitators
     from engine.apps.review.searching import ReviewJob
     from engine.options import OptionError, Options
-    from engine.options.flags import options_of_arguments
     from engine.search.pool import SearchPool
     from protocol.common.published import imitators, network_of_user
 

@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HELP = "check this installation: core, evaluator, included networks and devices"
 
 ANSWERS = Path(__file__).with_name("self_test.json")
-"""Outputs of the included networks, made by scripts/generate with the float64 reference."""
+"""Outputs of the included networks, made by scripts/generated.py with the float64 reference."""
 
 PERFT = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq -", 3, 97862
 """Position, depth and number of leaves (https://www.chessprogramming.org/Perft_Results, position 2)."""
@@ -229,23 +229,3 @@ def search() -> str:
         if result.best_move not in engine.legal_moves:
             raise CheckError(f"the engine chose {result.best_move}, which is not legal")
     return f"{result.best_move} after {result.info.nodes} nodes"
-
-
-def answers(networks: Sequence[str]) -> str:
-    """Return the text of ANSWERS: q and the probabilities of the five likeliest moves."""
-    from engine.options import Options
-
-    stored = {}
-    for network in networks:
-        found, _ = evaluated(Options().changed(weights=network, backend="reference"))
-        stored[network] = [
-            {
-                "q": round(each["q"], 5),
-                "policy": {
-                    move: round(share, 5)
-                    for move, share in sorted(each["policy"].items(), key=lambda item: -item[1])[:5]
-                },
-            }
-            for each in found
-        ]
-    return json.dumps(stored, indent=1) + "\n"

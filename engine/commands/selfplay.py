@@ -7,15 +7,16 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.commands.campaigns import (
+    document_of,
     executor_arguments,
     print_lines,
     run_arguments,
     run_campaign,
 )
-from engine.options.flags import add_engine_flags, given_options
+from engine.options.flags import RUN_FLAGS, add_engine_flags
 from protocol.common.commands import Declared, declare
 from protocol.common.outputs import guard_apart, named_files
 
@@ -35,18 +36,14 @@ examples:
 The same command resumes an interrupted run.
 """
 
-OWN_FLAGS = (
-    "games",
-    "nodes",
-    "nodes_spread",
-    "concurrency",
-    "workers",
-    "time_limit_s",
-    "seed",
-    "output",
-    "format",
-    "random_plies",
-)
+NUMBERS = ("games", "nodes", "nodes_spread", "concurrency", "workers", "seed", "random_plies")
+KEYS = {
+    **{name: name for name in (*NUMBERS, "output", "format")},
+    **{name: f"engine.{name}" for name in RUN_FLAGS},
+    "time_limit": "time_limit_s",
+    "openings": "openings.file",
+}
+"""Keys of the flags in CONFIG.toml."""
 
 
 def _add_engine_arguments(group: argparse._ArgumentGroup) -> None:
@@ -97,32 +94,20 @@ def config_of_arguments(arguments: argparse.Namespace) -> SelfPlayConfig:
     """Return the run that the file and the flags configure. Raises OptionError."""
     from engine.apps.selfplay.config import selfplay_config
     from engine.options.tables import merge, parse_settings
-    from protocol.common.settings.sources import read_document
     from protocol.common.settings.spec import SettingsError
 
-    document: dict[str, Any] = read_document(arguments.config_file) if arguments.config_file else {}
-    flags: dict[str, Any] = {
-        name: value
-        for name in OWN_FLAGS
-        if (value := getattr(arguments, name.removesuffix("_s"))) is not None
-    }
-    engine: dict[str, Any] = {**given_options(arguments)}
+    document = document_of(arguments, KEYS)
     if arguments.engine:
-        engine |= parse_settings(arguments.engine, "--engine")
+        merge(document, {"engine": parse_settings(arguments.engine, "--engine")})
     if arguments.chess960:
-        engine["chess960"] = True
-    if engine:
-        flags["engine"] = engine
-    if arguments.openings is not None:
-        flags["openings"] = {"file": arguments.openings}
-    if not document and not flags:
+        merge(document, {"engine": {"chess960": True}})
+    if not document:
         raise SettingsError(
             "nothing says what to play: give --games N (0 plays until interrupted), or another flag, "
             "or a CONFIG.toml"
         )
-    merge(document, flags)
-    if "output" not in document and arguments.config_file:
-        document["output"] = Path(arguments.config_file).stem
+    if arguments.config_file:
+        document.setdefault("output", Path(arguments.config_file).stem)
     return selfplay_config(document, arguments.config_file or "selfplay")
 
 

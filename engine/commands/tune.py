@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.commands.campaigns import (
+    document_of,
     executor_arguments,
     run_arguments,
     run_campaign,
 )
 from engine.commands.match import guard_run_of
-from engine.options.flags import add_engine_flags, given_options
+from engine.options.flags import RUN_FLAGS, add_engine_flags
 from protocol.common.commands import Declared
 
 if TYPE_CHECKING:
@@ -61,24 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def config_of_arguments(arguments: argparse.Namespace) -> TuneConfig:
     """Return the tuning that the file and the flags configure. Raises SettingsError."""
-    from pathlib import Path
-
     from engine.apps.tune.config import tune_config
-    from engine.options.tables import merge
-    from protocol.common.settings.sources import read_document
 
-    document = read_document(arguments.config_file)
-    flags: dict[str, Any] = {
-        name: value
-        for name in ("concurrency", "workers", "output")
-        if (value := getattr(arguments, name)) is not None
-    }
-    options = given_options(arguments)
-    if options:
-        flags["defaults"] = options
-    merge(document, flags)
-    document.setdefault("output", "")
-    document["output"] = document["output"] or Path(arguments.config_file).stem
+    keys = {name: name for name in ("concurrency", "workers", "output")}
+    document = document_of(arguments, keys | {name: f"defaults.{name}" for name in RUN_FLAGS})
+    document["output"] = document.get("output") or Path(arguments.config_file).stem
     return tune_config(document, arguments.config_file)
 
 

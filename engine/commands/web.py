@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.common.commands import Declared
+from engine.options.flags import engine_flags
+from protocol.common.commands import Declared, declare
 from protocol.common.printing import ReportedError, say
 
 if TYPE_CHECKING:
@@ -50,13 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from engine.apps.analysis.settings import AnalysisSettings
     from engine.apps.web.limits import ApiSettings
     from engine.commands.analysis import default_options
-    from engine.options.flags import add_flags
     from protocol.common.settings import sources
     from protocol.common.settings.spec import settings_of
 
     sources.add_flags(parser, settings_of(ApiSettings).values())
     sources.add_flags(parser, settings_of(AnalysisSettings).values())
-    add_flags(parser, defaults=default_options())
+    declare(parser, engine_flags(defaults=default_options()))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from engine.options import OPTIONS, Options
+from protocol.common.commands import Declared, declare
 from protocol.common.settings import sources
 from protocol.common.settings.spec import Setting, shown_number
 
@@ -39,26 +40,26 @@ def default_toml() -> str:
     return sources.toml_text(OPTIONS, heading, comment)
 
 
-def add_flags(
-    parser: argparse.ArgumentParser,
-    *,
-    only: Iterable[str] | None = None,
-    show_advanced: bool = False,
-    defaults: Options | None = None,
-) -> None:
-    """Add a flag to a parser for every option (or those named in `only`), and `--config`.
+def engine_flags(
+    only: Iterable[str] | None = None, *, show_advanced: bool = False, defaults: Options | None = None
+) -> Declared:
+    """Return a group of flags for every option (or those named in `only`), and `--config`.
 
     Flags also accept the UCI name: --RamLimitMb or --ram-limit-mb. defaults: shown in the help.
     """
-    group = parser.add_argument_group("engine options")
-    group.add_argument("--config", metavar="FILE", help="read options from a TOML file (configs/engine.toml)")
-    sources.add_flags(
-        group,
-        OPTIONS if only is None else [option for option in OPTIONS if option.name in set(only)],
-        show_advanced=show_advanced or only is not None,
-        defaults=None if defaults is None else asdict(defaults),
-        aliases={option.name: flag_aliases(option) for option in OPTIONS},
-    )
+    chosen = OPTIONS if only is None else [option for option in OPTIONS if option.name in set(only)]
+
+    def add(group: argparse._ActionsContainer) -> None:
+        declare(group, {"--config FILE": "read options from a TOML file (configs/engine.toml)"})
+        sources.add_flags(
+            group,
+            chosen,
+            show_advanced=show_advanced or only is not None,
+            defaults=None if defaults is None else asdict(defaults),
+            aliases={option.name: flag_aliases(option) for option in OPTIONS},
+        )
+
+    return {"engine options": add}
 
 
 def flag_aliases(option: Setting) -> list[str]:
@@ -83,11 +84,6 @@ def add_engine_flags(group: argparse._ArgumentGroup) -> None:
         group.add_argument(f"--{name}", metavar=name.upper(), help=text)
     for alias in ("--network", "--WeightsFile"):
         group.add_argument(alias, dest="weights", help=argparse.SUPPRESS)
-
-
-def given_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the options given as flags, as unchecked strings."""
-    return {name: value for name in RUN_FLAGS if (value := getattr(arguments, name)) is not None}
 
 
 def with_whole_fens(words: Sequence[str]) -> list[str]:

@@ -319,7 +319,7 @@ class PoolPlayer:
             observer=observer,
         )
         running.owner = self.owner
-        if not running.known():
+        if not running.take_first_step():
             # Cancelling a task that waits for the future must not cancel the search, which only `stop` ends.
             running.future.set_running_or_notify_cancel()
             self._pool.count(1)

@@ -171,7 +171,7 @@ class Session:
 
     def has_visits(self) -> bool:
         """Return True if the tree has visits of the position."""
-        return self._player.tree.known(self._task(Limits(), perf_counter())) is not None
+        return self._player.tree.tree_at(self._task(Limits(), perf_counter())) is not None
 
     # -- evaluator ---------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Session:
             on_report=on_report,
             on_begin=self._announce,
         )
-        if not running.known():
+        if not running.take_first_step():
             self._run(running)
         return running.future.result()
 
@@ -280,7 +280,7 @@ class Session:
         task = self._task(limits, perf_counter())
         if not task.legal_moves:
             return Report(best_move=None, ponder=None)
-        tree = self._player.tree.known(task)
+        tree = self._player.tree.tree_at(task)
         if tree is not None:
             return Search(
                 tree, InstantPipeline(tree, 1), task, BatchSizes(1), control=SearchControl()

@@ -48,19 +48,15 @@ class GameExecutor(Protocol[Played]):
     async def open(self) -> int:
         """Prepare, and return the best number of concurrent games. Raises ExecutorError and players'
         errors."""
-        ...
 
     async def play(self, numbers: Sequence[int]) -> Sequence[Played | FailedGame]:
         """Play the games with these numbers concurrently. Raises ExecutorError."""
-        ...
 
     def statistics(self) -> PoolStatistics:
         """Return the evaluations of the games so far."""
-        ...
 
     async def close(self) -> None:
         """Stop the running games and everything that was started for them."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +104,8 @@ class WorkerContext:
         return SearchPool(log=log, priority=priority, pools=self.processes)
 
 
-class Job(Protocol):
-    """The work of workers, as data that can be sent to another machine.
+class GameJob(Protocol[Played]):
+    """Games to play, as data that can be sent to another machine.
 
     engines: options of the searches that need an evaluator.
     """
@@ -117,20 +113,14 @@ class Job(Protocol):
     @property
     def engines(self) -> tuple[Options, ...]: ...
 
-
-class GameJob(Job, Protocol[Played]):
-    """Games to play."""
-
     def games_at_once(self, pool: SearchPool | None) -> int:
         """Return the best number of concurrent games if the job's settings leave it open. Waits for the
         evaluators. pool: required if there are `engines`. Raises NoEvaluatorError."""
-        ...
 
     def executor(
         self, log: Log, context: WorkerContext, pool: SearchPool | None = None
     ) -> GameExecutor[Played]:
         """Return an executor in this process. pool: closed with it; None opens one if necessary."""
-        ...
 
 
 MakeExecutor = Callable[[GameJob[Game], Log], Awaitable[GameExecutor[Game]]]
@@ -233,11 +223,9 @@ class WorkerHandle(Protocol):
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the worker's role, and return its result. Raises WorkerLostError if it fails or
         the worker is gone."""
-        ...
 
     async def kill(self) -> None:
         """Kill it at once, in any state. Idempotent; raises nothing."""
-        ...
 
 
 def first_line(error: BaseException) -> str:

@@ -64,7 +64,7 @@ class ProcessExecutor(GameSupervisor[Game]):
         self._loading = asyncio.Lock()
         self._next_knocks: dict[EvaluatorLink, float] = {}
         """Time of the next keepalive, in monotonic seconds."""
-        self._given: dict[Slot, set[str]] = {}
+        self._addresses: dict[Slot, set[str]] = {}
         """Addresses of the evaluators of a slot's last worker."""
 
     async def open(self) -> int:
@@ -90,7 +90,7 @@ class ProcessExecutor(GameSupervisor[Game]):
             loaded = await self.load_networks()
         except NoEvaluatorError as error:
             raise WorkerLostError(str(error)) from None
-        self._given[slot] = {network.address for network in loaded.values()}
+        self._addresses[slot] = {network.address for network in loaded.values()}
         context = WorkerContext(loaded=loaded, processes=self._workers)
         return await WorkerProcess.start(self._job, context)
 
@@ -107,7 +107,7 @@ class ProcessExecutor(GameSupervisor[Game]):
             elif client is not None:
                 self._check_alive(link, client)
             for worker in self.workers():
-                if client is None or client.address not in self._given[worker.slot]:
+                if client is None or client.address not in self._addresses[worker.slot]:
                     await self.worker_lost(worker, "its evaluator is gone; another one is being started")
 
     def _check_alive(self, link: EvaluatorLink, client: EvaluatorClient) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evaluator.commands import remote
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 HELP = "show the clients of a running service"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the evaluator's address, and --watch."""
-    remote.add_arguments(parser, watched=True)
+add_arguments = partial(remote.add_arguments, watched=True)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         for name in names:
             network_of(name)
         _write(arguments.out, report)
-        report |= _found(say)
+        report |= _list_devices(say)
         _write(arguments.out, report)
         names_of_devices = arguments.device or [each["device"] for each in report["devices"]]
         for device in names_of_devices:
@@ -111,7 +111,7 @@ def _write(path: Path, report: dict[str, Any]) -> None:
     write_atomically(path, (json.dumps(impersonal(report), indent=1) + "\n").encode())
 
 
-def _found(say: Callable[[str], None]) -> dict[str, Any]:
+def _list_devices(say: Callable[[str], None]) -> dict[str, Any]:
     """Find devices and problems in child processes, because a driver may crash."""
     try:
         found = run_in_child(discover_all)

@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evaluator.commands import remote
@@ -31,9 +32,7 @@ COUNTS = {
 """Counts since the start, and what they count."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the evaluator's address, and --watch."""
-    remote.add_arguments(parser, watched=True)
+add_arguments = partial(remote.add_arguments, watched=True)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import cycle
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,24 +28,9 @@ from evaluator.network.schema import (
 from evaluator.network.tensors import encode_layer
 
 
-def write_network(
-    network: spec.NetworkSpec,
-    path: str | PathLike[str],
-    *,
-    encodings: tuple[WeightsEncoding, ...] = (WeightsEncoding.LINEAR16,),
-    license: str = "",
-    policy_heads: Mapping[str, spec.PolicyHead] | None = None,
-    value_heads: Mapping[str, spec.ValueHead] | None = None,
-) -> None:
-    """Write a network, gzip-compressed if the path ends in .gz.
-
-    encodings: assigned to the tensors cyclically. policy_heads, value_heads: all heads by user-visible name,
-    for a file with several (default: the network's own).
-    """
-    net = network_message(
-        network, encodings=encodings, license=license, policy_heads=policy_heads, value_heads=value_heads
-    )
-    data: bytes = net.SerializeToString()
+def write_network(network: spec.NetworkSpec, path: str | PathLike[str], **options: Any) -> None:
+    """Write a network, gzip-compressed if the path ends in .gz. options: those of `network_message`."""
+    data: bytes = network_message(network, **options).SerializeToString()
     path = Path(path)
     # Level 1, because weights hardly compress at any level. No time stamp, so that equal networks give equal
     # files.
@@ -59,7 +45,11 @@ def network_message(
     policy_heads: Mapping[str, spec.PolicyHead] | None = None,
     value_heads: Mapping[str, spec.ValueHead] | None = None,
 ) -> Message:
-    """Return the `Net` message of `write_network`."""
+    """Return a network as a `Net` message.
+
+    encodings: assigned to the tensors cyclically. policy_heads, value_heads: all heads by user-visible name,
+    for a file with several (default: the network's own).
+    """
     net = new_message("Net")
     net.magic = MAGIC
     if license:

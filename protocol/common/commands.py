@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer, _SubParsersAction
 
-Declared = Mapping[str, "str | Declared | Callable[[Any], None]"]
-"""Help texts of arguments by their usage."""
+Declared = Mapping[str, "str | tuple[Callable[[str], Any], str] | Declared | Callable[[Any], None]"]
+"""Help texts of arguments by their usage, or a reader of the value and the help text; and groups."""
 
 _USAGE = re.compile(
     r"(?P<name>[\w-]+)(?P<marks>[*!]*)"
@@ -41,13 +41,17 @@ def declare(parser: _ActionsContainer, arguments: Declared) -> None:
     group, is a group of arguments. Of a table below "" only one may be given.
     """
     for usage, text in arguments.items():
-        if not isinstance(text, str):
+        if not isinstance(text, str | tuple):
             group = parser.add_argument_group(usage) if usage else parser.add_mutually_exclusive_group()
             text(group) if callable(text) else declare(group, text)
             continue
         part = _USAGE.fullmatch(usage)
         assert part is not None, usage
-        parser.add_argument(part["name"], help=text, **_settings(part))
+        settings = _settings(part)
+        if isinstance(text, tuple):
+            reader, text = text
+            settings |= {"type": reader, "default": part["default"]}
+        parser.add_argument(part["name"], help=text, **settings)
 
 
 def _settings(part: re.Match[str]) -> dict[str, Any]:

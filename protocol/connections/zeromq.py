@@ -84,7 +84,7 @@ class ZeroMqConnection:
         if self._credentials is not None:
             self._credentials.secure(self._socket)
         self._monitor = self._socket.get_monitor_socket(int(_EVENTS))
-        self._watched = [(self._socket, READABLE), (self._monitor, READABLE)]
+        self.watched: list[tuple[Any, int]] = [(self._socket, READABLE), (self._monitor, READABLE)]
         try:
             self._socket.connect(address)
         except zmq.ZMQError as error:
@@ -149,11 +149,6 @@ class ZeroMqConnection:
         return self._lost is not None
 
     @property
-    def watched(self) -> list[tuple[Any, int]]:
-        """The message socket and the monitor, which reports a lost connection."""
-        return self._watched
-
-    @property
     def stream(self) -> None:
         """None: ZeroMQ owns the socket."""
 
@@ -177,7 +172,7 @@ class ZeroMqConnection:
 
     def _wait(self, wait_ms: int, interrupt: int | None) -> dict[Any, int]:
         """Wait for the socket, the monitor or the descriptor, and return those that are ready."""
-        watched = self._watched if interrupt is None else [*self._watched, (interrupt, READABLE)]
+        watched = self.watched if interrupt is None else [*self.watched, (interrupt, READABLE)]
         return dict(multipart.wait(watched, wait_ms))
 
     def _retry(self) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import zmq
 
-from evaluator.backends.reference.random_evaluation import random_evaluation
+from evaluator.backends.reference.random import random_evaluation
 from protocol import EvaluatorClient
 from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.common.keys.files import SERVICE_PAIR

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.options.flags import engine_flags, options_of_arguments
+from protocol.common.commands import Declared
 from protocol.common.processes import INTERRUPTED, child_command
 from protocol.common.processors import share_of_processors
 
@@ -23,19 +25,14 @@ HELP = (
 )
 
 
-ARGUMENTS = {
+ARGUMENTS: Declared = {
     "paths PATH+": "shards or folders of them",
     "--nodes N = 0": "annotate with a search of N nodes of each position (default: the network alone)",
     "--workers N = 0": "processes that search (default: as many as keep the evaluator busy)",
     "--constants-of FILE": "network whose search constants are used (default: its own)",
+    **engine_flags(("weights", "backend", "evaluator", "threads")),
+    "--json": "print a summary as JSON at the end",
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from engine.options.flags import add_flags
-
-    add_flags(parser, only=("weights", "backend", "evaluator", "threads"))
-    parser.add_argument("--json", action="store_true", help="print a summary as JSON at the end")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,7 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     from engine.apps.campaign import shows_tables
     from engine.options import Options
-    from engine.options.flags import options_of_arguments
     from training.annotate import annotate, annotate_by_searches
     from training.data.reading import count_positions, shards_of
     from training.devices import backends_of

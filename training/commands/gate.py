@@ -69,11 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
         return INTERRUPTED
     if verdict["accepted"] and arguments.promote:
         write_atomically(promoted, new.read_bytes())
-    print(json.dumps(verdict) if arguments.json else _told(verdict))
+    print(json.dumps(verdict) if arguments.json else _sentence(verdict))
     return 0 if verdict["accepted"] else REFUSED
 
 
-def _told(verdict: dict[str, Any]) -> str:
+def _sentence(verdict: dict[str, Any]) -> str:
     elo, match = verdict["elo"], verdict["match"]
     shown = "" if elo["value"] is None else f"{elo['value']:+.0f} Elo"
     if elo["low"] is not None and elo["high"] is not None:

@@ -43,9 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     from training.label.settings import LabelSettings
     from training.report.figures import network_report
     from training.report.judging import judge_of
-    from training.report.kinds import kinds_of
     from training.report.plot import plot_reports
-    from training.report.positions import read_positions
+    from training.report.positions import kinds_of, read_positions
 
     if arguments.plot:
         reads = [*map(network_file, arguments.networks), *shards_of(arguments.data)]

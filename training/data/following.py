@@ -47,7 +47,7 @@ class Follower:
     def ready(self) -> bool:
         """Return True if `take` has a result. Start a check if one is due."""
         if self._look is None and perf_counter() - self._looked_at >= self._data.follow_s:
-            self._look = self._pool.submit(self._found, frozenset(self._shards))
+            self._look = self._pool.submit(self._scan, frozenset(self._shards))
         if self._look is None or not self._look.done():
             return False
         found = self._look.result()
@@ -71,7 +71,7 @@ class Follower:
 
     # -- in the reader's thread ------------------------------------------------------------------------------
 
-    def _found(self, known: frozenset[str]) -> NewShards:
+    def _scan(self, known: frozenset[str]) -> NewShards:
         notes: list[str] = []
         try:
             files = shard_files(self._data)

@@ -9,10 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine.workers import MAX_WORKERS
-from protocol.common.settings.sources import toml_text
 from protocol.common.settings.spec import (
     UNREACHED,
-    Setting,
     SettingsError,
     SettingsGroup,
     setting,
@@ -154,16 +152,3 @@ class LabelSettings(SettingsGroup):
                 left_out.add(name)
         data: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return {name: value for name, value in data.items() if name not in left_out}
-
-
-def default_toml() -> str:
-    """Return configs/label.toml."""
-
-    def comment(declared: Setting) -> list[str]:
-        return [declared.help]
-
-    heading = [
-        "Games played and labelled by a UCI engine, with all settings at their defaults. Use:",
-        "`wavefront-training label --config FILE --output FOLDER`. Flags override the file.",
-    ]
-    return toml_text(settings_of(LabelSettings).values(), heading, comment)

@@ -46,9 +46,9 @@ from benchmarks.strength.ladder.players import (
     with_names,
 )
 from benchmarks.strength.ladder.report import Conditions, Run, markdown, report_data, shortfalls, table
+from engine.apps.campaign.display import QuietView
 from engine.apps.games.journal import JournalError
 from engine.apps.games.openings import OpeningError
-from engine.apps.games.record import GameRecord
 from engine.apps.match.campaign import MatchError
 from engine.apps.match.players.player import PlayerError
 from engine.options import Options
@@ -61,19 +61,17 @@ NOTE_SECONDS = 30.0
 """Time between two lines of progress, if the output is no terminal."""
 
 
-class LadderView:
+class LadderView(QuietView):
     """Shows progress: one line on a terminal, otherwise a line every NOTE_SECONDS."""
 
     def __init__(self, ladder: Ladder, progress: Progress) -> None:
+        super().__init__(progress.note)
         self._ladder = ladder
         self._progress = progress
         self._next = 0.0
 
     def started(self, state: LadderCampaign) -> None:
         self.note(f"{state.throughput.concurrency} concurrent games, {state.resumed} games resumed")
-
-    def game_over(self, state: LadderCampaign, entry: GameRecord) -> None:
-        pass
 
     def tick(self, state: LadderCampaign) -> None:
         ladder = self._ladder
@@ -82,9 +80,6 @@ class LadderView:
         if time.perf_counter() >= self._next and not sys.stderr.isatty():
             self._next = time.perf_counter() + NOTE_SECONDS
             self.note(f"{duration(state.throughput.seconds)}  {text}")
-
-    def note(self, text: str) -> None:
-        self._progress.note(text)
 
 
 def numbers(text: str) -> list[int]:

@@ -18,8 +18,9 @@ import numpy as np
 from benchmarks.strength.ladder.pairing import PAIR_GAMES, GameTimes, PairingRules, choose_pairs
 from benchmarks.strength.ladder.players import LadderPlayer
 from benchmarks.strength.ladder.scale import OpeningResult, Results
-from engine.apps.campaign.campaign import RunEnding, View
-from engine.apps.games.record import GameOutcome, GameRecord
+from engine.apps.campaign.campaign import RunEnding
+from engine.apps.campaign.display import QuietView
+from engine.apps.games.record import GameOutcome
 from engine.apps.match.adjudication import Adjudication, DrawRule, ResignRule
 from engine.apps.match.campaign import MatchCampaign
 from engine.apps.match.config import MatchConfig
@@ -192,7 +193,7 @@ def match_config(
 async def play_ladder(
     ladder: Ladder,
     campaign: LadderCampaign,
-    view: View[LadderCampaign, GameRecord],
+    view: QuietView,
     *,
     minutes: float,
     games_per_round: int,

@@ -15,7 +15,6 @@ from engine.search.notation import is_move, read_move, uci_of
 from protocol.common.settings.spec import shown
 
 PLAYERS = ("white", "black")
-MOVE_PATTERN = "^[a-h][1-8][a-h][1-8][nbrqNBRQ]?$"
 MOST_DEPTH = 1000
 MOST_RESTRICTIONS = 64
 MOST_MOVES = 1000

@@ -60,14 +60,15 @@ class Scheduler:
         self.settings = settings
         self._log = log
         self._on_failure: Callable[[NoEvaluatorError], None] = lambda error: None
-        self._pool = SearchPool(log=log, priority="analysis")
+        self.pool = SearchPool(log=log, priority="analysis")
+        """The pool of all searches, for other work of class analysis, too."""
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._accounts: dict[Client, ClientTasks] = {}
         self._numbers = count(1)
         self._tasks: dict[int, Task] = {}  # Running searches, by number.
         self._searches = 0  # Maximum concurrent ones; 0 without an evaluator.
         self._searcher: LocalSearches | None = None
-        self._evaluations = Evaluations(self._pool, options, self._inbox.put, self._evaluated)
+        self._evaluations = Evaluations(self.pool, options, self._inbox.put, self._evaluated)
         self._hashes: dict[str, str] = {}  # Of the networks, by name and by hash.
         self._asking = False  # Another thread waits for the evaluator.
         self._was_asked = False
@@ -105,16 +106,11 @@ class Scheduler:
         """Stop all searches without answers, and an embedded evaluator. Idempotent."""
         self._inbox.put(None)
         self._thread.join()
-        self._pool.close()
+        self.pool.close()
 
     def evaluator_pids(self) -> list[int]:
         """Return the process ids of embedded evaluators."""
-        return self._pool.evaluator_pids()
-
-    @property
-    def pool(self) -> SearchPool:
-        """The pool of all searches, for other work of class analysis."""
-        return self._pool
+        return self.pool.evaluator_pids()
 
     # -- for actions -------------------------------------------------------------------------------------
 
@@ -127,7 +123,7 @@ class Scheduler:
 
     def networks(self) -> tuple[NetworkInfo, ...] | None:
         """Return the evaluator's networks; None while there is no evaluator."""
-        return self._pool.networks(self.options)
+        return self.pool.networks(self.options)
 
     def load(self) -> tuple[int, int]:
         """Return the numbers of running and waiting positions."""
@@ -349,9 +345,9 @@ class Scheduler:
 
     def _await_evaluator(self) -> None:
         try:
-            for link in self._pool.links(self.options):
+            for link in self.pool.links(self.options):
                 link.start()
-            searches = self.settings.searches or self._pool.recommended_games(self.options)
+            searches = self.settings.searches or self.pool.recommended_games(self.options)
         except Exception as error:  # After any error, queries must not wait indefinitely.
             reason = error if isinstance(error, NoEvaluatorError) else NoEvaluatorError(str(error))
             self._inbox.put(lambda: self._has_no_evaluator(reason))
@@ -362,7 +358,7 @@ class Scheduler:
         self._asking, self._searches = False, searches
         if self._searcher is None:
             self._searcher = LocalSearches(
-                self._pool, self.options, self, self._inbox.put, most_idle=searches, log=self._log
+                self.pool, self.options, self, self._inbox.put, most_idle=searches, log=self._log
             )
         self._fill()
 
@@ -372,5 +368,5 @@ class Scheduler:
         for account in list(self._accounts.values()):
             for task in account.waiting.withdraw():
                 self._answer(task, encoded(answers.error(QueryError(str(error)), task.query.id, task.turn)))
-        if not any(link.was_connected for link in self._pool.links(self.options)):
+        if not any(link.was_connected for link in self.pool.links(self.options)):
             self._on_failure(error)

@@ -14,13 +14,14 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, groupby
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from engine.apps.campaign.throughput import Throughput
+from engine.apps.campaign.display import QuietView
 from engine.search.pool import PoolStatistics
 from engine.workers.executor import ExecutorError, FailedGame, GameExecutor, GameJob, Log, MakeExecutor
 from engine.workers.local import local_executor
@@ -36,24 +37,28 @@ RunEnding = Literal["finished", "time", "interrupted"]
 
 Game = TypeVar("Game")
 Entry = TypeVar("Entry")
-_State = TypeVar("_State", contravariant=True)
-_Entry = TypeVar("_Entry", contravariant=True)
 
 
-class View(Protocol[_State, _Entry]):
-    """A display of a campaign. The event loop calls it, so its methods must be quick."""
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """The speed of a run, without games of earlier runs.
 
-    def started(self, state: _State) -> None:
-        """Show that the executor is ready and games start."""
+    seconds: since the start of the games. concurrency: concurrent games. games: finished. pool: evaluations
+    of all games, running ones included.
+    """
 
-    def game_over(self, state: _State, entry: _Entry) -> None:
-        """Show a game that was recorded and counted."""
+    seconds: float = 0.0
+    concurrency: int = 0
+    games: int = 0
+    pool: PoolStatistics = field(default_factory=PoolStatistics)
 
-    def tick(self, state: _State) -> None:
-        """Update the display; called once per second."""
+    @property
+    def games_per_hour(self) -> float:
+        return 3600 * self.games / self.seconds if self.seconds > 0 else 0.0
 
-    def note(self, text: str) -> None:
-        """Show a message to the user. Any thread may call it."""
+    @property
+    def moves_per_second(self) -> float:
+        return self.pool.moves / self.seconds if self.seconds > 0 else 0.0
 
 
 class Campaign(ABC, Generic[Game, Entry]):
@@ -128,7 +133,7 @@ class Campaign(ABC, Generic[Game, Entry]):
 
     async def run(
         self,
-        view: View[Self, Entry],
+        view: QuietView,
         *,
         restart: bool = False,
         overwrite: bool = False,
@@ -158,7 +163,7 @@ class Campaign(ABC, Generic[Game, Entry]):
 
     async def play(
         self,
-        view: View[Self, Entry],
+        view: QuietView,
         numbers: Iterable[int],
         *,
         most: int | None = None,
@@ -172,7 +177,7 @@ class Campaign(ABC, Generic[Game, Entry]):
 class _Run(Generic[Game, Entry]):
     """One run of a campaign's games."""
 
-    def __init__(self, campaign: Campaign[Game, Entry], view: View[Any, Entry]) -> None:
+    def __init__(self, campaign: Campaign[Game, Entry], view: QuietView) -> None:
         self._campaign = campaign
         self._view = view
         self._executor: GameExecutor[Game] | None = None

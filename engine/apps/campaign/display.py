@@ -51,9 +51,7 @@ def shows_tables(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def view_of(
-    display: Display[State, Entry], *, as_json: bool
-) -> LiveView[State, Entry] | PlainView[State, Entry]:
+def view_of(display: Display[State, Entry], *, as_json: bool) -> QuietView:
     """Return the view for standard output, or for standard error if the other is for JSON."""
     from rich.console import Console
 
@@ -75,19 +73,23 @@ def row_table(title: str, rows: Mapping[str, str]) -> RenderableType:
 
 
 class QuietView(Closing):
-    """Show only the notes of a run. A context manager, like LiveView."""
+    """Show only the notes of a run: the base of all displays of a campaign. A context manager.
+
+    The event loop calls it, so its methods must be quick. note: shows a message to the user; any thread may
+    call it.
+    """
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
 
     def started(self, state: Any) -> None:
-        pass
+        """Show that the executor is ready and games start."""
 
     def game_over(self, state: Any, entry: Any) -> None:
-        pass
+        """Show a game that was recorded and counted."""
 
     def tick(self, state: Any) -> None:
-        pass
+        """Update the display; called once per second."""
 
 
 class PlainView(QuietView, Generic[State, Entry]):
@@ -123,12 +125,13 @@ class PlainView(QuietView, Generic[State, Entry]):
             self.note(line)
 
 
-class LiveView(Generic[State, Entry]):
+class LiveView(QuietView, Generic[State, Entry]):
     """Draw the state in a terminal, which it occupies while the context is open."""
 
     def __init__(self, display: Display[State, Entry], console: Console) -> None:
         from rich.live import Live
 
+        super().__init__(self._note)
         self._display = display
         self._console = console
         self._latest: deque[str] = deque(maxlen=display.messages or 1)
@@ -158,7 +161,7 @@ class LiveView(Generic[State, Entry]):
         lines = [*self._display.below(state), *self._latest]
         self._live.update(Group(table, Text("\n".join(lines))), refresh=True)
 
-    def note(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         if self._display.messages:
             self._latest.append(text)
         else:

@@ -92,7 +92,6 @@ class _Source(Protocol):
 
     def place(self, index: int) -> str:
         """Return file and line of an opening."""
-        ...
 
     def about(self, index: int) -> str:
         """Return what else identifies an opening, for the end of a message."""
@@ -100,7 +99,6 @@ class _Source(Protocol):
 
     def opening(self, index: int) -> Opening:
         """Return an opening. Raises ValueError with the reason, without the place."""
-        ...
 
 
 def read_openings(

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
-from engine.apps.campaign.throughput import Throughput
+from engine.apps.campaign.campaign import Throughput
 from engine.apps.match.config import MatchConfig
 from engine.apps.match.results.standings import Standings
 from engine.apps.match.results.statistics import (

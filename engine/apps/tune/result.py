@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.apps.campaign.throughput import Throughput
+from engine.apps.campaign.campaign import Throughput
 from engine.apps.match.results.standings import Standings
 from engine.apps.match.results.statistics import UNKNOWN, Z95, Estimate
 from engine.apps.match.summary import estimate_data, finite, speed_data

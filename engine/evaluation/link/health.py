@@ -107,7 +107,6 @@ class Listener(Protocol):
 
     def send_keepalive(self) -> None:
         """Send a keepalive without waiting."""
-        ...
 
 
 class Keepalive:

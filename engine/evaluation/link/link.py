@@ -112,7 +112,7 @@ class EvaluatorLink:
             addresses = settings.addresses
         except SettingsError as error:  # Unlike options, the environment was not checked before.
             self._error = EvaluatorRefusalError(f"WAVEFRONT_EVALUATOR: {error}")
-        self._given = ConfiguredEvaluators(addresses, settings, log, self._change_if_better)
+        self._candidates = ConfiguredEvaluators(addresses, settings, log, self._change_if_better)
 
     def adopt(self, settings: EvaluatorSettings) -> bool:
         """Adopt settings that the current evaluator fulfils. Return False if they need another one."""
@@ -192,7 +192,7 @@ class EvaluatorLink:
             steady = time.perf_counter() - self._connected_at >= STEADY_SECONDS
             self._refusals = (0 if steady else self._refusals) + 1 if refused else 0
             self._drained = client.said_goodbye()
-            self._given.left(self._address or "", reason)
+            self._candidates.left(self._address or "", reason)
             self._take_next()
         self._log(f"evaluator lost: {reason}; reconnecting")
         client.close()
@@ -200,7 +200,7 @@ class EvaluatorLink:
 
     def follow(self, network: NetworkInfo) -> None:
         """Require another network of all evaluators, because the one in use serves it now."""
-        self._given.follow(network)
+        self._candidates.follow(network)
 
     def check_keepalive(self, client: EvaluatorClient) -> None:
         """Check a `client` that owes answers, and kill an embedded evaluator that does not answer keepalives,
@@ -235,7 +235,7 @@ class EvaluatorLink:
                 self._retired.append(self._next[0])
             thread = self._thread
             self._condition.notify_all()
-        self._given.close()
+        self._candidates.close()
         if client is not None:
             client.close()
         self.close_retired()
@@ -256,16 +256,16 @@ class EvaluatorLink:
         reported = address = ""
         failed_starts = killed_starts = crashed_starts = attempt = 0
         embedded = not self.settings.address
-        if self._refusals and not self._given.has_alternative():
+        if self._refusals and not self._candidates.has_alternative():
             if self._fallback and not embedded:
                 self._log("starting an evaluator of its own instead")
                 embedded = True
             else:
                 # Otherwise handshakes and refusals would alternate without a pause.
-                self._pause(self._refusals - 1, self._given.has_alternative)
+                self._pause(self._refusals - 1, self._candidates.has_alternative)
         while not self._closed:
             try:
-                client, address = (self._start_embedded(), "") if embedded else self._given.connect()
+                client, address = (self._start_embedded(), "") if embedded else self._candidates.connect()
                 self._prepare(client)
                 break
             except EvaluatorRefusalError as refusal:
@@ -299,7 +299,7 @@ class EvaluatorLink:
                     self._log("starting an evaluator of its own instead")
                     embedded = True
                     continue
-            self._pause(attempt, self._given.has_usable)
+            self._pause(attempt, self._candidates.has_usable)
             attempt += 1
         with self._condition:
             self._thread = None
@@ -315,7 +315,7 @@ class EvaluatorLink:
 
     def _take(self, client: EvaluatorClient, address: str) -> None:
         """Make a connection the current one. address: of a given evaluator; "" for an embedded one."""
-        known, why = self._address, self._given.why(address)
+        known, why = self._address, self._candidates.why(address)
         if address and address != known and (why or known is not None):
             self._log(f"using the evaluator at {address}{why}")
         if address and self.settings.compress and not client.compresses:
@@ -346,7 +346,7 @@ class EvaluatorLink:
             self._condition.notify_all()  # This may end a pause.
             if self._closed or self.client is None or self._thread is not None or self._next is not None:
                 return
-            better = self._given.better_than(self._address or "")
+            better = self._candidates.better_than(self._address or "")
             if better is None:
                 return
             self._thread = threading.Thread(
@@ -358,7 +358,7 @@ class EvaluatorLink:
         """Connect to a better evaluator while the current one is in use."""
         client: EvaluatorClient | None = None
         with suppress(NoEvaluatorError):  # The failure was recorded, so it no longer counts as better.
-            client = self._given.connect_to(address)
+            client = self._candidates.connect_to(address)
         with self._condition:
             self._thread = None
             if client is None:
@@ -380,7 +380,7 @@ class EvaluatorLink:
         assert self.client is not None
         self._retired.append(self.client)
         if self._address:
-            self._given.left(self._address)
+            self._candidates.left(self._address)
         elif self._process is not None:
             threading.Thread(target=self._process.close, name="evaluator-end", daemon=True).start()
             self._process = None

@@ -20,28 +20,22 @@ class Pipeline(Protocol):
     @property
     def in_flight(self) -> int:
         """Batches submitted and not yet applied."""
-        ...
 
     @property
     def in_flight_visits(self) -> int:
         """Positions in flight that get a visit, look-ahead excluded."""
-        ...
 
     def take(self) -> Batch:
         """Return an empty batch to collect into."""
-        ...
 
     def release(self, batch: Batch) -> None:
         """Return a batch from `take` that was not submitted."""
-        ...
 
     def submit(self, batch: Batch) -> None:
         """Send a batch without waiting."""
-        ...
 
     def abandon(self) -> None:
         """Take back the visits of all batches in flight, at once. Their late results go to the cache."""
-        ...
 
 
 class InstantPipeline:

@@ -122,7 +122,7 @@ class PooledSearch:
         self._pipeline: Pipeline | None = None
         self._search: Search | None = None
 
-    def known(self) -> bool:
+    def take_first_step(self) -> bool:
         """Take the first step. Return True if that gave the report, so that no search is needed."""
         try:
             self._step = next(self._steps)

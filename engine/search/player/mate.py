@@ -67,7 +67,7 @@ class MateSearch:
             deadline is None or perf_counter() < deadline
         )
 
-    def news(self) -> str:
+    def progress_text(self) -> str:
         """Return a message about mates that a long search has excluded; empty if there is nothing new."""
         now, excluded = perf_counter(), self._solver.excluded
         if now < self._next_news or excluded == self._told:

@@ -195,7 +195,7 @@ class Player:
         second = replace(task, options=with_second_network(task.options), level=None)
         yield NetworkSearch(second, secondary=True)
         # The tree now has the second network's values, so the next search clears it.
-        tree = self.tree.known(second)
+        tree = self.tree.tree_at(second)
         policy = {} if tree is None else {child.move: child.policy for child in tree.children()}
         return replace(task, level=replace(level, second=policy))
 
@@ -205,7 +205,7 @@ class Player:
         """Run the mate search. Return its report, or None and what the network searches."""
         search = MateSearch(task, control)
         while search.advance():
-            if news := search.news():
+            if news := search.progress_text():
                 self._tell(news)
             yield Pause(0.0)
         report = search.report()

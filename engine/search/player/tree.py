@@ -214,7 +214,7 @@ class SearchTree:
         if favoured:
             self._favoured[position] = favoured, moves
 
-    def known(self, task: SearchTask) -> Tree | None:
+    def tree_at(self, task: SearchTask) -> Tree | None:
         """Return the tree with a task's position as its root; None if it has no visits of it."""
         if self._tree is None or not self.set_root(task).root_info().visits:
             return None

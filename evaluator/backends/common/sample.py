@@ -7,12 +7,9 @@ a tenth with few men. A third of the positions are side variations, as a search 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evaluator.network.schema import InputFormat
 from protocol.batch import POSITION_DTYPE, PositionBatch
@@ -37,14 +34,3 @@ def sample_batch(form: InputFormat) -> PositionBatch:
     positions = np.zeros(len(planes), POSITION_DTYPE)
     positions["planes"], positions["rule50"] = planes, rule50
     return PositionBatch(positions, offsets, moves)
-
-
-def columns(batches: Mapping[InputFormat, PositionBatch]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of FILE for batches in each format."""
-    result: dict[str, NDArray[Any]] = {}
-    for form, batch in batches.items():
-        result[f"{form.name}.planes"] = batch.positions["planes"]
-        result[f"{form.name}.rule50"] = batch.positions["rule50"]
-        result[f"{form.name}.move_offsets"] = batch.move_offsets
-        result[f"{form.name}.moves"] = batch.moves
-    return result

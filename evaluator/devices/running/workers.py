@@ -82,7 +82,7 @@ class Workers:
         self.idle = threading.Condition(lock)
         """Notified when work ends; for threads that retire a network, measure on a device, or end the
         threads."""
-        self._news: dict[Device, threading.Condition] = {}
+        self._conditions: dict[Device, threading.Condition] = {}
         """Wakes the threads of each device."""
         self._inside: dict[threading.Thread, Attempt | None] = {}
         self._batches = 0
@@ -96,9 +96,9 @@ class Workers:
         """Start the threads of a device, unless they run. With the lock held."""
         device = runner.device
         device.tries_at_ms = 0.0
-        if device in self._news:
+        if device in self._conditions:
             return
-        self._news[device] = threading.Condition(self._lock)
+        self._conditions[device] = threading.Condition(self._lock)
         device.trial_end_ms = now_ms()
         for index in range(device.threads):
             thread = threading.Thread(
@@ -109,19 +109,19 @@ class Workers:
 
     def notify(self, device: Device) -> None:
         """Wake a thread of a device to check the queues. With the lock held."""
-        self._news[device].notify()
+        self._conditions[device].notify()
 
     def notify_idle(self) -> None:
         """Notify waiters of `idle` that a request left a queue or a batch ended. With the lock held."""
         waited_for = self._stopping
         for network in self._networks:
             waited_for |= network.closing
-        for device in self._news:
+        for device in self._conditions:
             waited_for |= device.reserved
         if waited_for:
             self.idle.notify_all()
 
-    def disturbed(self, now: float) -> bool:
+    def machine_is_busy(self, now: float) -> bool:
         """Return True if other programs keep the machine busy. With the lock held."""
         if now >= self._read_again_ms:
             self._read_again_ms = now + READ_MS
@@ -170,7 +170,7 @@ class Workers:
         try:
             with self._lock:
                 if attempt is None:
-                    self._news[device].wait(FAULT_PAUSE_S)
+                    self._conditions[device].wait(FAULT_PAUSE_S)
                     return
                 self.failover.fail(
                     attempt.job, DeviceFailed(f"the evaluator could not finish the batch: {fault!r}")
@@ -182,17 +182,17 @@ class Workers:
 
     def _next(self, device: Device) -> Attempt | None:
         """Wait for a job and start it. Returns None if the thread should end."""
-        news = self._news[device]
+        condition = self._conditions[device]
         while not self._stopping:
             now = now_ms()
             job, runner, again_ms = self._look(device, now)
             if job is not None and runner is not None:
                 attempt = self._begin(job, runner, now)
                 if device.threads > 1 and self._work_waits():
-                    news.notify()  # another thread of this device may take the rest, now or later
+                    condition.notify()  # another thread of this device may take the rest, now or later
                 return attempt
             device.looks_at_ms = again_ms
-            news.wait(None if again_ms is None else max(0.0, again_ms - now) / 1000)
+            condition.wait(None if again_ms is None else max(0.0, again_ms - now) / 1000)
             device.looks_at_ms = None
         return None
 
@@ -322,7 +322,7 @@ class Workers:
 
     def learn(self, runner: Runner, positions: int, milliseconds: float) -> None:
         """Correct a runner's latency curve by a batch, and announce it once it is complete."""
-        if runner.learn(positions, milliseconds, disturbed=self.disturbed(now_ms())):
+        if runner.learn(positions, milliseconds, disturbed=self.machine_is_busy(now_ms())):
             self._on_moved()
 
     def _tried(self, attempt: Attempt, start: float, failure: BaseException | None) -> bool:
@@ -384,8 +384,8 @@ class Workers:
         return elapsed
 
     def _notify_all(self) -> None:
-        for news in self._news.values():
-            news.notify_all()
+        for condition in self._conditions.values():
+            condition.notify_all()
 
 
 def _places(job: Job, runner: Runner) -> int:

@@ -40,7 +40,7 @@ LINGER_MS = 1000
 
 
 class HubSockets:
-    """See `evaluator.service.connections.transport.Sockets`.
+    """`Sockets` of transport.py, which documents the methods.
 
     A client of the hub is the number of its connection; one of ZeroMQ is bytes. The ROUTER is made for the
     first address that requires keys.
@@ -63,7 +63,7 @@ class HubSockets:
         # One request and its answer must fit while another request arrives, whatever the setting.
         kept = max(limits.client_bytes, 3 * arriving) - arriving
         self._most_kept = None if private else kept - SLACK_BYTES
-        self._hub = Hub(
+        self.hub = Hub(
             frame=max_message_bytes(max_request) + 65536,
             message=message,
             parts=MOST_FRAMES,
@@ -83,13 +83,13 @@ class HubSockets:
         self.has_message = False
         self._turn = False
         """True if the next message is the ROUTER's, if it has one."""
-        self._hub.watch(self.wakeup.fileno())
+        self.hub.watch(self.wakeup.fileno())
         self._in_use = threading.Lock()
         """Held by the owner except while it sleeps, and by a thread that has borrowed the sockets."""
         self._in_use.acquire()
 
     def bind(self, address: str) -> str:
-        """See `Sockets`. A private service has one address."""
+        """A private service has one address."""
         domain = self._access.domain(address)
         if self._private and (domain is Domain.KEYS or self._addresses):
             raise AddressError(f"{address}: a private service listens at one address, without keys")
@@ -97,16 +97,15 @@ class HubSockets:
             if self._router is None:
                 self._router = self._make_router()
                 for descriptor in self._router.descriptors:
-                    self._hub.watch(descriptor)
+                    self.hub.watch(descriptor)
             return self._router.bind(address)
         listener, bound = listening_socket(address)
-        self._hub.listen(listener.detach(), local=domain is Domain.FILES)
+        self.hub.listen(listener.detach(), local=domain is Domain.FILES)
         self._addresses.append(bound)
         self._access.bound(bound)
         return bound
 
     def wait(self, timeout_ms: int) -> bool:
-        """See `Sockets`."""
         router = self._router
         if router is not None:
             timeout_ms = router.timeout(timeout_ms)
@@ -114,7 +113,7 @@ class HubSockets:
         if timeout_ms and self.wakeup.falls_asleep() and not (router is not None and router.look()):
             self._in_use.release()
             try:
-                woken = self._hub.wait(timeout_ms)
+                woken = self.hub.wait(timeout_ms)
             finally:
                 self._in_use.acquire()
             self.wakeup.awake()
@@ -122,26 +121,23 @@ class HubSockets:
                 self.wakeup.clear()
         else:
             self.wakeup.awake()
-            woken = self._hub.wait(0)
-        self.has_message = self._hub.has_message
-        news = self._hub.has_events or bool(self._log.waiting)
+            woken = self.hub.wait(0)
+        self.has_message = self.hub.has_message
+        news = self.hub.has_events or bool(self._log.waiting)
         if router is not None:
             self.has_message |= router.look()
             news = news or router.has_events()
         return news
 
     def attend(self) -> None:
-        """See `Sockets`."""
-        self._log.log(self._hub.news(), self.closed_connections)
+        self._log.log(self.hub.news(), self.closed_connections)
         if self._router is not None:
             self._router.attend()
 
     def borrow(self) -> bool:
-        """See `Sockets`."""
         return self._in_use.acquire(blocking=False)
 
     def give_back(self) -> None:
-        """See `Sockets`."""
         # Using a socket of ZeroMQ consumes its descriptor's signal, which would have woken the owner.
         news = self._router is not None and self._router.look()
         self._in_use.release()
@@ -149,108 +145,95 @@ class HubSockets:
             self.wakeup.wake()
 
     def connections(self) -> Iterator[int]:
-        """See `Sockets`. Numbers of the hub are not reused."""
-        yield from self._hub.ended()
+        """Numbers of the hub are not reused."""
+        yield from self.hub.ended()
         if self._router is not None:
             yield from (_OF_ROUTER + descriptor for descriptor in self._router.connections())
 
     def hang_up(self, descriptor: int) -> None:
-        """See `Sockets`."""
         if descriptor < _OF_ROUTER:
-            self._hub.hang_up(descriptor)
+            self.hub.hang_up(descriptor)
         elif self._router is not None:
             self._router.hang_up(descriptor - _OF_ROUTER)
 
     def receive(self) -> Arrived | None:
-        """See `Sockets`. The hub and the ROUTER take turns."""
+        """The hub and the ROUTER take turns."""
         router = self._router
-        if router is not None and router.has_message and (self._turn or not self._hub.has_message):
+        if router is not None and router.has_message and (self._turn or not self.hub.has_message):
             self._turn = False
             return router.receive()
         self._turn = True
-        found = self._hub.take()
-        self.has_message = self._hub.has_message or (router is not None and router.has_message)
+        found = self.hub.take()
+        self.has_message = self.hub.has_message or (router is not None and router.has_message)
         return None if found is None else Arrived(found[0], found[1], found[0])
 
-    @property
-    def hub(self) -> Hub:
-        """The owner of the connections without encryption."""
-        return self._hub
-
     def origin(self, arrived: Arrived) -> Origin:
-        """See `Sockets`."""
         if isinstance(arrived.client, int):
-            address = self._hub.address_of(arrived.client)
+            address = self.hub.address_of(arrived.client)
             return Origin(arrived.client, GONE if address is None else address)
         assert self._router is not None
         descriptor, address = self._router.origin(arrived)
         return Origin(descriptor if descriptor < 0 else _OF_ROUTER + descriptor, address)
 
     def user(self, arrived: Arrived) -> str:
-        """See `Sockets`. Without encryption, the user is the domain of the address."""
+        """Without encryption, the user is the domain of the address."""
         if isinstance(arrived.client, int):
-            domain = Domain.FILES if self._hub.is_local(arrived.client) else Domain.PLAIN
+            domain = Domain.FILES if self.hub.is_local(arrived.client) else Domain.PLAIN
             return str(domain.value)
         assert self._router is not None
         return self._router.user(arrived)
 
     def admit(self, arrived: Arrived) -> bool:
-        """See `Sockets`. The hub refuses connections."""
+        """The hub refuses connections."""
         return self._router is None or isinstance(arrived.client, int) or self._router.admit(arrived)
 
     def unread(self, client: Client) -> int:
-        """See `Sockets`."""
-        return self._hub.unread(client) if isinstance(client, int) else 0
+        return self.hub.unread(client) if isinstance(client, int) else 0
 
     def keeps_too_much(self, client: Client, held: int) -> bool:
-        """See `Sockets`. A key is trust."""
+        """A key is trust."""
         most = self._most_kept
-        return most is not None and isinstance(client, int) and held + self._hub.unread(client) > most
+        return most is not None and isinstance(client, int) and held + self.hub.unread(client) > most
 
     def send(self, client: Client, frames: Sequence[Any]) -> Delivery:
-        """See `Sockets`. A client with too much unread data is disconnected."""
+        """A client with too much unread data is disconnected."""
         if isinstance(client, int):
-            return Delivery.SENT if self._hub.send(client, frames) else Delivery.GONE
+            return Delivery.SENT if self.hub.send(client, frames) else Delivery.GONE
         assert self._router is not None
         return self._router.send(client, frames)
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """See `Sockets`."""
         return (*self._addresses, *(() if self._router is None else self._router.addresses))
 
     @property
     def open_connections(self) -> int:
-        """See `Sockets`."""
-        return len(self._hub) + (0 if self._router is None else self._router.open_connections)
+        return len(self.hub) + (0 if self._router is None else self._router.open_connections)
 
     @property
     def buffered_bytes(self) -> int:
-        """See `Sockets`. Without clients that have keys."""
-        return self._hub.buffered
+        """Without clients that have keys."""
+        return self.hub.buffered
 
     @property
     def closed_connections(self) -> Mapping[str, int]:
-        """See `Sockets`."""
-        counts = Counter({reason: count for reason, count in self._hub.counts().items() if reason in REASONS})
+        counts = Counter({reason: count for reason, count in self.hub.counts().items() if reason in REASONS})
         if self._router is not None:
             counts.update(self._router.closed_connections)
         return dict(counts)
 
     @property
     def closed(self) -> bool:
-        """See `Sockets`."""
         return self._closed
 
     def close(self) -> None:
-        """See `Sockets`."""
-        self._hub.stop_listening()
+        self.hub.stop_listening()
         for address in self._addresses:
             remove_socket(address)
         self._addresses.clear()
         if self._router is not None:
             self._router.close()
-        self._hub.close(LINGER_MS)
+        self.hub.close(LINGER_MS)
         self._closed = True
         self.wakeup.close()
 

@@ -53,7 +53,7 @@ SEND_LIMIT = 1024
 
 
 class ZeroMqSockets:
-    """See `evaluator.service.connections.transport.Sockets`.
+    """`Sockets` of transport.py, which documents the methods.
 
     ZeroMQ allows several threads to use a socket, one at a time. The owner therefore sleeps on file
     descriptors, never inside ZeroMQ.
@@ -116,7 +116,6 @@ class ZeroMqSockets:
         self._in_use.acquire()
 
     def bind(self, address: str) -> str:
-        """See `Sockets`."""
         try:
             key = self._authentication.secure(self._router, address)
         except KeysError as error:
@@ -141,7 +140,6 @@ class ZeroMqSockets:
         return bool(waiting) or multipart.has_message(self._monitor) or self._authentication.is_asked()
 
     def wait(self, timeout_ms: int) -> bool:
-        """See `Sockets`."""
         # The descriptor signals changes only, so ask the socket for messages that wait already.
         if self.wakeup.falls_asleep() and timeout_ms and not self.look():
             self._in_use.release()
@@ -158,7 +156,6 @@ class ZeroMqSockets:
         return self.has_events()
 
     def attend(self) -> None:
-        """See `Sockets`."""
         if self._authentication.answer():
             self.wakeup.wake()
         now = time.perf_counter()
@@ -170,11 +167,9 @@ class ZeroMqSockets:
         self._news.clear()
 
     def borrow(self) -> bool:
-        """See `Sockets`."""
         return self._in_use.acquire(blocking=False)
 
     def give_back(self) -> None:
-        """See `Sockets`."""
         # Using a socket consumes its descriptor's signal, which would have woken the owner.
         news = multipart.has_message(self._router)
         self._in_use.release()
@@ -182,7 +177,6 @@ class ZeroMqSockets:
             self.wakeup.wake()
 
     def connections(self) -> Iterator[int]:
-        """See `Sockets`."""
         while multipart.has_message(self._monitor):
             event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
             descriptor = int(event["value"])
@@ -222,12 +216,10 @@ class ZeroMqSockets:
         self._since.pop(descriptor, None)
 
     def hang_up(self, descriptor: int) -> None:
-        """See `Sockets`."""
         if descriptor in self._open:
             _hang_up(descriptor)
 
     def origin(self, arrived: Arrived) -> Origin:
-        """See `Sockets`."""
         frame: zmq.Frame = arrived.source
         try:
             descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
@@ -236,7 +228,6 @@ class ZeroMqSockets:
         return Origin(descriptor if descriptor in self._open else -1, address)
 
     def admit(self, arrived: Arrived) -> bool:
-        """See `Sockets`."""
         descriptor = self.origin(arrived).descriptor
         if descriptor < 0 or self._open[descriptor]:
             return True
@@ -248,39 +239,34 @@ class ZeroMqSockets:
         return True
 
     def unread(self, client: Client) -> int:
-        """See `Sockets`. ZeroMQ does not tell."""
+        """ZeroMQ does not tell."""
         return 0
 
     def keeps_too_much(self, client: Client, held: int) -> bool:
-        """See `Sockets`. A key is trust."""
+        """A key is trust."""
         return False
 
     def user(self, arrived: Arrived) -> str:
-        """See `Sockets`."""
         return user_of(arrived.source)
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """See `Sockets`."""
         return tuple(self._addresses)
 
     @property
     def open_connections(self) -> int:
-        """See `Sockets`."""
         return len(self._open)
 
     @property
     def buffered_bytes(self) -> int:
-        """See `Sockets`. ZeroMQ does not tell."""
+        """ZeroMQ does not tell."""
         return 0
 
     @property
     def closed_connections(self) -> Mapping[str, int]:
-        """See `Sockets`."""
         return dict(self._closed)
 
     def receive(self) -> Arrived | None:
-        """See `Sockets`."""
         if not self.has_message:
             return None
         frames = multipart.receive(self._router)
@@ -288,7 +274,6 @@ class ZeroMqSockets:
         return Arrived(frames[0].bytes, frames[1:], frames[0])
 
     def send(self, client: Client, frames: Sequence[Any]) -> Delivery:
-        """See `Sockets`."""
         try:
             multipart.send(self._router, [client, *frames])
         except zmq.Again:
@@ -301,11 +286,10 @@ class ZeroMqSockets:
 
     @property
     def closed(self) -> bool:
-        """See `Sockets`."""
         return bool(self._router.closed)
 
     def close(self) -> None:
-        """See `Sockets`. Waits at most LINGER_MS."""
+        """Waits at most LINGER_MS."""
         # Close it before the address is free for the next evaluator. Unbinding would disconnect the clients
         # and lose the last answers.
         for address in self._addresses:
@@ -326,14 +310,14 @@ MOST_NEWS = 16
 
 def _hang_up(descriptor: int) -> None:
     """Shut a connection down. ZeroMQ owns the descriptor and closes it at end of file."""
-    _asked(descriptor, lambda connection: connection.shutdown(socket.SHUT_RDWR), None)
+    _query_socket(descriptor, lambda connection: connection.shutdown(socket.SHUT_RDWR), None)
 
 
 def _address_of(descriptor: int) -> str:
-    return _asked(descriptor, lambda connection: str(connection.getpeername()[0]), "")
+    return _query_socket(descriptor, lambda connection: str(connection.getpeername()[0]), "")
 
 
-def _asked(descriptor: int, ask: Callable[[socket.socket], T], otherwise: T) -> T:
+def _query_socket(descriptor: int, ask: Callable[[socket.socket], T], otherwise: T) -> T:
     """Return what a connection of ZeroMQ answers; `otherwise` if it has ended."""
     with contextlib.suppress(OSError):
         connection = socket.socket(fileno=descriptor)  # not a copy: descriptors may be exhausted

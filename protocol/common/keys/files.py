@@ -59,7 +59,7 @@ def write_lines(path: Path, lines: Sequence[str], heading: str) -> None:
     heading: added as first line, unless that is a comment already."""
     if not (lines and lines[0].startswith("#")):
         lines = [f"# {heading}", *lines]
-    with _told(path, "cannot write"):
+    with _as_keys_error(path, "cannot write"):
         _make_folder(path.parent)
         write_atomically(path, "".join(f"{line}\n" for line in lines).encode(), durable=True, mode=0o644)
 
@@ -67,7 +67,7 @@ def write_lines(path: Path, lines: Sequence[str], heading: str) -> None:
 def write_private(path: Path, text: str, *, replace: bool) -> None:
     """Create a file that only its owner may read. Raises KeysError.
     replace: overwrite an existing file; otherwise raises FileExistsError."""
-    with _told(path, "cannot write", *([] if replace else [FileExistsError])):
+    with _as_keys_error(path, "cannot write", *([] if replace else [FileExistsError])):
         _make_folder(path.parent)
         write_atomically(path, text.encode(), durable=True, mode=0o600, replace=replace)
 
@@ -79,7 +79,10 @@ def _make_folder(folder: Path) -> None:
 def _read(path: Path, forbidden: int, complaint: str) -> str:
     """Return the text of a file. Refuse it before reading if others may do what is forbidden (mode bits), or
     could replace it."""
-    with _told(path, "cannot read", FileNotFoundError), open(path, "rb", opener=_open_at_once) as file:
+    with (
+        _as_keys_error(path, "cannot read", FileNotFoundError),
+        open(path, "rb", opener=_open_at_once) as file,
+    ):
         status = os.fstat(file.fileno())  # of the open file; the path may have changed since
         if not stat.S_ISREG(status.st_mode):
             raise KeysError(f"{path}: it is no file")
@@ -116,7 +119,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 @contextlib.contextmanager
-def _told(path: Path, what: str, *but: type[OSError]) -> Iterator[None]:
+def _as_keys_error(path: Path, what: str, *but: type[OSError]) -> Iterator[None]:
     """Turn an OSError into a KeysError. but: types to pass on."""
     try:
         yield

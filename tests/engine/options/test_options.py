@@ -9,8 +9,9 @@ import pytest
 
 from engine.evaluation.link.process import EvaluatorSettings
 from engine.options import OPTIONS, AliasValues, OptionError, Options
-from engine.options.flags import add_flags, default_toml, options_of_arguments
+from engine.options.flags import default_toml, engine_flags, options_of_arguments
 from engine.uci.text import option_line
+from protocol.common.commands import declare
 from protocol.common.settings.sources import read_toml
 from protocol.common.settings.spec import Setting, Value
 from tests.paths import REPOSITORY
@@ -44,7 +45,7 @@ def test_every_option_round_trips_through_uci(spec: Setting) -> None:
 @pytest.mark.parametrize("spec", OPTIONS, ids=lambda spec: spec.title)
 def test_every_option_round_trips_through_its_flag(spec: Setting) -> None:
     parser = argparse.ArgumentParser()
-    add_flags(parser)
+    declare(parser, engine_flags())
     value = other_value(spec)
     arguments = parser.parse_args([f"{spec.flag}={spec.text(value)}"])
     assert getattr(options_of_arguments(arguments), spec.name) == value
@@ -73,7 +74,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "options.toml"
     file.write_text("[search]\ncpuct = 2.5\nmultipv = 3\n")
     parser = argparse.ArgumentParser()
-    add_flags(parser)
+    declare(parser, engine_flags())
     options = options_of_arguments(parser.parse_args(["--config", str(file), "--multipv", "5"]))
     assert (options.cpuct, options.multipv) == (2.5, 5)
 

@@ -39,7 +39,7 @@ def waited(monkeypatch: pytest.MonkeyPatch, start: Start, limits: Limits, contro
     player = Player(Options(move_overhead_ms=OVERHEAD_MS, hash=1, tree_memory=16), print)
     monkeypatch.setattr(search, "perf_counter", start)
     running = PooledSearch(start, player, player.task(Game(), limits, 0.0), control=control, keeps_time=True)
-    assert not running.known()
+    assert not running.take_first_step()
     while running.advance(1, 1) and running._search is None:
         start.now = running.due_at + 1e-6
     error = running.future.exception() if running.future.done() else None

@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 import zmq
 
-from evaluator.backends.reference.random_evaluation import random_evaluation
+from evaluator.backends.reference.random import random_evaluation
 from protocol.common.keys.pairs import KeyPair
 from protocol.errors import Draining, DuplicateId, RemoteError, UnknownNetwork
 from protocol.wire.codec import decode_request, encode, max_message_bytes, peek_id

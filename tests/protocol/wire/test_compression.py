@@ -207,7 +207,7 @@ def test_a_broken_one_harms_nobody(evaluator: RunningEvaluator) -> None:
         first = client.submit(BATCH)
         client._connected().send([header(id=first + 1), GOOD[:-4]])
         client._in_flight[first + 1] = (1, 1, None)
-        client._next_id += 1
+        client.next_id += 1
         last = client.submit(BATCH)
         done = {each.id: each for _ in range(3) if (each := client.receive(60_000)) is not None}
         assert done[first].error is None and done[last].error is None

@@ -24,7 +24,7 @@ from training.data.reading import shards_of, table_of
 from training.label.archive import LabelArchive
 from training.label.engine import Labeller
 from training.label.game import LabelledGame
-from training.label.settings import LabelSettings, default_toml
+from training.label.settings import LabelSettings
 
 pytestmark = pytest.mark.integration
 
@@ -266,13 +266,6 @@ def _game() -> LabelledGame:
     return LabelledGame(
         3, fen, 2, "length", [move_code("e2e4")], [first], [Branch(0, move_code("d2d4"), reply)], 0.5
     )
-
-
-def test_the_shipped_settings_are_up_to_date() -> None:
-    from tests.paths import REPOSITORY
-
-    text = (REPOSITORY / "configs" / "label.toml").read_text("utf-8")
-    assert text == default_toml()
 
 
 def test_branches_are_drawn_from_a_network(tmp_path: Path) -> None:

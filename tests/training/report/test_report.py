@@ -20,8 +20,7 @@ from training.label.engine import EngineError
 from training.label.settings import LabelSettings
 from training.report.figures import TEMPERATURES, network_report
 from training.report.judging import judge
-from training.report.kinds import kinds_of
-from training.report.positions import DeepPositions, expected, read_positions
+from training.report.positions import DeepPositions, expected, kinds_of, read_positions
 from training.targets import label_wdl
 
 pytestmark = pytest.mark.integration

@@ -111,15 +111,12 @@ class Player(Protocol):
     @property
     def alive(self) -> bool:
         """False before `start` and after a failure: it must be (re)started."""
-        ...
 
     async def start(self) -> None:
         """Start or restart it. Raises PlayerError."""
-        ...
 
     async def new_game(self) -> None:
         """Prepare for a position of another game. Raises ForfeitError."""
-        ...
 
     async def think(self, position: Position, clocks: Clocks, *, patience_seconds: float | None) -> Thought:
         """Choose a move.
@@ -127,18 +124,15 @@ class Player(Protocol):
         patience_seconds: timeout from the request. Raises ForfeitError: TIME or STALL after the timeout,
         DISCONNECT if the player is gone. Raises PlayerError.
         """
-        ...
 
     def ponder(self, position: Position, clocks: Clocks, reply: str) -> None:
         """Think on the opponent's time about the position after an expected reply, if the player can.
 
         Called if its configuration says so, after its move. Its next call is `think` or `new_game`.
         """
-        ...
 
     async def close(self) -> None:
         """Stop it. Idempotent."""
-        ...
 
 
 class EnginePlayer:

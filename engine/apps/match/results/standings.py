@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from engine.apps.games.record import GameOutcome, Reason
 from engine.apps.match.results.sprt import Decision, Sprt
-from engine.apps.match.results.statistics import Tally, combined
+from engine.apps.match.results.statistics import Tally
 from engine.apps.match.schedule import Schedule
 
 
@@ -31,7 +31,8 @@ class Standings:
         self.players = [PlayerTotals() for _ in range(schedule.players)]
         self._numbers: set[int] = set()
         self._half_pairs: dict[int, float] = {}
-        self._decision: Decision = "continue"
+        self.decision: Decision = "continue"
+        """The decision of the SPRT. Later games do not change it."""
         self._tallies = {pairing: Tally() for pairing in schedule.pairings}
 
     @property
@@ -62,8 +63,8 @@ class Standings:
         if game.reason.is_failure and game.white_points != 0.5:
             loser = black if game.white_points == 1 else white
             loser.faults[game.reason] += 1
-        if self._decision == "continue":
-            self._decision = self._decide()
+        if self.decision == "continue":
+            self.decision = self._decide()
 
     def tally(self, first: int, second: int) -> Tally:
         """Return the first player's results against the second. Raises KeyError if they do not meet."""
@@ -73,7 +74,7 @@ class Standings:
 
     def total(self, player: int) -> Tally:
         """Return a player's results against all opponents."""
-        return combined(self.tally(player, other) for other in self.opponents(player))
+        return sum((self.tally(player, other) for other in self.opponents(player)), Tally())
 
     def opponents(self, player: int) -> list[int]:
         """Return the opponents of a player."""
@@ -82,11 +83,6 @@ class Standings:
     def llr(self) -> float:
         """Return the log likelihood ratio of the SPRT; 0 without one."""
         return self.sprt.llr(self.tally(0, 1)) if self.sprt is not None else 0.0
-
-    @property
-    def decision(self) -> Decision:
-        """The decision of the SPRT. Later games do not change it."""
-        return self._decision
 
     @property
     def over(self) -> bool:

@@ -11,7 +11,6 @@ Elo is -400 log10(1/score - 1). Normalised Elo is (score - ½) / (standard devia
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import erf, inf, isfinite, log, log10, nan, sqrt
 
@@ -232,11 +231,3 @@ def _likelihood_bound(sample: Sample, end: float) -> float:
         else:
             outside = middle
     return inside
-
-
-def combined(tallies: Iterable[Tally]) -> Tally:
-    """Return the sum of several tallies."""
-    total = Tally()
-    for tally in tallies:
-        total = total + tally
-    return total

@@ -98,7 +98,8 @@ class ProgramBuilder:
         self.fused = fused
         self._left = left
         self.measurements = measurements
-        self._aside = False
+        self.aside = False
+        """True while launches are appended to the second branch of work."""
         self._forked = False
 
     def choose_normed(self, product: Product) -> Choice:
@@ -151,7 +152,7 @@ class ProgramBuilder:
 
     def of_branch(self, name: str) -> str:
         """Return a buffer name for the current branch of work, because both branches run concurrently."""
-        return f"{name}.aside" if self._aside else name
+        return f"{name}.aside" if self.aside else name
 
     @staticmethod
     def format_code(matrix: Matrix | None) -> int:
@@ -180,21 +181,16 @@ class ProgramBuilder:
         """True if norms may be left to the products that read the rows."""
         return self._left and self.chained and self.target.matrix_unit(self.precision) in AMD_UNITS
 
-    @property
-    def aside(self) -> bool:
-        """True while launches are appended to the second branch of work."""
-        return self._aside
-
     def fork(self) -> None:
         """Start the second branch. Launches until `main` may run concurrently with those after it."""
         self._forked = not self.chained
         if self._forked:
             self.program.steps.append(Branch.FORK)
-            self._aside = True
+            self.aside = True
 
     def main(self) -> None:
         """End the second branch's launches."""
-        self._aside = False
+        self.aside = False
 
     def join(self) -> None:
         """Make all later launches wait for the second branch."""
@@ -224,7 +220,7 @@ class ProgramBuilder:
                 geometry.shared_bytes,
                 arguments,
                 label,
-                self._aside,
+                self.aside,
                 geometry.cluster,
                 geometry.together,
             )

@@ -30,6 +30,9 @@ from evaluator.backends.gpu.run.in_flight import (
 from evaluator.backends.gpu.run.memory import Memory, upload
 from protocol.batch import EvaluationBatch, PositionBatch
 
+IN_FLIGHT = 2
+"""Batches of a network that may be in flight."""
+
 
 class Executor:
     """One network on one device. At most as many threads as there are batches in flight may call `evaluate`
@@ -43,7 +46,6 @@ class Executor:
         buckets: tuple[int, ...],
         *,
         libraries: Sequence[Library] = (),
-        in_flight: int = 2,
         planned: Callable[[], None] = lambda: None,
         lease: DeviceLease = exclusive_lease,
     ) -> None:
@@ -74,7 +76,7 @@ class Executor:
         self.beside: frozenset[int] = frozenset()
         """Batch sizes that compute concurrently."""
         try:
-            self._allocate(compiler, plan, {library.name: library for library in libraries}, in_flight)
+            self._allocate(compiler, plan, {library.name: library for library in libraries})
         except BaseException:
             self.close()
             raise
@@ -83,9 +85,7 @@ class Executor:
         self.version = 0
         """Changes whenever a batch size's program changes."""
 
-    def _allocate(
-        self, compiler: Compiler, plan: Plan, libraries: dict[str, Library], in_flight: int
-    ) -> None:
+    def _allocate(self, compiler: Compiler, plan: Plan, libraries: dict[str, Library]) -> None:
         device = self.device
         others = [program for programs in self.alternatives.values() for program in programs[1:]]
         programs = [*self._programs.values(), *others]
@@ -103,7 +103,7 @@ class Executor:
         largest = Layout(self.buckets[-1])
         copied = largest.positions > self._direct
         self.in_flight = [
-            allocate_in_flight(device, self._memory, largest, copied=copied) for _ in range(in_flight)
+            allocate_in_flight(device, self._memory, largest, copied=copied) for _ in range(IN_FLIGHT)
         ]
         self.device_stream.recorder.warm_up(
             [

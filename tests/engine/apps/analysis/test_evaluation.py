@@ -63,7 +63,7 @@ def test_many_positions_are_evaluated_in_few_batches() -> None:
         shuffle = ["g1f3", "g8f6", "f3g1", "f6g8"] * 250
         talk.say(id="game", moves=shuffle, analyze_turns=turns, nodes=0)
         assert sorted(talk.client.next()["turn"] for _ in turns) == turns
-        assert made._pool.statistics().mean_batch > 50
+        assert made.pool.statistics().mean_batch > 50
 
 
 def test_queries_that_wait_are_limited() -> None:

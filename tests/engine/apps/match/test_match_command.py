@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from engine.apps.campaign.campaign import Throughput
 from engine.apps.campaign.display import LiveView, PlainView, shows_tables
-from engine.apps.campaign.throughput import Throughput
 from engine.apps.games.record import GameRecord, MoveRecord, Reason, Result
 from engine.apps.match.adjudication import Adjudication
 from engine.apps.match.campaign import MatchCampaign

@@ -5,8 +5,8 @@ import io
 
 from rich.console import Console
 
+from engine.apps.campaign.campaign import Throughput
 from engine.apps.campaign.display import LiveView
-from engine.apps.campaign.throughput import Throughput
 from engine.apps.games.record import Reason
 from engine.apps.selfplay.archive import GameEntry
 from engine.apps.selfplay.campaign import SelfPlayCampaign

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from engine._core import Batch, BatchRule, Exchange, Game, Tree
 from engine.evaluation.link.encoding import position_batch
-from evaluator.backends.reference.random_evaluation import random_evaluation
+from evaluator.backends.reference.random import random_evaluation
 from protocol._core import Hub, Stream
 from protocol.wire.codec import decode_request, encode, encode_evaluate
 from protocol.wire.messages import Evaluate, Result

@@ -16,7 +16,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("there are such connections on Linux only", allow_module_level=True)
 
-from evaluator.backends.reference.random_evaluation import random_evaluation
+from evaluator.backends.reference.random import random_evaluation
 from protocol.batch import EvaluationBatch
 from protocol.wire.codec import encode, encode_evaluate
 from protocol.wire.messages import Cancelled, Error, Evaluate, Pong, Result

@@ -146,11 +146,11 @@ def test_the_default_time_begins_after_the_mate_search(clock: TestClock) -> None
 
 def test_news_comes_with_excluded_mates_at_intervals(clock: TestClock) -> None:
     search = new_search(Limits(mate=DEEP), started=clock.seconds - 2)
-    assert search.news() == ""
+    assert search.progress_text() == ""
     for _ in range(20):
         assert search.advance()
-    assert search.news().startswith("no mate in ")
-    assert search.news() == "", "too early, and nothing is new"
+    assert search.progress_text().startswith("no mate in ")
+    assert search.progress_text() == "", "too early, and nothing is new"
 
 
 def test_a_slice_is_short() -> None:
