@@ -6,10 +6,12 @@ import gzip
 import io
 import json
 import math
+import os
 import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import chess
 import pytest
@@ -28,11 +30,21 @@ pytestmark = pytest.mark.integration
 START = chess.STARTING_FEN
 
 
+@pytest.fixture(autouse=True)
+def shared_evaluator(evaluator: str) -> None:
+    """Let commands with the backend `random` share an evaluator."""
+    SHARED["WAVEFRONT_EVALUATOR"] = evaluator
+
+
+SHARED: dict[str, str] = {}
+
+
 def run(
     *arguments: str, input: str | bytes = "", status: int = 0, cwd: Path | None = None
 ) -> tuple[str, str]:
     text = input if isinstance(input, str) else input.decode(errors="surrogateescape")
-    done = programs.command(*arguments, status=status, input=text, errors="surrogateescape", cwd=cwd)
+    with patch.dict(os.environ, SHARED if "random" in arguments else {}):
+        done = programs.command(*arguments, status=status, input=text, errors="surrogateescape", cwd=cwd)
     return done.stdout, done.stderr
 
 

@@ -26,6 +26,11 @@ THINKING = ("--white", "--nodes", "1000000000")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and terminals of POSIX")
 
 
+@pytest.fixture(autouse=True)
+def shared_evaluator(evaluator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAVEFRONT_EVALUATOR", evaluator)
+
+
 def run(tmp_path: Path, words: str | bytes, *flags: str) -> subprocess.CompletedProcess[str]:
     text = words if isinstance(words, str) else words.decode("latin-1")
     encoding = "utf-8" if isinstance(words, str) else "latin-1"

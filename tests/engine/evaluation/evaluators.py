@@ -20,12 +20,20 @@ class RunningEvaluator:
         self.address = f"ipc://{folder / name}"
         self._flags = flags if "--backend" in flags else ("--backend", "random", *flags)
         self._process: EvaluatorProcess | None = None
+        self._drained = False
+
+    def ensure(self) -> Self:
+        """Start it unless it runs and accepts requests."""
+        if self._drained or self._process is None or self._process.pid is None:
+            self.close()
+            self.start()
+        return self
 
     def start(self) -> None:
         """Start it, at the first time or again; returns when it is ready."""
         settings = EvaluatorSettings.of(Options(backend=""))
         command = [*evaluator_command(settings), "--address", self.address, *self._flags]
-        self._process = EvaluatorProcess(command)
+        self._process, self._drained = EvaluatorProcess(command), False
         assert self._process.await_ready() == self.address
 
     @property
@@ -37,12 +45,18 @@ class RunningEvaluator:
         """End it as SIGKILL does."""
         assert self._process is not None
         psutil.Process(self.pid).kill()
-        self._process.close()
+        self.close()
 
     def drain(self) -> None:
         """Have it refuse what comes, finish, and end."""
         with EvaluatorClient(self.address, handshake=False) as client:
             client.drain()
+        self._drained = True
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -51,5 +65,4 @@ class RunningEvaluator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is not None:
-            self._process.close()
+        self.close()

@@ -6,7 +6,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import jsonschema
@@ -71,10 +71,7 @@ class Conversation:
 @contextmanager
 def scheduler(options: Options = RANDOM, **settings: Any) -> Iterator[Scheduler]:
     said: list[str] = []
-    made = Scheduler(options, AnalysisSettings(**settings), log=said.append)
-    try:
+    with closing(Scheduler(options, AnalysisSettings(**settings), log=said.append)) as made:
         made.start()
         yield made
-    finally:
-        made.close()
     assert not [text for text in said if "fault" in text]
