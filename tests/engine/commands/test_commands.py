@@ -6,12 +6,11 @@ import gzip
 import io
 import json
 import math
-import os
 import re
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import chess
 import pytest
@@ -22,6 +21,7 @@ from engine.commands.analyse import _View
 from engine.commands.bench import Measurement
 from engine.search.report import Line, Report
 from tests import programs
+from tests.engine.evaluation.evaluators import shared_evaluator
 from tests.paths import REPOSITORY
 from tests.programs import ENGINE
 
@@ -30,20 +30,11 @@ pytestmark = pytest.mark.integration
 START = chess.STARTING_FEN
 
 
-@pytest.fixture(autouse=True)
-def shared_evaluator(evaluator: str) -> None:
-    """Let commands with the backend `random` share an evaluator."""
-    SHARED["WAVEFRONT_EVALUATOR"] = evaluator
-
-
-SHARED: dict[str, str] = {}
-
-
 def run(
     *arguments: str, input: str | bytes = "", status: int = 0, cwd: Path | None = None
 ) -> tuple[str, str]:
     text = input if isinstance(input, str) else input.decode(errors="surrogateescape")
-    with patch.dict(os.environ, SHARED if "random" in arguments else {}):
+    with shared_evaluator() if "random" in arguments else nullcontext():
         done = programs.command(*arguments, status=status, input=text, errors="surrogateescape", cwd=cwd)
     return done.stdout, done.stderr
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import chess.pgn
 import pytest
 
 from tests import programs
+from tests.engine.evaluation.evaluators import shared_evaluator
 from tests.programs import ENGINE, say, started
 
 pytestmark = pytest.mark.integration
@@ -27,8 +29,9 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and te
 
 
 @pytest.fixture(autouse=True)
-def shared_evaluator(evaluator: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WAVEFRONT_EVALUATOR", evaluator)
+def shared() -> Iterator[None]:
+    with shared_evaluator():
+        yield
 
 
 def run(tmp_path: Path, words: str | bytes, *flags: str) -> subprocess.CompletedProcess[str]:

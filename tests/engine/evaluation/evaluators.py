@@ -1,15 +1,39 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluators that run by themselves, each a process at an address where it can be started again."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from unittest.mock import patch
 
 import psutil
 
 from engine.evaluation.link.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.options import Options
 from protocol import EvaluatorClient
+
+_shared: list[tuple[EvaluatorProcess, str]] = []
+"""The process of `shared_evaluator` with its address; empty before the first use."""
+
+
+@contextmanager
+def shared_evaluator() -> Iterator[str]:
+    """Let engines to which no evaluator is given use one with the backend `random`, which tests of a module
+    share; its address."""
+    if not _shared:
+        process = EvaluatorProcess(evaluator_command(EvaluatorSettings.of(Options(backend="random"))))
+        _shared.append((process, process.await_ready()))
+    with patch.dict(os.environ, {"WAVEFRONT_EVALUATOR": _shared[0][1]}):
+        yield _shared[0][1]
+
+
+def end_shared() -> None:
+    """End the process of `shared_evaluator`, if there is one."""
+    while _shared:
+        _shared.pop()[0].close()
 
 
 class RunningEvaluator:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.apps.analysis.actions import ACTIONS
@@ -65,7 +65,6 @@ def test_every_field_and_action_is_in_the_schema() -> None:
     }
 
 
-@settings(deadline=None)
 @given(st.sampled_from(FREE), VALUES)
 def test_the_schema_takes_what_the_parser_takes(name: str, value: Any) -> None:
     message = {"id": "a", "moves": ["e2e4"], "analyze_turns": [0, 1], name: value}

@@ -9,13 +9,12 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import chess.pgn
 import pytest
 
-from tests.engine.evaluation.evaluators import RunningEvaluator
+from tests.engine.evaluation.evaluators import shared_evaluator
 from tests.programs import ENGINE, command, started
 
 pytestmark = pytest.mark.integration
@@ -62,19 +61,9 @@ def review(
     tmp_path: Path, *arguments: str, status: int = 0, file: str = "games.pgn", text: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Review a file in tmp_path. text: standard input."""
-    flags = ("--nodes", "20", *SHARED, *arguments)
+    with shared_evaluator() as address:  # as a flag, with which no network is chosen
+        flags = ("--nodes", "20", "--evaluator", address, *arguments)
     return command(*REVIEW, file, *flags, status=status, input=text, cwd=tmp_path)
-
-
-SHARED: list[str] = []
-"""Flags of the evaluator that reviews share; with one, no network is chosen."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with RunningEvaluator(tmp_path_factory.mktemp("e"), "e") as running:
-        SHARED[:] = ["--evaluator", running.address]
-        yield
 
 
 @pytest.fixture
