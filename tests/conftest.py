@@ -7,6 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No test asserts a time, and a busy machine takes long for an example.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # A shell starts background jobs with the interrupt ignored, and programs inherit that: those that tests start
 # are to be interrupted.
@@ -14,10 +19,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End the program that the tests of a module share: other modules count the children of this process."""
-    sharing = sys.modules.get("tests.engine.uci.uci_process")
-    if sharing is not None and (nextitem is None or nextitem.path != item.path):
-        sharing.end_shared()
+    """End programs that the tests of a module share: other modules count the children of this process."""
+    for name in ("tests.engine.uci.uci_process", "tests.engine.evaluation.evaluators"):
+        sharing = sys.modules.get(name)
+        if sharing is not None and (nextitem is None or nextitem.path != item.path):
+            sharing.end_shared()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

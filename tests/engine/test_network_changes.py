@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +148,7 @@ def test_a_search_follows_several_reloads(operator: Operator) -> None:
 
 
 def test_returned_evaluator_may_have_another_network(operator: Operator) -> None:
-    session = Session(operator.options, log=operator.log)
-    try:
+    with closing(Session(operator.options, log=operator.log)) as session:
         before = first_look(session)
         operator.evaluator.kill()
         operator.file("served", NEW)
@@ -158,8 +157,6 @@ def test_returned_evaluator_may_have_another_network(operator: Operator) -> None
         assert before[0].split()[0] == hash_of(OLD)
         assert report.network.split()[0] == hash_of(NEW) and report.nodes >= 50
         assert len(operator.notes) == 1
-    finally:
-        session.close()
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -284,8 +281,7 @@ def test_the_command_evaluate_follows(operator: Operator) -> None:
 
 def test_an_engine_goes_from_one_reloaded_evaluator_to_another(operator: Operator, other: Operator) -> None:
     both = f"{operator.evaluator.address},{other.evaluator.address}"
-    session = Session(operator.options.changed(evaluator=both), log=operator.log)
-    try:
+    with closing(Session(operator.options.changed(evaluator=both), log=operator.log)) as session:
         before = first_look(session)
         operator.reload()
         after = first_look(session)
@@ -296,8 +292,6 @@ def test_an_engine_goes_from_one_reloaded_evaluator_to_another(operator: Operato
         report = session.search(Limits(nodes=50))
         assert report.network == after[0] and report.nodes >= 50 and not report.ended_early
         assert len(operator.notes) == 1, "both have the same network"
-    finally:
-        session.close()
 
 
 def test_a_pool_follows_evaluators_that_are_reloaded_in_turn(operator: Operator, other: Operator) -> None:

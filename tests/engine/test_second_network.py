@@ -3,6 +3,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -79,11 +80,8 @@ def test_two_policies_are_mixed_and_no_tree_holds_values_of_both(
 ) -> None:
     second = str(operator.file("second", NEW))
     alone = {OLD: session.search(ONE)}
-    other = Session(operator.options.changed(weights=second))
-    try:
+    with closing(Session(operator.options.changed(weights=second))) as other:
         alone[NEW] = other.search(ONE)
-    finally:
-        other.close()
 
     def mixed(share: float) -> Report:
         session.options = operator.options.changed(human_weights=second, human_mix=share, **PEOPLE)
@@ -131,12 +129,9 @@ def test_a_lost_evaluator_s_successor_gets_the_second_network_too(tmp_path: Path
         options = Options(
             weights=path, backend="reference", human_weights=second, human_mix=1.0, hash=4, **PEOPLE
         )
-        session = Session(options)
-        try:
+        with closing(Session(options)) as session:
             before = session.search(ONE, play=True)
             link = session.start_evaluator()
             assert link.client is not None
             link.lost(link.client, "as a test wants it")
             assert session.search(ONE, play=True).best_move == before.best_move
-        finally:
-            session.close()

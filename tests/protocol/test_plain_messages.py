@@ -88,7 +88,7 @@ def outcome(decode: Any, frames: list[Any]) -> Any:
         return type(error), str(error)
 
 
-@settings(max_examples=rounds(500), deadline=None)
+@settings(max_examples=rounds(500))
 @given(
     headers(
         {
@@ -109,7 +109,7 @@ def test_an_evaluate_is_read_as_without_the_core(header: bytes) -> None:
         assert outcome(decode_request, frames) == with_core
 
 
-@settings(max_examples=rounds(500), deadline=None)
+@settings(max_examples=rounds(500))
 @given(
     headers(
         {
@@ -130,7 +130,7 @@ def test_a_result_is_read_as_without_the_core(header: bytes) -> None:
         assert outcome(decode_reply, frames) == with_core
 
 
-@settings(max_examples=rounds(300), deadline=None)
+@settings(max_examples=rounds(300))
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_not(header: bytes) -> None:
     assert plain_evaluate([header, *ARRAYS]) is None

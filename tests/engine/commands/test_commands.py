@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from engine.commands.analyse import _View
 from engine.commands.bench import Measurement
 from engine.search.report import Line, Report
 from tests import programs
+from tests.engine.evaluation.evaluators import shared_evaluator
 from tests.paths import REPOSITORY
 from tests.programs import ENGINE
 
@@ -32,7 +34,8 @@ def run(
     *arguments: str, input: str | bytes = "", status: int = 0, cwd: Path | None = None
 ) -> tuple[str, str]:
     text = input if isinstance(input, str) else input.decode(errors="surrogateescape")
-    done = programs.command(*arguments, status=status, input=text, errors="surrogateescape", cwd=cwd)
+    with shared_evaluator() if "random" in arguments else nullcontext():
+        done = programs.command(*arguments, status=status, input=text, errors="surrogateescape", cwd=cwd)
     return done.stdout, done.stderr
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import chess.pgn
 import pytest
 
 from tests import programs
+from tests.engine.evaluation.evaluators import shared_evaluator
 from tests.programs import ENGINE, say, started
 
 pytestmark = pytest.mark.integration
@@ -24,6 +26,12 @@ THINKING = ("--white", "--nodes", "1000000000")
 """The engine does not answer within the test."""
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and terminals of POSIX")
+
+
+@pytest.fixture(autouse=True)
+def shared() -> Iterator[None]:
+    with shared_evaluator():
+        yield
 
 
 def run(tmp_path: Path, words: str | bytes, *flags: str) -> subprocess.CompletedProcess[str]:

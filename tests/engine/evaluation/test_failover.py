@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import psutil
@@ -36,12 +36,6 @@ pytestmark = pytest.mark.integration
 RANDOM = Options().changed(backend="random", smart_pruning_factor=0.0, verbose_move_stats=True)
 LONG = 400_000
 ONNX = ["--backend", "onnx", "--no-latency-cache", "--network"]
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[tuple[RunningEvaluator, RunningEvaluator]]:
-    with RunningEvaluator(tmp_path, "a") as first, RunningEvaluator(tmp_path, "b") as second:
-        yield first, second
 
 
 @pytest.fixture
@@ -75,11 +69,8 @@ def once(action: Callable[[], None]) -> Callable[[Report], None]:
 def search_through(options: Options, action: Callable[[], None], *, fallback: bool = False) -> list[str]:
     """A search during which something happens; every visit must be accounted for. Returns the log."""
     said: list[str] = []
-    session = Session(options, log=said.append, fallback=fallback)
-    try:
+    with closing(Session(options, log=said.append, fallback=fallback)) as session:
         report = session.search(Limits(nodes=LONG), on_report=once(action))
-    finally:
-        session.close()
     assert report.nodes >= LONG, said
     assert all(move.in_flight == 0 for move in report.statistics)
     assert sum(move.visits for move in report.statistics) == report.nodes - 1
@@ -187,8 +178,7 @@ def test_the_first_one_is_gone_back_to_once_it_is_there_again(
 ) -> None:
     first, second = two
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
-    session = Session(RANDOM.changed(evaluator=addresses(*two)), log=said.put)
-    try:
+    with closing(Session(RANDOM.changed(evaluator=addresses(*two)), log=said.put)) as session:
         with endless_search(session):
             first.kill()
             assert "evaluator lost" in said.get(timeout=60)
@@ -196,24 +186,21 @@ def test_the_first_one_is_gone_back_to_once_it_is_there_again(
             first.start()
             assert said.get(timeout=60) == f"using the evaluator at {first.address}"
         assert said.empty()
-    finally:
-        session.close()
 
 
 def test_between_searches_too_the_first_that_is_well_is_connected(
     two: tuple[RunningEvaluator, RunningEvaluator], hasty: None
 ) -> None:
     first, second = two
-    link = EvaluatorLink(EvaluatorSettings.of(RANDOM.changed(evaluator=addresses(*two))), print)
-    try:
+    with closing(
+        EvaluatorLink(EvaluatorSettings.of(RANDOM.changed(evaluator=addresses(*two))), print)
+    ) as link:
         link.start()
         assert link.wait(60) is not None and address_of(link) == first.address
         first.kill()
         eventually(lambda: address_of(link) == second.address)
         first.start()
         eventually(lambda: address_of(link) == first.address)
-    finally:
-        link.close()
 
 
 def network_file(folder: Path, seed: int) -> str:
@@ -230,8 +217,9 @@ def test_its_own_evaluator_is_left_for_a_given_one_that_is_back(
     flags = [] if same else [*ONNX, network_file(tmp_path, 1)]
     given = RunningEvaluator(tmp_path, "a"), RunningEvaluator(tmp_path, "b", *flags)
     said: list[str] = []
-    session = Session(RANDOM.changed(evaluator=addresses(*given)), log=said.append, fallback=True)
-    try:
+    with closing(
+        Session(RANDOM.changed(evaluator=addresses(*given)), log=said.append, fallback=True)
+    ) as session:
         assert session.ready(60)
         assert session.start_evaluator().pid is not None
         link = session.start_evaluator()
@@ -242,8 +230,6 @@ def test_its_own_evaluator_is_left_for_a_given_one_that_is_back(
             assert session.search(Limits(nodes=1000)).nodes >= 1000
             assert address_of(link) == given[1].address
             assert session.start_evaluator().pid is None
-    finally:
-        session.close()
 
 
 def test_one_with_another_network_is_no_choice(tmp_path: Path) -> None:
@@ -254,14 +240,13 @@ def test_one_with_another_network_is_no_choice(tmp_path: Path) -> None:
         RunningEvaluator(tmp_path, "a", *flags[0]) as first,
         RunningEvaluator(tmp_path, "b", *flags[1]) as second,
         RunningEvaluator(tmp_path, "c", *flags[0]) as third,
+        closing(
+            Session(RANDOM.changed(evaluator=addresses(first, second, third)), log=said.append)
+        ) as session,
     ):
-        session = Session(RANDOM.changed(evaluator=addresses(first, second, third)), log=said.append)
-        try:
-            session.search(Limits(nodes=300))
-            first.kill()
-            assert session.search(Limits(nodes=3000)).nodes >= 3000
-        finally:
-            session.close()
+        session.search(Limits(nodes=300))
+        first.kill()
+        assert session.search(Limits(nodes=3000)).nodes >= 3000
     (unfit,) = (line for line in said if line.endswith("is not used"))
     assert unfit.startswith(f"the evaluator at {second.address} cannot serve the network: it serves 2 (")
     assert "and the others serve 1 (" in unfit
@@ -275,8 +260,7 @@ def test_a_network_that_a_file_names_is_loaded_at_the_others_too(tmp_path: Path)
     said: list[str] = []
     with RunningEvaluator(tmp_path, "a", *flags) as first, RunningEvaluator(tmp_path, "b", *flags) as second:
         options = RANDOM.changed(evaluator=addresses(first, second), weights=network)
-        link = EvaluatorLink(EvaluatorSettings.of(options), said.append)
-        try:
+        with closing(EvaluatorLink(EvaluatorSettings.of(options), said.append)) as link:
             link.start()
             before = link.wait(60)
             assert before is not None and before.network.name == "1"
@@ -285,8 +269,6 @@ def test_a_network_that_a_file_names_is_loaded_at_the_others_too(tmp_path: Path)
             after = link.client
             assert after is not None and after.address == second.address
             assert after.network.identity == before.network.identity
-        finally:
-            link.close()
 
 
 def test_one_that_takes_smaller_requests_is_no_choice(tmp_path: Path) -> None:
@@ -296,15 +278,12 @@ def test_one_that_takes_smaller_requests_is_no_choice(tmp_path: Path) -> None:
         RunningEvaluator(tmp_path, "b", "--max-request", "64") as second,
     ):
         options = RANDOM.changed(evaluator=addresses(first, second))
-        link = EvaluatorLink(EvaluatorSettings.of(options), said.append)
-        try:
+        with closing(EvaluatorLink(EvaluatorSettings.of(options), said.append)) as link:
             link.start()
             assert link.wait(60) is not None
             first.kill()
             eventually(lambda: any("--max-request 4096" in line for line in said))
             assert link.client is None or link.client.address == first.address
-        finally:
-            link.close()
 
 
 def test_a_wrong_list_in_the_environment_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

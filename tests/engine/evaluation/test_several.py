@@ -3,7 +3,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -36,12 +35,6 @@ def said() -> list[str]:
 def pool(said: list[str]) -> Iterator[SearchPool]:
     with SearchPool(log=said.append) as made:
         yield made
-
-
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[list[RunningEvaluator]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(RunningEvaluator(tmp_path, name)) for name in "abc"]
 
 
 def positions(evaluator: RunningEvaluator) -> int:

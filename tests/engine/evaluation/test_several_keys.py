@@ -2,7 +2,7 @@
 """Several evaluators that demand keys: one search that goes on at the next, and many that use all."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import psutil
@@ -13,7 +13,6 @@ from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.pool import SearchPool
 from engine.search.session import Session
-from tests.engine.evaluation.test_failover import address_of
 from tests.engine.uci.uci_process import eventually
 from tests.evaluator.service.test_keys_process import Service, client_keys, serving
 
@@ -40,21 +39,8 @@ def options_with(two: tuple[Service, Service], keys: Path) -> Options:
     return options.changed(evaluator=addresses, evaluator_keys=str(keys))
 
 
-def test_a_search_continues_at_the_next(tmp_path: Path, two: tuple[Service, Service]) -> None:
+def test_searches_use_all_and_continue_at_the_rest(tmp_path: Path, two: tuple[Service, Service]) -> None:
     assert all("#" in service.address for service in two)
-    session = Session(options_with(two, tmp_path / "client"), log=print)
-    try:
-        assert session.search(Limits(nodes=500)).nodes >= 500
-        link = session.start_evaluator()
-        assert address_of(link) == two[0].address
-        two[0].process.kill()
-        eventually(lambda: address_of(link) == two[1].address)
-        assert session.search(Limits(nodes=2000)).nodes >= 2000
-    finally:
-        session.close()
-
-
-def test_a_pool_uses_all(tmp_path: Path, two: tuple[Service, Service]) -> None:
     options = options_with(two, tmp_path / "client")
     with SearchPool() as pool:
         eventually(lambda: all(link.client is not None for link in pool.links(options)))
@@ -66,10 +52,7 @@ def test_a_pool_uses_all(tmp_path: Path, two: tuple[Service, Service]) -> None:
 def test_each_evaluator_reports_a_missing_key(tmp_path: Path, two: tuple[Service, Service]) -> None:
     said: list[str] = []
     stranger = client_keys(tmp_path, "stranger", allowed=False)
-    session = Session(options_with(two, stranger), log=said.append, fallback=True)
-    try:
+    with closing(Session(options_with(two, stranger), log=said.append, fallback=True)) as session:
         assert session.search(Limits(nodes=100)).nodes >= 100
         assert len(psutil.Process().children()) > len(two)  # it has an evaluator of its own now
         assert any(all(service.address.partition("#")[0] in line for service in two) for line in said)
-    finally:
-        session.close()

@@ -57,12 +57,9 @@ def test_requests_ask_for_it_once_the_clock_runs(asked: list[float | None], inte
 def test_a_search_asks_for_it_by_its_clock(
     asked: list[float | None], interpreted: None, seconds: int, hurries: bool
 ) -> None:
-    session = Session(Options(backend="random"))
-    try:
+    with closing(Session(Options(backend="random"))) as session:
         session.search(Limits(nodes=1))  # The evaluator may take longer to start than the clock allows.
         asked.clear()
         session.search(Limits(clock=Clock(1000 * seconds, 1000 * seconds), nodes=50))
-    finally:
-        session.close()
     assert asked
     assert {target is not None for target in asked} == {hurries}

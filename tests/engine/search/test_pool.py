@@ -23,6 +23,7 @@ from engine.search.loop.driver import Search
 from engine.search.loop.search import Observer
 from engine.search.pool import PoolPlayer, SearchPool, answer
 from protocol.batch import PositionBatch
+from tests.engine.evaluation.evaluators import shared_evaluator
 from tests.paths import shared
 
 pytestmark = pytest.mark.integration
@@ -32,6 +33,13 @@ RANDOM = Options(backend="random", hash=1, tree_memory=16, smart_pruning_factor=
 
 @pytest.fixture
 def pool() -> Iterator[SearchPool]:
+    with shared_evaluator(), SearchPool() as made:
+        yield made
+
+
+@pytest.fixture
+def own_pool() -> Iterator[SearchPool]:
+    """A pool with an evaluator of its own."""
     with SearchPool() as made:
         yield made
 
@@ -55,12 +63,12 @@ def play_games(pool: SearchPool, players: list[PoolPlayer], plies: int, limits: 
     return games
 
 
-def test_games_share_one_evaluator_and_their_batches_are_merged(pool: SearchPool) -> None:
-    players = [pool.player(RANDOM) for _ in range(24)]
-    games = play_games(pool, players, plies=6, limits=Limits(nodes=60))
+def test_games_share_one_evaluator_and_their_batches_are_merged(own_pool: SearchPool) -> None:
+    players = [own_pool.player(RANDOM) for _ in range(24)]
+    games = play_games(own_pool, players, plies=6, limits=Limits(nodes=60))
     assert all(len(game.moves()) == 6 for game in games)
-    assert len(pool.evaluator_pids()) == 1
-    statistics = pool.statistics()
+    assert len(own_pool.evaluator_pids()) == 1
+    statistics = own_pool.statistics()
     assert statistics.searches == 24 * 6
     assert statistics.evaluations > 24 * 6 * 30
     assert statistics.positions_per_second > 0
@@ -133,12 +141,12 @@ def test_a_pooled_search_finds_what_a_search_of_its_own_finds(pool: SearchPool) 
         assert other.result(60).nodes == 200
 
 
-def test_players_with_different_settings_share_the_evaluator(pool: SearchPool) -> None:
+def test_players_with_different_settings_share_the_evaluator(own_pool: SearchPool) -> None:
     futures = [
-        pool.player(RANDOM.changed(cpuct=cpuct)).search(Game(), Limits(nodes=200)) for cpuct in (0.5, 3.0)
+        own_pool.player(RANDOM.changed(cpuct=cpuct)).search(Game(), Limits(nodes=200)) for cpuct in (0.5, 3.0)
     ]
     reports = [future.result(60) for future in futures]
-    assert len(pool.evaluator_pids()) == 1
+    assert len(own_pool.evaluator_pids()) == 1
     assert reports[0].lines != reports[1].lines
 
 
@@ -188,23 +196,23 @@ def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: SearchPool
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be suspended by a signal")
-def test_evaluation_leaves_the_pool_when_it_is_cancelled(pool: SearchPool) -> None:
-    pool.evaluate([Game()], RANDOM).result(60)
-    (evaluator,) = map(psutil.Process, pool.evaluator_pids())
+def test_evaluation_leaves_the_pool_when_it_is_cancelled(own_pool: SearchPool) -> None:
+    own_pool.evaluate([Game()], RANDOM).result(60)
+    (evaluator,) = map(psutil.Process, own_pool.evaluator_pids())
     evaluator.suspend()
-    waiting = [pool.evaluate([Game()] * 100, RANDOM) for _ in range(20)]
+    waiting = [own_pool.evaluate([Game()] * 100, RANDOM) for _ in range(20)]
     random = Random(1)
     for future in random.sample(waiting, 15):
         future.cancel()
     active: Future[int] = Future()
-    pool.submit(lambda: active.set_result(len(pool._loop.active)))
+    own_pool.submit(lambda: active.set_result(len(own_pool._loop.active)))
     assert active.result(60) == 5
     evaluator.resume()
     for future in random.sample(waiting, 20):  # While answers come.
         future.cancel()
-    assert pool.evaluate([Game()], RANDOM).result(60)
+    assert own_pool.evaluate([Game()], RANDOM).result(60)
     settled: Future[int] = Future()
-    pool.submit(lambda: settled.set_result(len(pool._loop.active)))
+    own_pool.submit(lambda: settled.set_result(len(own_pool._loop.active)))
     assert settled.result(60) == 0
 
 
@@ -348,7 +356,7 @@ def test_an_observer_sees_a_search_that_has_nothing_left_to_do(pool: SearchPool)
     future.result(60)
 
 
-def test_search_says_why_it_ended_when_its_evaluator_is_lost(pool: SearchPool) -> None:
+def test_search_says_why_it_ended_when_its_evaluator_is_lost(own_pool: SearchPool) -> None:
     with SearchPool() as owner:
         owner.player(RANDOM).search(Game(), Limits(nodes=10)).result(60)
         (client,) = owner.connections(RANDOM)
@@ -361,7 +369,7 @@ def test_search_says_why_it_ended_when_its_evaluator_is_lost(pool: SearchPool) -
                 begun.set()
             return perf_counter() + 0.01
 
-        future = pool.player(options).search(Game(), Limits(infinite=True), observer=Observer(0.01, look))
+        future = own_pool.player(options).search(Game(), Limits(infinite=True), observer=Observer(0.01, look))
         assert begun.wait(60)
         assert psutil.Process(pid).is_running()
     report = future.result(60)

@@ -133,7 +133,7 @@ def test_commands_are_understood_in_any_case_and_after_unknown_words() -> None:
 
 @pytest.mark.parametrize(("chess960", "castling"), [("false", "e1g1"), ("true", "e1h1")])
 def test_castling_and_promotions_may_be_written_either_way(chess960: str, castling: str) -> None:
-    with UciProcess(f"UCI_Chess960 {chess960}") as engine:
+    with shared_engine(f"UCI_Chess960 {chess960}") as engine:
         for spelling, move in (("e1g1", castling), ("e1h1", castling), ("h7h8Q", "h7h8q")):
             engine.send("position fen 2k5/7P/8/8/8/8/8/4K2R w K - 0 1")
             lines = engine.ask(f"go nodes 5 searchmoves {spelling}", "bestmove")
@@ -144,7 +144,7 @@ def test_castling_and_promotions_may_be_written_either_way(chess960: str, castli
 
 
 def test_help_lists_the_commands() -> None:
-    with UciProcess() as engine:
+    with shared_engine() as engine:
         engine.send("help")
         said = engine.sync()
         for command in ("setoption", "position", "go ", "quit"):
@@ -204,7 +204,7 @@ def test_statistics_have_the_layout_that_guis_read() -> None:
 
 def test_counters_for_each_line_and_evaluations_per_second() -> None:
     options = ("MultiPV 3", "PerPVCounters true", "UCI_ShowEPS true", "SmartPruningFactor 0")
-    with UciProcess(*options, "ValueChoiceShare 1") as engine:
+    with shared_engine(*options, "ValueChoiceShare 1") as engine:
         engine.send("position startpos")
         last = engine.ask("go nodes 500", "bestmove")[-4:-1]
         nodes = [int(word_after(line, "nodes")) for line in last]
@@ -227,7 +227,7 @@ def test_nodes_are_visits_and_nps_those_of_this_search() -> None:
 
 def test_visits_that_need_no_network_are_nodes_but_no_evaluations() -> None:
     options = ("SmartPruningFactor 0", "UCI_ShowEPS true", "StickyEndgames false", "LookAhead 0")
-    with UciProcess(*options) as engine:
+    with shared_engine(*options) as engine:
         engine.send("position fen k7/8/8/8/8/8/8/KR6 w - - 97 80")
         last = engine.ask("go nodes 3000", "bestmove")[-2]
         assert int(word_after(last, "nodes")) >= 3000

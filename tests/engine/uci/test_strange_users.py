@@ -100,10 +100,11 @@ def test_options_set_to_the_values_in_force_start_no_other_evaluator() -> None:
         assert evaluators() != [before]
 
 
-@pytest.mark.parametrize("option", OF_THE_EVALUATOR)
-def test_evaluator_options_refuse_impossible_arguments(option: str) -> None:
-    with UciProcess("Backend random", f"{option} a\x00b") as engine:
-        assert option in errors(engine.sync())[0]
+def test_evaluator_options_refuse_impossible_arguments() -> None:
+    with shared_engine() as engine:
+        for option in OF_THE_EVALUATOR:
+            engine.send(f"setoption name {option} value a\x00b")
+            assert option in errors(engine.sync())[0]
         assert engine.best_move("go nodes 3") in legal_moves()
 
 
@@ -186,16 +187,9 @@ def test_faults_of_a_command_are_reported_once_and_not_for_ever() -> None:
 # -- the ends of lines and of input --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n", " \t\n"])
-def test_lines_may_end_in_any_way_and_the_last_one_not_at_all(end: str) -> None:
-    lines = [
-        "setoption name SmartPruningFactor value 0",
-        "position startpos moves e2e4",
-        "isready",
-        "go nodes 9",
-    ]
+def test_lines_may_end_in_any_way_and_the_last_one_not_at_all() -> None:
     with UciProcess() as engine:
-        engine.send_bytes(end.join(lines).encode())
+        engine.send_bytes(b"debug off\r\nposition startpos moves e2e4\risready \t\n\ngo nodes 9")
         engine.end_input()
         status, rest = engine.wait()
         assert status == 0 and rest[-1].split()[1] in legal_moves(chess.Board(AFTER_E4))

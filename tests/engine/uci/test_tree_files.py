@@ -18,14 +18,16 @@ def nodes_of(line: str) -> int:
     return int(words[words.index("nodes") + 1])
 
 
-def save(path: Path) -> str:
-    """Search a position, save its tree, and return the answer."""
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The tree of a searched position, and what the engine said when it saved it."""
+    path = tmp_path_factory.mktemp("saved") / "my tree"
     with UciProcess(FULL_SEARCH) as engine:
         engine.send(POSITION)
         engine.ask("go nodes 2000", "bestmove")
         engine.send(f"setoption name SaveTree value {path}")
         (said,) = engine.sync()
-        return said
+        return path, said
 
 
 def load(engine: UciProcess, path: Path) -> str:
@@ -34,9 +36,8 @@ def load(engine: UciProcess, path: Path) -> str:
     return said
 
 
-def test_a_search_continues_after_loading(tmp_path: Path) -> None:
-    path = tmp_path / "my tree"
-    said = save(path)
+def test_a_search_continues_after_loading(saved: tuple[Path, str]) -> None:
+    path, said = saved
     assert said.startswith(f"info string tree saved to {path}: 2") and said.endswith(" MB")
     with UciProcess(FULL_SEARCH) as engine:
         assert load(engine, path) == said.replace("saved to", "loaded from")
@@ -59,24 +60,16 @@ def test_a_search_continues_after_loading(tmp_path: Path) -> None:
         ("PolicyTemperature value 1", ""),
     ],
 )
-def test_a_tree_that_the_search_cannot_use_is_named(tmp_path: Path, option: str, reason: str) -> None:
-    path = tmp_path / "tree"
-    save(path)
-    with UciProcess(FULL_SEARCH) as engine:
-        load(engine, path)
+def test_a_tree_that_the_search_cannot_use_is_named(
+    saved: tuple[Path, str], option: str, reason: str
+) -> None:
+    with shared_engine(FULL_SEARCH) as engine:
+        load(engine, saved[0])
         engine.send(f"setoption name {option}")
         engine.send(POSITION)
         lines = engine.ask("go nodes 20", "bestmove")
         (said,) = (line for line in lines if "tree" in line)
         assert "not used" in said and reason in said
-
-
-def test_a_tree_of_other_rules_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "tree"
-    save(path)
-    with shared_engine("UCI_Chess960 true") as engine:
-        said = load(engine, path)
-        assert said.startswith("info string error: LoadTree") and "UCI_Chess960" in said
 
 
 @pytest.mark.parametrize("nodes", [60, None], ids=["constants of the network", "those of lc0"])
@@ -93,19 +86,20 @@ def test_a_tree_of_an_included_network_is_loaded(tmp_path: Path, nodes: int | No
             assert "tree saved" in engine.sync()[0]
 
 
-def test_other_options_and_networks_are_refused(tmp_path: Path) -> None:
-    save(tmp_path / "tree")
-    with UciProcess(FULL_SEARCH, "PolicyTemperature 1.5") as engine:
-        said = load(engine, tmp_path / "tree")
+def test_other_options_rules_and_networks_are_refused(saved: tuple[Path, str]) -> None:
+    with shared_engine(FULL_SEARCH, "PolicyTemperature 1.5") as engine:
+        said = load(engine, saved[0])
         assert "error: LoadTree" in said and "PolicyTemperature: 1.359 in the file, 1.5 here" in said
+        engine.send("setoption name UCI_Chess960 value true")
+        assert "UCI_Chess960" in load(engine, saved[0])
     with UciProcess("WeightsFile wavefront-cpu") as engine:
-        assert "network: " in load(engine, tmp_path / "tree")
+        assert "network: " in load(engine, saved[0])
 
 
 def test_errors_are_reported_and_change_nothing(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     (tmp_path / "pgn").write_text("[Event]")
-    with UciProcess(FULL_SEARCH) as engine:
+    with shared_engine(FULL_SEARCH) as engine:
         engine.send(f"setoption name SaveTree value {tmp_path / 'tree'}")
         assert "there is no tree: search a position first" in engine.sync()[0]
         engine.send("setoption name SaveTree value <empty>")
@@ -130,7 +124,7 @@ def test_errors_are_reported_and_change_nothing(tmp_path: Path) -> None:
 
 def test_saving_waits_for_a_limited_search_or_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tree"
-    with UciProcess(FULL_SEARCH) as engine:
+    with shared_engine(FULL_SEARCH) as engine:
         engine.send(POSITION)
         engine.send("go infinite")
         engine.send(f"setoption name SaveTree value {path}")

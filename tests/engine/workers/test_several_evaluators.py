@@ -53,9 +53,8 @@ def killed_in_use(evaluator: RunningEvaluator) -> Iterator[None]:
             killing.result()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 def test_self_play_loses_no_game_when_an_evaluator_is_killed(
-    tmp_path: Path, three: list[RunningEvaluator], workers: int
+    tmp_path: Path, three: list[RunningEvaluator]
 ) -> None:
     view = Recorder()
     settings = config(
@@ -63,7 +62,7 @@ def test_self_play_loses_no_game_when_an_evaluator_is_killed(
         games=GAMES,
         concurrency=8,
         nodes=40,
-        workers=workers,
+        workers=2,
         options=RANDOM.changed(evaluator=addresses(*three)),
     )
     with killed_in_use(three[0]):
@@ -74,9 +73,8 @@ def test_self_play_loses_no_game_when_an_evaluator_is_killed(
     assert all(positions(evaluator) > 0 for evaluator in three[1:])
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 def test_a_match_loses_no_game_when_an_evaluator_is_killed(
-    tmp_path: Path, three: list[RunningEvaluator], workers: int
+    tmp_path: Path, three: list[RunningEvaluator]
 ) -> None:
     players = [
         engine(name, nodes=nodes, evaluator=addresses(*three)) for name, nodes in (("a", 30), ("b", 20))
@@ -86,7 +84,7 @@ def test_a_match_loses_no_game_when_an_evaluator_is_killed(
         players,
         games=GAMES,
         concurrency=8,
-        workers=workers,
+        workers=1,
         adjudication=Adjudication(max_moves=40),
     )
     with killed_in_use(three[2]):

@@ -139,19 +139,13 @@ def test_match_in_processes_has_each_game_once(tmp_path: Path) -> None:
 
 
 def test_all_processes_serve_other_networks_and_backends(tmp_path: Path) -> None:
-    players = [engine("a"), engine("b", threads=2), engine("c")]
+    network = str(DATA / "lc0" / "nets" / "attn_128x4_smolgen.pb.gz")
+    players = [engine("a"), engine("b", threads=2), engine("c", weights=network)]
     config = match(tmp_path, players, games=2, concurrency=4, workers=2)
     ending, _, view = play(config)
     assert ending == "finished", view.notes
     assert len(view.records) == 6
     assert own_processes() == []
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_network_plays_the_shipped_one(tmp_path: Path, workers: int) -> None:
-    players = [engine("a", weights=str(DATA / "lc0" / "nets" / "attn_128x4_smolgen.pb.gz")), engine("b")]
-    ending, _, view = play(match(tmp_path, players, games=2, concurrency=2, workers=workers))
-    assert ending == "finished", view.notes
 
 
 def test_running_evaluator_is_shared_and_loads_networks_once(tmp_path: Path) -> None:

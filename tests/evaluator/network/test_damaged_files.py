@@ -307,9 +307,7 @@ def loads_or_says_why(data: bytes, folder: Path) -> None:
         assert str(error)
 
 
-@settings(
-    max_examples=rounds(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=rounds(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2), st.integers(0, 2**32), st.integers(1, 40))
 def test_changed_bytes_never_crash_the_loader(tmp_path: Path, which: int, seed: int, changes: int) -> None:
     """Half of the changes hit the tags and lengths in front of the arrays, the rest any byte."""
@@ -320,9 +318,7 @@ def test_changed_bytes_never_crash_the_loader(tmp_path: Path, which: int, seed: 
     loads_or_says_why(bytes(data), tmp_path)
 
 
-@settings(
-    max_examples=rounds(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=rounds(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2), st.integers(0, 2**32))
 def test_cut_and_shuffled_files_never_crash_the_loader(tmp_path: Path, which: int, seed: int) -> None:
     rng, data = random.Random(seed), RAW[which]
@@ -333,9 +329,7 @@ def test_cut_and_shuffled_files_never_crash_the_loader(tmp_path: Path, which: in
     loads_or_says_why(gzip.compress(raw, 0) if rng.random() < 0.5 else raw, tmp_path)
 
 
-@settings(
-    max_examples=rounds(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=rounds(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_never_crash_the_loader(tmp_path: Path, data: bytes) -> None:
     loads_or_says_why(data, tmp_path)

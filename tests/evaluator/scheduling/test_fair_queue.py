@@ -28,7 +28,7 @@ def in_order(queued: list[Request]) -> list[Request]:
     return sorted(queued, key=lambda each: each.place)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_it_does_what_a_sorted_list_does(data: st.DataObject) -> None:
     queue = FairQueue(2)

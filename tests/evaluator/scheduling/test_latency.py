@@ -119,7 +119,7 @@ def test_nonsense_is_no_curve(points: dict[int, float]) -> None:
 curves = st.dictionaries(st.integers(1, 256), st.floats(0.01, 1000.0), min_size=1, max_size=12)
 
 
-@settings(max_examples=rounds(150), deadline=None)
+@settings(max_examples=rounds(150))
 @given(curves, st.integers(1, 256), st.integers(1, 600), st.booleans())
 def test_the_model_is_sound_after_any_measurement(
     points: dict[int, float], max_batch: int, queued: int, padded: bool

@@ -145,7 +145,7 @@ def test_a_single_whole_request_is_passed_on_without_copying() -> None:
     assert PositionBatch.concatenate(parts_of(scheduler.take(5, 0.0))) is whole.batch
 
 
-@settings(max_examples=rounds(100), deadline=None)
+@settings(max_examples=rounds(100))
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.integers(0, 2)), min_size=1, max_size=12

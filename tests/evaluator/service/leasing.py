@@ -75,7 +75,6 @@ class LeasingBackend(EchoBackend):
         self.released = threading.Event()
         self.version = 0
         self._rooms = [Room(Layout(max_batch)) for _ in range(SLOTS)]
-        self._lengths: list[int] = []
         self._functions = [FUNCTION(each) for each in (self._launch, self._done, self._activate)]
 
     # -- evaluator.backends.common.buffer_lease.BufferLease

@@ -5,7 +5,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 WAIT_S = 60.0
 
@@ -58,8 +58,5 @@ class Proxy:
 @contextmanager
 def proxy_to(address: str) -> Iterator[Proxy]:
     """A proxy to a tcp address of this machine."""
-    proxy = Proxy(int(address.partition("#")[0].rpartition(":")[2]))
-    try:
+    with closing(Proxy(int(address.partition("#")[0].rpartition(":")[2]))) as proxy:
         yield proxy
-    finally:
-        proxy.close()

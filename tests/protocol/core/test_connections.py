@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -65,11 +66,8 @@ def hub_at(path: str, **changed: int) -> Hub:
 
 @contextlib.contextmanager
 def stream_to(path: str, **changed: int) -> Iterator[Stream]:
-    stream = Stream(path.encode(), **{**LIMITS, **changed})
-    try:
+    with closing(Stream(path.encode(), **{**LIMITS, **changed})) as stream:
         yield stream
-    finally:
-        stream.close()
 
 
 def next_of(hub: Hub) -> tuple[int, list[bytes]]:

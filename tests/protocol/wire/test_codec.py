@@ -208,7 +208,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=rounds(300), deadline=None)
+@settings(max_examples=rounds(300))
 @given(st.lists(st.binary(max_size=64), max_size=5))
 def test_random_frames_are_refused_not_crashed_on(frames: list[bytes]) -> None:
     for decode in (decode_request, decode_reply):
@@ -216,7 +216,7 @@ def test_random_frames_are_refused_not_crashed_on(frames: list[bytes]) -> None:
             decode(frames)
 
 
-@settings(max_examples=rounds(300), deadline=None)
+@settings(max_examples=rounds(300))
 @given(
     st.sampled_from([*PLAIN, Evaluate(9, batch()), RESULT]),
     st.data(),
@@ -233,7 +233,7 @@ def test_messages_with_a_field_replaced_are_read_or_refused(message: Any, data: 
             assert str(error)
 
 
-@settings(max_examples=rounds(300), deadline=None)
+@settings(max_examples=rounds(300))
 @given(st.integers(0, 3), st.integers(0, 1 << 16), st.integers(0, 255))
 def test_batches_with_a_replaced_byte_stay_within_bounds(frame: int, at: int, byte: int) -> None:
     frames: list[Any] = [bytearray(part) for part in wire(Evaluate(9, batch()))]

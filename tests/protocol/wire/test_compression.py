@@ -4,6 +4,7 @@ does without where the other cannot."""
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -229,15 +230,12 @@ def test_the_option_decides_if_it_is_installed(
         monkeypatch.setattr(compression, "zstd", lambda: None)
     options = Options().changed(evaluator=evaluator.address, evaluator_compression=setting)
     said: list[str] = []
-    link = EvaluatorLink(EvaluatorSettings.of(options), said.append)
-    try:
+    with closing(EvaluatorLink(EvaluatorSettings.of(options), said.append)) as link:
         link.start()
         client = link.wait(60)
         assert client is not None and client.compresses is compresses
         assert len(client.evaluate(BATCH)) == len(BATCH)
         assert ["is not compressed" in line for line in said] == [True] * (not installed)
-    finally:
-        link.close()
     if not installed:
         with pytest.raises(BadRequest, match="did not offer"):
             decode_request([header(), GOOD])

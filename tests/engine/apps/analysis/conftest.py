@@ -11,7 +11,7 @@ from tests.engine.apps.analysis.recording import Conversation, scheduler
 
 @pytest.fixture(scope="module")
 def shared_scheduler() -> Iterator[Scheduler]:
-    with scheduler() as made:
+    with scheduler(own=True) as made:
         yield made
 
 

@@ -6,7 +6,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
 import jsonschema
@@ -16,6 +16,7 @@ from engine.apps.analysis.schema import schema
 from engine.apps.analysis.settings import AnalysisSettings
 from engine.commands.analysis import default_options
 from engine.options import Options
+from tests.engine.evaluation.evaluators import shared_evaluator
 
 RANDOM = default_options().changed(backend="random", hash=8, tree_memory=64)
 
@@ -69,12 +70,11 @@ class Conversation:
 
 
 @contextmanager
-def scheduler(options: Options = RANDOM, **settings: Any) -> Iterator[Scheduler]:
+def scheduler(options: Options = RANDOM, *, own: bool = False, **settings: Any) -> Iterator[Scheduler]:
+    """A scheduler. own: with an evaluator of its own."""
     said: list[str] = []
     made = Scheduler(options, AnalysisSettings(**settings), log=said.append)
-    try:
+    with nullcontext() if own else shared_evaluator(), closing(made):
         made.start()
         yield made
-    finally:
-        made.close()
     assert not [text for text in said if "fault" in text]

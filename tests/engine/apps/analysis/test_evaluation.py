@@ -82,7 +82,7 @@ def test_a_client_is_reported_when_all_is_answered(talk: Conversation) -> None:
 
 @pytest.mark.integration
 def test_positions_are_sent_again_when_the_evaluator_is_lost() -> None:
-    with scheduler() as made:
+    with scheduler(own=True) as made:
         talk = Conversation(made)
         talk.ask(id="first", nodes=0)
         for number in range(2000):

@@ -7,7 +7,7 @@ from tests.engine.apps.analysis.recording import RANDOM, Conversation, scheduler
 
 
 def test_a_key_that_comes_twice_is_warned_of_once() -> None:
-    with scheduler() as made:
+    with scheduler(own=True) as made:
         talk = Conversation(made)
         talk.scheduler.receive(talk.client, '{"id": "a", "nodes": 5, "nodes": 6, "nodes": 7}')
         warning = talk.client.next()

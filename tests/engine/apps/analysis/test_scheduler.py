@@ -260,9 +260,7 @@ def test_a_bad_message_is_answered_and_disturbs_nobody(
     assert talk.ask(id="good", nodes=10)["root"]["visits"] == 10
 
 
-@settings(
-    max_examples=rounds(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=rounds(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(MESSAGES)
 def test_no_message_whatever_causes_a_fault(shared_scheduler: Scheduler, message: dict[str, Any]) -> None:
     talk = Conversation(shared_scheduler)
@@ -286,7 +284,7 @@ def test_a_field_that_is_not_used_is_warned_of(talk: Conversation) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be suspended by a signal")
 def test_position_has_a_move_when_time_ends_unevaluated() -> None:
-    with scheduler() as made:
+    with scheduler(own=True) as made:
         talk = Conversation(made)
         talk.ask(id="warm", nodes=1)
         (evaluator,) = map(psutil.Process, made.evaluator_pids())
@@ -447,7 +445,7 @@ def test_cached_evaluations_are_their_owners_alone() -> None:
 
 
 def test_without_an_evaluator_every_query_is_answered_so() -> None:
-    with scheduler(RANDOM.changed(backend="imaginary")) as made:
+    with scheduler(RANDOM.changed(backend="imaginary"), own=True) as made:
         talk = Conversation(made)
         talk.say(id="a", moves=GAME, analyze_turns=[0, 1])
         for turn in (0, 1):

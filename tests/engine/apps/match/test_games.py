@@ -4,6 +4,7 @@
 import asyncio
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import chess
@@ -20,10 +21,17 @@ from engine.apps.match.results.sprt import Sprt
 from engine.apps.match.timecontrol import TimeControl
 from tests.engine.apps.games.recorder import Recorder
 from tests.engine.apps.match.matches import RANDOM, engine, match, play, program, replay
+from tests.engine.evaluation.evaluators import shared_evaluator
 
 pytestmark = pytest.mark.integration
 
 SHORT = Adjudication(max_moves=12)
+
+
+@pytest.fixture(autouse=True)
+def shared() -> Iterator[None]:
+    with shared_evaluator():
+        yield
 
 
 def stockfish() -> str:
@@ -168,7 +176,10 @@ def test_a_program_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: py
         play(match(tmp_path, [program("mute", "mute"), engine("good")]))
 
 
-def test_match_does_not_begin_when_a_network_is_unreadable(tmp_path: Path) -> None:
+def test_match_does_not_begin_when_a_network_is_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WAVEFRONT_EVALUATOR")
     (tmp_path / "bad.pb.gz").write_bytes(b"no network")
     bad = PlayerConfig(
         "bad",

@@ -182,14 +182,14 @@ def test_a_closed_terminal_ends_a_match_in_order(tmp_path: Path) -> None:
 def test_a_match_under_nohup_continues_without_its_terminal(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As nohup has it; the match inherits it.
     try:
-        with runner_process(tmp_path, *FLAGS) as process:
+        with runner_process(tmp_path, *FLAGS, "--games", "12") as process:
             read_games(process, 2)
             process.send_signal(signal.SIGHUP)
             process.communicate(timeout=120)
     finally:
         signal.signal(signal.SIGHUP, before)
     assert process.returncode == 0
-    assert_complete(tmp_path, GAMES)
+    assert_complete(tmp_path, 12)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")

@@ -14,6 +14,7 @@ from pathlib import Path
 import chess.pgn
 import pytest
 
+from tests.engine.evaluation.evaluators import shared_evaluator
 from tests.programs import ENGINE, command, started
 
 pytestmark = pytest.mark.integration
@@ -60,7 +61,9 @@ def review(
     tmp_path: Path, *arguments: str, status: int = 0, file: str = "games.pgn", text: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Review a file in tmp_path. text: standard input."""
-    return command(*REVIEW, file, "--nodes", "20", *arguments, status=status, input=text, cwd=tmp_path)
+    with shared_evaluator() as address:  # as a flag, with which no network is chosen
+        flags = ("--nodes", "20", "--evaluator", address, *arguments)
+    return command(*REVIEW, file, *flags, status=status, input=text, cwd=tmp_path)
 
 
 @pytest.fixture
@@ -162,7 +165,7 @@ def test_old_review_is_kept_when_the_setup_differs(reviewed: Path) -> None:
 def test_careful_reviews_use_the_larger_network_when_none_is_named(
     folder: Path, arguments: tuple[str, ...], weights: str
 ) -> None:
-    review(folder, *arguments)
+    review(folder, "--evaluator", "", *arguments)
     head = json.loads((folder / "review" / "review.jsonl").read_text("utf-8").splitlines()[0])
     assert head["identity"].get("weights", "") == weights
 

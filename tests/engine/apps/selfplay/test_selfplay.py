@@ -24,6 +24,7 @@ from engine.apps.selfplay.config import SELFPLAY_OPTIONS, Resignation, SelfPlayC
 from engine.apps.selfplay.game import Resigning
 from tests.engine.apps.games.recorder import Recorder
 from tests.engine.apps.selfplay.checking import CheckedGame, check_file
+from tests.engine.evaluation.evaluators import shared_evaluator
 from tests.programs import ENGINE, command, run, started
 
 pytestmark = pytest.mark.integration
@@ -46,7 +47,8 @@ def config(output: Path, **settings: object) -> SelfPlayConfig:
 def play(config: SelfPlayConfig, *, restart: bool = False) -> tuple[SelfPlayCampaign, RunEnding, Recorder]:
     view = Recorder()
     campaign = SelfPlayCampaign(config)
-    return campaign, asyncio.run(campaign.run(view, restart=restart)), view
+    with shared_evaluator():
+        return campaign, asyncio.run(campaign.run(view, restart=restart)), view
 
 
 def journal(folder: Folder) -> list[dict[str, object]]:

@@ -197,7 +197,7 @@ def check_accepted(game: Game, chess960: bool) -> None:
 FEN_ALPHABET = st.sampled_from("pnbrqkPNBRQK12345678/ wKQkq-abcdefghABCDEFGH0369")
 
 
-@settings(max_examples=rounds(1500), deadline=None, derandomize=True)
+@settings(max_examples=rounds(500), derandomize=True)
 @given(data=st.data(), fen=st.sampled_from(STARTS), chess960=st.booleans())
 def test_damaged_fens_are_refused_or_played(data: st.DataObject, fen: str, chess960: bool) -> None:
     characters = list(fen)
@@ -213,7 +213,7 @@ def test_damaged_fens_are_refused_or_played(data: st.DataObject, fen: str, chess
     check_accepted(game, chess960)
 
 
-@settings(max_examples=rounds(1500), deadline=None, derandomize=True)
+@settings(max_examples=rounds(500), derandomize=True)
 @given(data=st.data(), fen=st.sampled_from(STARTS), chess960=st.booleans())
 def test_a_correction_never_changes_men_or_the_side_to_move(
     data: st.DataObject, fen: str, chess960: bool
@@ -235,14 +235,14 @@ def test_a_correction_never_changes_men_or_the_side_to_move(
         assert Game(text, chess960).fen() == game.fen()
 
 
-@settings(max_examples=rounds(500), deadline=None, derandomize=True)
+@settings(max_examples=rounds(500), derandomize=True)
 @given(st.text(max_size=200), st.booleans())
 def test_any_text_is_refused_without_a_crash(text: str, chess960: bool) -> None:
     with pytest.raises(ValueError, match="FEN: "):
         Game(text, chess960)
 
 
-@settings(max_examples=rounds(1000), deadline=None, derandomize=True)
+@settings(max_examples=rounds(500), derandomize=True)
 @given(
     men=st.dictionaries(st.integers(0, 63), st.sampled_from("pnbrqPNBRQ"), max_size=12),
     kings=st.lists(st.integers(0, 63), min_size=2, max_size=2, unique=True),

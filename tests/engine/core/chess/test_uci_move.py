@@ -82,7 +82,7 @@ def test_a_rook_pinned_on_its_own_rank_may_not_castle() -> None:
     assert "d1b1" in game.legal_moves()
 
 
-@settings(max_examples=rounds(500), deadline=None, derandomize=True)
+@settings(max_examples=rounds(500), derandomize=True)
 @given(
     fen=st.sampled_from(STARTS),
     move=st.text(max_size=6) | st.from_regex(r"\A[a-h][1-8][a-h][1-8][nbrq]?\Z"),

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -149,8 +150,7 @@ def test_missing_package_is_named_and_nobody_waits(tmp_path: Path) -> None:
 
 def test_refused_network_is_retried_only_by_an_option(tmp_path: Path) -> None:
     network = tmp_path / "late.pb.gz"
-    link = EvaluatorLink(EvaluatorSettings.of(Options().changed(weights=str(network))), print)
-    try:
+    with closing(EvaluatorLink(EvaluatorSettings.of(Options().changed(weights=str(network))), print)) as link:
         link.start()
         with pytest.raises(EvaluatorRefusalError, match="no such file"):
             link.wait(60)
@@ -158,8 +158,6 @@ def test_refused_network_is_retried_only_by_an_option(tmp_path: Path) -> None:
         link.start()
         with pytest.raises(EvaluatorRefusalError, match="no such file"):
             link.wait(60)
-    finally:
-        link.close()
 
 
 def test_an_evaluator_that_dies_while_the_engine_idles_is_replaced() -> None:
@@ -185,8 +183,7 @@ def kill_evaluator(link: EvaluatorLink) -> None:
 
 def test_evaluators_that_nobody_uses_are_not_replaced_for_ever() -> None:
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
-    link = EvaluatorLink(EvaluatorSettings.of(RANDOM), said.put)
-    try:
+    with closing(EvaluatorLink(EvaluatorSettings.of(RANDOM), said.put)) as link:
         link.start()
         assert link.wait(60) is not None
         for _death in range(MAX_IDLE_RESTARTS):
@@ -201,8 +198,6 @@ def test_evaluators_that_nobody_uses_are_not_replaced_for_ever() -> None:
         assert client is not None
         link.lost(client, "nobody is there")  # what a search finds out
         assert link.wait(60) is not client
-    finally:
-        link.close()
 
 
 def test_a_missing_evaluator_is_replaced_under_uci() -> None:
@@ -330,8 +325,7 @@ def test_refusing_evaluator_is_asked_after_growing_waits(
 @pytest.mark.skipif(os.name != "posix", reason="there are no such signals")
 def test_crash_is_named_when_its_connection_broke_first() -> None:
     said: queue.Queue[str] = queue.Queue()
-    link = EvaluatorLink(EvaluatorSettings.of(RANDOM), said.put)
-    try:
+    with closing(EvaluatorLink(EvaluatorSettings.of(RANDOM), said.put)) as link:
         link.start()
         client = link.wait(60)
         assert client is not None and link.pid is not None
@@ -343,8 +337,6 @@ def test_crash_is_named_when_its_connection_broke_first() -> None:
         assert "the connection is broken" in said.get(timeout=60)
         assert "crashed (SIGABRT)" in said.get(timeout=60)
         assert link.wait(60) is not None
-    finally:
-        link.close()
 
 
 def test_the_evaluator_is_found_from_any_folder(tmp_path: Path) -> None:

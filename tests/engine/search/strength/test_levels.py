@@ -3,6 +3,7 @@
 
 import threading
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
@@ -263,15 +264,14 @@ def test_queens_may_be_exchanged() -> None:
 
 
 def test_a_limited_engine_searches_its_nodes_and_an_analysis_all() -> None:
-    session = Session(Options(limit_strength=True, elo=2800, smart_pruning_factor=0.0), in_process=True)
-    try:
+    with closing(
+        Session(Options(limit_strength=True, elo=2800, smart_pruning_factor=0.0), in_process=True)
+    ) as session:
         limits = Limits(nodes=50_000)
         assert session.search(limits, play=True).nodes == calibrated(2800).nodes
         assert session.search(limits).nodes == 50_000
         # What the analysis found does not make the level stronger.
         assert session.search(limits, play=True).playouts == calibrated(2800).nodes
-    finally:
-        session.close()
 
 
 def test_pondering_does_not_make_a_level_stronger() -> None:

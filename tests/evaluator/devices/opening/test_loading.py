@@ -15,7 +15,6 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-import protocol.client
 from evaluator.backends import open_backend, parse_backend
 from evaluator.backends.common.base import Backend, BackendError
 from evaluator.backends.common.probe import probe_batch
@@ -25,6 +24,7 @@ from evaluator.service.lifecycle import LifeCycle
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import LoadFailed
+from protocol.wire import messages
 from tests.evaluator.service.harness import EchoBackend
 from tests.paths import CACHE, DATA, REPOSITORY
 
@@ -227,7 +227,7 @@ def test_a_file_that_is_served_is_not_loaded_again(
 def test_changed_file_is_reloaded_without_a_lost_request(
     served: tuple[EvaluatorClient, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol.client, "FEATURES", ())  # a client that is not told of other networks
+    monkeypatch.setattr(messages, "FEATURES", ())  # a client that is not told of other networks
     client, path = served
     other = next(
         each

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from email.message import Message
 from pathlib import Path
@@ -317,21 +317,20 @@ def test_power_and_temperature_are_shown_when_a_driver_has_them(tmp_path: Path) 
 
 
 def test_it_answers_while_networks_load() -> None:
-    service = EvaluatorService(Loader(("random",)), [NetworkToLoad(None)])
-    try:
-        with serve_health("127.0.0.1", 0, service.record) as port:
-            told = json.loads(get(port, "/status")[2])
-            jsonschema.validate(told, SCHEMA)
-            assert (told["state"], told["ready"], told["networks"], told["devices"]) == (
-                "loading",
-                False,
-                [],
-                [],
-            )
-            assert (told["reason"], told["default"]) == ("the networks are being loaded", "")
-            assert get(port, "/")[0] == 200
-    finally:
-        service.close()
+    with (
+        closing(EvaluatorService(Loader(("random",)), [NetworkToLoad(None)])) as service,
+        serve_health("127.0.0.1", 0, service.record) as port,
+    ):
+        told = json.loads(get(port, "/status")[2])
+        jsonschema.validate(told, SCHEMA)
+        assert (told["state"], told["ready"], told["networks"], told["devices"]) == (
+            "loading",
+            False,
+            [],
+            [],
+        )
+        assert (told["reason"], told["default"]) == ("the networks are being loaded", "")
+        assert get(port, "/")[0] == 200
 
 
 def test_it_answers_while_the_service_drains(tmp_path: Path) -> None:

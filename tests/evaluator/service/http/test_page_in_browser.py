@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -224,14 +224,13 @@ def test_a_chart_tells_its_values_to_fingers_and_keys(page: Page, tmp_path: Path
 
 
 def test_a_service_that_loads_and_one_that_drains(page: Page, tmp_path: Path) -> None:
-    service = EvaluatorService(Loader(("random",)), [NetworkToLoad(None)])
-    try:
-        with serve_health("127.0.0.1", 0, service.record) as port:
-            show(page, port, "loading")
-            page.wait(lambda: "None is loaded yet." in page.text())
-            page.open("about:blank", width=1200)  # or it would miss the service that is closed now
-    finally:
-        service.close()
+    with (
+        closing(EvaluatorService(Loader(("random",)), [NetworkToLoad(None)])) as service,
+        serve_health("127.0.0.1", 0, service.record) as port,
+    ):
+        show(page, port, "loading")
+        page.wait(lambda: "None is loaded yet." in page.text())
+        page.open("about:blank", width=1200)  # or it would miss the service that is closed now
     with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
         harness.backend.hold()
         harness.client().submit(numbered_batch(1))

@@ -3,6 +3,7 @@
 
 import ctypes
 import logging
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +83,9 @@ def test_opening_frees_everything_when_a_call_fails(
 
 def _open_and_close(network: Any, cache: Path) -> None:
     """As `open` of the backend does it: the device is closed if it does not work out."""
-    device = open_amd()
-    try:
+    with closing(open_amd()) as device:
         wanted = Wanted(Formats(Precision.FP32), deterministic=True, buckets=BUCKETS, check=False)
         OpenNetwork(network, device, wanted, compiler=Compiler(device, cache_folder=cache))
-    finally:
-        device.close()
 
 
 @pytest.mark.parametrize("count", [3, COPIED])

@@ -51,7 +51,7 @@ def test_two_batches_in_flight_wait_without_a_lock(runtime: Runtime, backend: Gp
     assert "hipStreamSynchronize" not in calls
 
 
-@pytest.mark.parametrize("order", ["lazy", "eager", "1", "2", "3"])
+@pytest.mark.parametrize("order", ["lazy", "eager", "1"])
 def test_results_are_right_in_every_order(runtime: Runtime, backend: GpuBackend, order: str) -> None:
     runtime.set_order(order)
     cases = [(count, seed) for seed in range(4) for count in (3, COPIED)]

@@ -63,7 +63,7 @@ def test_two_batches_compute_in_streams_of_their_own(
     assert len(set(streams_of_two(runtime, backend, count))) == 1
 
 
-@pytest.mark.parametrize("order", ["lazy", "eager", "1", "2", "3"])
+@pytest.mark.parametrize("order", ["lazy", "eager", "1"])
 def test_results_are_right_in_every_order(runtime: Runtime, backend: GpuBackend, order: str) -> None:
     runtime.set_order(order)
     assert backend.executor.open_streams(SIZES)
