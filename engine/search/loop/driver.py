@@ -73,6 +73,7 @@ class Search:
         self._last_report = task.started
         self._last_shown: tuple[int, str | None] = (0, None)
         self._first_batch_ms = 0.0
+        self._depth = 0
         self.idle = False
 
     def advance(self, *, fills: bool = True) -> bool:
@@ -184,6 +185,7 @@ class Search:
             task = self._task
             lines = static_lines(task.game, task.root_moves, self._options.multipv, task.expected)
         moves = lines[0].moves
+        self._depth = max(self._depth, int(info.mean_depth))  # GUIs pass over a line of less depth
         wanted = self._options.verbose_move_stats or self._options.log_live_stats
         children = self._tree.children(own_values=True) if wanted else []
         return Report(
@@ -192,7 +194,7 @@ class Search:
             lines=lines,
             nodes=info.visits,
             playouts=info.playouts,
-            depth=int(info.mean_depth),
+            depth=self._depth,
             selective_depth=info.max_depth,
             seconds=perf_counter() - self._task.started,
             hashfull=info.hashfull,
