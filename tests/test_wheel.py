@@ -58,7 +58,7 @@ def test_the_tag_lets_pip_install_it_on_other_systems(wheel: Path) -> None:
 
 def test_it_holds_the_program_and_no_sources_of_the_cores(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert "engine/apps/games/openings.pgn" in names
+    assert "engine/apps/games/openings.lines" in names
     assert "evaluator/backends/gpu/kernels/gemm.hip" in names
     assert {"evaluator/page/files/index.html", "evaluator/page/files/status.schema.json"} <= set(names)
     assert {f"{package}/_core.pyi" for package in ("engine", "evaluator", "protocol")} <= set(names)

@@ -27,8 +27,8 @@ from protocol.common.settings.spec import UNREACHED, setting
 
 Order = Literal["random", "sequential"]
 
-SHIPPED_BOOK = Path(__file__).with_name("openings.pgn")
-"""2000 openings of 6 to 10 plies that a strong engine evaluates as balanced."""
+SHIPPED_BOOK = Path(__file__).with_name("openings.lines")
+"""2000 openings of 6 to 10 plies that a strong engine evaluates as balanced: a name and UCI moves a line."""
 
 INITIAL = "startpos"
 """Name that replaces a file: the initial position only."""
@@ -143,7 +143,11 @@ def _source(name: str, path: Path, plies: int, report: Callable[[str], None], *,
         return _Listed(1, lambda index: Opening("initial position"))
     if not name and chess960:
         return _Listed(960, _chess960_start)
-    path = path if name else SHIPPED_BOOK
+    if not name:
+        lines = [line.split() for line in SHIPPED_BOOK.read_text("ascii").splitlines()]
+        return _Listed(
+            len(lines), lambda index: Opening(lines[index][0], None, tuple(lines[index][1:][: plies or None]))
+        )
     if path == STANDARD_INPUT:
         raise OpeningError("openings are not read from standard input: name a file")
     try:
