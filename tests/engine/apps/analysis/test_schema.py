@@ -9,16 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.apps.analysis import restrictions
 from engine.apps.analysis.actions import ACTIONS, FORMAT, STATES
 from engine.apps.analysis.errors import QueryError
 from engine.apps.analysis.messages import MOST_ID_CHARACTERS
 from engine.apps.analysis.query import NAMES, QUERY_OPTIONS, read_query
-from engine.apps.analysis.restrictions import (
-    MOST_DEPTH,
-    MOST_MOVES,
-    MOST_RESTRICTIONS,
-    PLAYERS,
-)
 from engine.apps.analysis.schema import schema, schema_text
 from engine.options import Options
 from engine.search.notation import MOST_CHARACTERS
@@ -64,7 +59,7 @@ def test_the_file_is_the_one_that_the_tables_make() -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text("utf-8")))
 
 
-def test_every_field_and_action_is_in_the_schema() -> None:
+def test_the_schema_has_the_names_and_limits_of_the_parser() -> None:
     parts = schema()["$defs"]
     query = parts["query"]
     assert list(query["properties"]) == list(NAMES)
@@ -73,15 +68,15 @@ def test_every_field_and_action_is_in_the_schema() -> None:
     assert {name: tuple(fields)[2:] for name, fields in actions.items()} == {
         name: fields for name, (fields, _) in ACTIONS.items()
     }
-
-
-def test_the_schema_has_the_limits_and_names_of_the_parser() -> None:
-    parts = schema()["$defs"]
     assert parts["id"]["maxLength"] == MOST_ID_CHARACTERS
     entry, (moves, entries) = parts["restriction"]["properties"], parts["restrictions"]["anyOf"]
     assert moves == entry["moves"] and moves["items"]["maxLength"] == MOST_CHARACTERS
-    most = entries["maxItems"], moves["maxItems"], entry["until_depth"]["maximum"]
-    assert most == (MOST_RESTRICTIONS, MOST_MOVES, MOST_DEPTH) and entry["player"]["enum"] == [*PLAYERS]
+    assert entry["until_depth"]["maximum"] == restrictions.MOST_DEPTH
+    assert (entries["maxItems"], moves["maxItems"]) == (
+        restrictions.MOST_RESTRICTIONS,
+        restrictions.MOST_MOVES,
+    )
+    assert entry["player"]["enum"] == [*restrictions.PLAYERS]
     version, networks = (each["properties"] for each in parts["action_answer"]["anyOf"][:2])
     assert version["format"]["const"] == FORMAT and networks["state"]["enum"] == [*STATES]
 
