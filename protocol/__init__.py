@@ -12,9 +12,31 @@ from typing import TYPE_CHECKING, Any
 from protocol.common.native import locate_core as _locate_core
 
 if TYPE_CHECKING:
+    from protocol.batch import POSITION_DTYPE, PositionBatch
     from protocol.client import Completed, EvaluatorClient
+    from protocol.errors import EvaluatorLost
+    from protocol.policy import policy_moves
+    from protocol.wire.messages import NetworkInfo
 
-__all__ = ["Completed", "EvaluatorClient"]
+_MODULES = {
+    "POSITION_DTYPE": "batch",
+    "PositionBatch": "batch",
+    "Completed": "client",
+    "EvaluatorClient": "client",
+    "EvaluatorLost": "errors",
+    "policy_moves": "policy",
+    "NetworkInfo": "wire.messages",
+}
+
+__all__ = [
+    "POSITION_DTYPE",
+    "Completed",
+    "EvaluatorClient",
+    "EvaluatorLost",
+    "NetworkInfo",
+    "PositionBatch",
+    "policy_moves",
+]
 
 _locate_core(__name__, __path__, _Path(__file__).resolve().parent)
 
@@ -22,8 +44,8 @@ _locate_core(__name__, __path__, _Path(__file__).resolve().parent)
 def __getattr__(name: str) -> Any:
     # Imported lazily, so that code that needs only batches, or must answer `uci` quickly, does not load
     # ZeroMQ.
-    if name in __all__:
-        from protocol import client
+    if name in _MODULES:
+        from importlib import import_module
 
-        return getattr(client, name)
+        return getattr(import_module(f"protocol.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,6 @@
 """No command overwrites a file that it reads, or a file that it did not write."""
 
 import gzip
-import os
 import subprocess
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import pytest
 
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
-from tests.paths import REPOSITORY
-from tests.programs import python
+from tests import programs
+from tests.programs import ENGINE
 
 pytestmark = pytest.mark.integration
 
@@ -33,13 +32,11 @@ PGN = '[Event "mine"]\n\n1. e4 *\n'
 
 
 def run(
-    folder: Path, program: str, *arguments: str | Path, text: str = "", status: int = 0
+    folder: Path, program: str, *arguments: str | Path, status: int = 0
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder. program: engine, evaluator or training."""
-    code = f"from {program}.cli import console; console()"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = python(code, *arguments, status=status, cwd=folder, env=environment, input=text)
-    assert "Traceback" not in done.stderr and "Errno" not in done.stderr
+    done = programs.command(*arguments, program=program, status=status, cwd=folder)
+    assert "Errno" not in done.stderr
     return done
 
 
@@ -137,10 +134,10 @@ def test_own_plots_and_reports_are_replaced(folder: Path) -> None:
 
 def test_a_log_is_appended_to_logs_alone(folder: Path) -> None:
     commands = "setoption name LogFile value {}\nisready\nquit\n"
-    said = run(folder, "engine", text=commands.format("mine.png")).stdout
+    said = programs.run(*ENGINE, input=commands.format("mine.png"), cwd=folder).stdout
     assert "LogFile" in said and (folder / "mine.png").read_text("utf-8") == "mine"
     for count in (1, 2):
-        run(folder, "engine", text=commands.format("log.txt"))
+        programs.run(*ENGINE, input=commands.format("log.txt"), cwd=folder)
         assert (folder / "log.txt").read_text("utf-8").count("> quit") == count
 
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.apps.campaign.campaign import Campaign
-from engine.apps.campaign.display import QuietView
-from engine.apps.shards.shard import Shard, ShardError, read_header, read_shard, write_shard
+from engine.apps.campaign import Campaign, QuietView
+from engine.apps.shards import Shard, ShardError, read_header, read_shard, write_shard
 from engine.options import Options
 from protocol.common.printing import failing_as, reason
 from training.data.annotations import annotated, identity, prior_identity

@@ -16,14 +16,12 @@ from engine.evaluation.link.link import EvaluatorLink
 from engine.evaluation.link.process import EvaluatorSettings
 from engine.evaluation.link.requests import Requests
 from engine.options import Options
-from protocol.batch import PositionBatch
-from protocol.errors import EvaluatorLost
+from protocol import EvaluatorLost, PositionBatch
 from training.data.packed import PackedPositions, unpack_positions
 from training.errors import TrainingError
 
 if TYPE_CHECKING:
-    from protocol.client import EvaluatorClient
-    from protocol.wire.messages import NetworkInfo
+    from protocol import EvaluatorClient, NetworkInfo
 
 REQUESTS_IN_FLIGHT = 3
 LEAST_BATCH = 64

@@ -10,12 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evaluator.backends.common.batches import expand_planes
-from evaluator.backends.common.probe import probe_batch
+from evaluator.backends import expand_planes, probe_batch
 from evaluator.backends.reference.backend import forward
-from evaluator.network import load_network
-from evaluator.network.spec import NetworkSpec
-from evaluator.network.writer import write_network
+from evaluator.network import NetworkSpec, load_network, write_network
 from protocol.common.printing import failing_as
 from training.errors import TrainingError
 from training.model.network import AttentionNetwork, policy_source
@@ -65,7 +62,7 @@ def export_network(
 
 def int8_told(path: Path) -> str:
     """Return in words how an int8 pass on the CPU changes a network's results."""
-    from evaluator.backends.common.base import BackendError
+    from evaluator.backends import BackendError
     from evaluator.backends.onnx.backend import OnnxBackend
 
     try:

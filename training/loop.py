@@ -19,8 +19,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from engine.apps.games.journal import Journal
-from engine.apps.shards.shard import ShardError, read_header
+from engine.apps.games import Journal
+from engine.apps.shards import ShardError, read_header
 from engine.options.tables import Table
 from protocol.common.files import replace_file
 from protocol.common.processes import INTERRUPTED

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, Tree
-from engine.apps.shards.shard import read_shard
+from engine.apps.shards import read_shard
 from engine.evaluation.errors import NetworkChangedError, NoEvaluatorError
 from engine.options import Options
 from engine.search.limits import Limits

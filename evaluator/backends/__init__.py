@@ -25,6 +25,8 @@ from types import ModuleType
 from typing import Any
 
 from evaluator.backends.common.base import Backend, BackendError
+from evaluator.backends.common.batches import expand_planes
+from evaluator.backends.common.probe import probe_batch
 from evaluator.network.spec import NetworkSpec
 
 __all__ = [
@@ -32,9 +34,11 @@ __all__ = [
     "BackendError",
     "available_backends",
     "backend_names",
+    "expand_planes",
     "for_each_device",
     "open_backend",
     "prepare_backend",
+    "probe_batch",
     "unavailable",
 ]
 

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from engine.apps.campaign.display import shows_tables
+    from engine.apps.campaign import shows_tables
     from engine.options import Options
     from training.annotate import annotate, annotate_by_searches
     from training.data.reading import count_positions, shards_of

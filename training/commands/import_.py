@@ -22,7 +22,7 @@ ARGUMENTS = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.apps.shards.shard import SIX_DIGITS, SUFFIX
+    from engine.apps.shards import SIX_DIGITS, SUFFIX
     from training.data.importing import JOURNAL, import_sources
 
     folder = Path(arguments.output)

@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.apps.campaign.display import view_of
-    from engine.apps.shards.shard import SIX_DIGITS, SUFFIX
+    from engine.apps.campaign import view_of
+    from engine.apps.shards import SIX_DIGITS, SUFFIX
     from protocol.common.processes import INTERRUPTED, run_interruptible
     from protocol.common.settings.sources import from_arguments
     from training.label.archive import JOURNAL, SUMMARY

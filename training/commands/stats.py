@@ -20,7 +20,7 @@ ARGUMENTS = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.apps.shards.shard import ShardError, read_shard
+    from engine.apps.shards import ShardError, read_shard
     from training.data.reading import shards_of
     from training.data.statistics import Statistics
 

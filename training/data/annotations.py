@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.apps.shards.shard import Shard, ShardError
-from engine.apps.shards.shard_coding import share_bytes, wdl_bytes
+from engine.apps.shards import Shard, ShardError, share_bytes, wdl_bytes
 from evaluator.network import network_file
 from protocol.common.printing import failing_as
 from training.errors import TrainingError

@@ -20,11 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, policy_move
-from engine.apps.shards.chunk import MAX_RECORDS, TrainingDataError
-from engine.apps.shards.decode import black_to_move, boards_of, fen_of, placement_of, transform_of
-from engine.apps.shards.shard import Shard
-from engine.apps.shards.shard_coding import Columns
-from engine.apps.shards.shard_games import columns_of, shard_of
+from engine.apps.shards import (
+    MAX_RECORDS,
+    Columns,
+    Shard,
+    TrainingDataError,
+    black_to_move,
+    columns_of,
+    shard_of,
+    transform_of,
+)
+from training.data.decode import boards_of, fen_of, placement_of
 from training.data.records import NO_MOVE, RECORDS, parse_records
 from training.data.sources import KnownSources, Source, digest_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event
 from time import perf_counter
 
-from engine.apps.shards.shard import ShardError
+from engine.apps.shards import ShardError
 from protocol.common.printing import reason
 from training.config import DataSettings
 from training.data.reading import ReadShard, ShardReader, shard_files

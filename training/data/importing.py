@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.apps.games.journal import Journal
-from engine.apps.shards.shard import SUFFIX, Shard, write_shard
+from engine.apps.games import Journal
+from engine.apps.shards import SUFFIX, Shard, write_shard
 from protocol.common.printing import failing_as
 from training.config import DataSettings, TargetSettings
 from training.data import labelled_games

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.apps.shards.shard import Shard, ShardError
+from engine.apps.shards import Shard, ShardError
 
 SUFFIX = ".npz.xz"
 MAX_BYTES = 128 << 20

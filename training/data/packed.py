@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.batch import POSITION_DTYPE
+from protocol import POSITION_DTYPE
 
 HISTORY = 8
 KEPT_PLANES = (104, 105, 106, 107, 108, 110)

@@ -14,9 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, Tablebases, encode_line
-from engine.apps.shards.shard import SUFFIX, UNKNOWN_PLIES, Shard, ShardError, read_header, read_shard
-from engine.apps.shards.shard_coding import NAT_STEPS, NO_SHARE, wdl_of
-from protocol.batch import POSITION_DTYPE
+from engine.apps.shards import (
+    NAT_STEPS,
+    NO_SHARE,
+    SUFFIX,
+    UNKNOWN_PLIES,
+    Shard,
+    ShardError,
+    read_header,
+    read_shard,
+    wdl_of,
+)
+from protocol import POSITION_DTYPE
 from protocol.common.printing import reason
 from training import targets
 from training.config import DataSettings, TargetSettings

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.apps.shards.chunk import TrainingDataError
-from engine.apps.shards.training_record import RECORD_DTYPE
+from engine.apps.shards import RECORD_DTYPE, TrainingDataError
 from training.config import INPUT_FORMATS
 
 NO_MOVE = 0xFFFF

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from engine._core import Game
-from engine.apps.shards.move_codes import uci_move
-from engine.apps.shards.shard import Shard
+from engine.apps.shards import Shard, uci_move
 
 
 class ShardGames:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.apps.shards.shard import Shard
-from engine.apps.shards.shard_coding import NO_SHARE, moves_of_samples
+from engine.apps.shards import NO_SHARE, Shard, moves_of_samples
 from training.targets import MATE_CP
 
 RESULTS = ("black_won", "white_won", "draw", "unknown")

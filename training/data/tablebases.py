@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game, Tablebases
-from engine.apps.shards.shard import Shard
+from engine.apps.shards import Shard
 from protocol.common.folders import expanded
 from training.data.replay import games_at
 from training.errors import TrainingError

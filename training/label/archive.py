@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.apps.games.journal import Journal, JournalError, campaign_journal
-from engine.apps.shards.shard import SUFFIX, Shard, write_shard
+from engine.apps.games import Journal, JournalError, campaign_journal
+from engine.apps.shards import SUFFIX, Shard, write_shard
 from protocol.common.files import replace_file
 from protocol.common.printing import failing_as
 from training.data.reading import UNDECIDED

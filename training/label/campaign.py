@@ -11,8 +11,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from engine.apps.campaign.campaign import Campaign
-from engine.apps.games.openings import OpeningSettings, read_openings
+from engine.apps.campaign import Campaign
+from engine.apps.games import OpeningSettings, read_openings
 from engine.workers.executor import ExecutorError, Log
 from training.data.tablebases import open_tablebases
 from training.label.archive import SUMMARY, LabelArchive, Totals

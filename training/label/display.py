@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from engine.apps.campaign.display import Display, row_table
+from engine.apps.campaign import Display, row_table
 from training.label.campaign import LabelCampaign
 from training.label.game import LabelledGame
 

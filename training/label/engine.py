@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from engine._core import Game
 from engine.apps.match.players.uci_client import UciClient, UciError
-from engine.apps.shards.move_codes import move_code
+from engine.apps.shards import move_code
 from protocol.common.printing import ReportedError
 from training.data.tablebases import open_tablebases
 from training.label.exact import exact_label

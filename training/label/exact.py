@@ -11,7 +11,7 @@ from __future__ import annotations
 from random import Random
 
 from engine._core import Game, Tablebases
-from engine.apps.shards.move_codes import move_code
+from engine.apps.shards import move_code
 from training.data.tablebases import result_of
 from training.label.lines import MATE, Label
 

@@ -16,8 +16,8 @@ from time import perf_counter
 from typing import Any
 
 from engine._core import Game
-from engine.apps.games.openings import Opening
-from engine.apps.shards.move_codes import move_code, uci_move
+from engine.apps.games import Opening
+from engine.apps.shards import move_code, uci_move
 from training.label.engine import ATTEMPTS, Labeller, PositionError
 from training.label.lines import Label
 from training.label.settings import LabelSettings

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from engine._core import Game, Tree
-from engine.apps.games.openings import Opening
+from engine.apps.games import Opening
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.search.limits import Limits

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.apps.games.identity import differences
-from engine.apps.shards.shard import Shard, ShardError, read_shard
+from engine.apps.games import differences
+from engine.apps.shards import Shard, ShardError, read_shard
 from protocol.common.printing import failing_as
 from protocol.common.settings.sources import read_document, read_toml
 from protocol.common.settings.spec import SettingsError

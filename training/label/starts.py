@@ -10,7 +10,7 @@ from random import Random
 import chess
 
 from engine._core import Game
-from engine.apps.games.openings import Opening
+from engine.apps.games import Opening
 from training.label.settings import LabelSettings
 
 PIECES = "PPPPRRNBQ"

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evaluator.network.spec import Activation
+from evaluator.network import Activation
 from training.model.layers import Dense, FeedForward
 from training.model.network import AttentionNetwork
 

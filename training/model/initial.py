@@ -8,10 +8,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from evaluator.network import load_network
-from evaluator.network.random_network import NetworkShape, random_network
-from evaluator.network.schema import InputFormat
-from evaluator.network.spec import Activation
+from evaluator.network import Activation, InputFormat, NetworkShape, load_network, random_network
 from training.config import ModelSettings
 from training.model.layers import Dense, LayerNorm
 from training.model.network import AttentionNetwork

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from evaluator.network import spec
-from evaluator.network.spec import Activation, FloatArray
+from evaluator.network import Activation, FloatArray, spec
 
 RARE = 0.001
 """Units that are positive on a smaller share of a batch's squares are nearly dead. Usual share: 0.1."""

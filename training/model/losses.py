@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from evaluator.network.spec import Dense as DenseSpec
+from evaluator.network import Dense as DenseSpec
 from training import targets
 from training.config import LossSettings
 from training.model.layers import Dense

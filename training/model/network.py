@@ -11,15 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evaluator.network import spec
-from evaluator.network.policy_tables import attention_map, position_encoding, source_of_policy
-from evaluator.network.schema import InputEmbedding
-from evaluator.network.spec import (
-    Dense as DenseSpec,
-)
-from evaluator.network.spec import (
-    Smolgen as SmolgenSpec,
-)
+from evaluator.network import Dense as DenseSpec
+from evaluator.network import InputEmbedding, attention_map, position_encoding, source_of_policy, spec
+from evaluator.network import Smolgen as SmolgenSpec
 from training.errors import TrainingError
 from training.model.layers import Dense, EncoderLayer, FeedForward, LayerNorm, SquaresHead, array, parameter
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from protocol.policy import policy_moves
+from protocol import policy_moves
 from training.data.packed import HISTORY
 
 

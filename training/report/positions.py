@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine._core import Game
-from engine.apps.shards.shard import Shard, ShardError, read_shard
+from engine.apps.shards import Shard, ShardError, read_shard
 from protocol.common.printing import failing_as
 from training.config import TargetSettings
 from training.data.reading import asked_moves, encoded_positions, played_through

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from engine.apps.shards.shard_coding import NAT_STEPS
+from engine.apps.shards import NAT_STEPS
 from training import targets
 from training.config import DataSettings, TargetSettings
 from training.data.table import NO_PLACE, PositionTable

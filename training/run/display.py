@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from engine.apps.campaign.display import shows_tables
+from engine.apps.campaign import shows_tables
 
 WORTH_TELLING = 0.1
 """Share of dead units from which a layer is reported."""

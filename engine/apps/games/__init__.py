@@ -1,2 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Code that matches and self-play share: running, recording and displaying games, and openings."""
+"""Games, openings and journals, and the names of them that others use."""
+
+from engine.apps.games.identity import differences
+from engine.apps.games.journal import Journal, JournalError, campaign_journal
+from engine.apps.games.openings import Opening, OpeningSettings, read_openings
+
+__all__ = [
+    "Journal",
+    "JournalError",
+    "Opening",
+    "OpeningSettings",
+    "campaign_journal",
+    "differences",
+    "read_openings",
+]

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from engine._core import Game, encode_line
 from engine.apps.shards.chunk import TrainingDataError
-from engine.apps.shards.decode import black_to_move, fen_of
 from engine.apps.shards.move_codes import move_code
 from engine.apps.shards.shard import KINDS, UNKNOWN_PLIES, Shard
 from engine.apps.shards.shard_coding import Columns, share_bytes, wdl_bytes
+from engine.apps.shards.training_record import black_to_move
 
 RESULTS = {(255, 0): 1, (0, 255): 0, (0, 0): 2}
 """Results of games by `wdl_bytes`. A rescorer's fractions are undecided."""
@@ -42,9 +42,7 @@ def columns_of(
         probabilities = record["probabilities"]
         legal = policy[here]
         if len(np.setxor1d(np.flatnonzero(probabilities >= 0), legal)):
-            raise TrainingDataError(
-                f"record {i + 1}: its policy is not of the legal moves of {fen_of(record)}"
-            )
+            raise TrainingDataError(f"record {i + 1}: its policy is not of its position's legal moves")
         share = probabilities[legal]
         total = float(share.sum(dtype=np.float64))
         if not abs(total - 1) < 1e-2:

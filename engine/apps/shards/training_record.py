@@ -226,3 +226,15 @@ def _policy(children: Sequence[ChildInfo]) -> tuple[list[float], float]:
     shares = [child.visits / visits for child in children]
     divergence = sum(share * log(share / prior) for share, prior in zip(shares, policy, strict=True) if share)
     return shares, max(0.0, divergence)
+
+
+def black_to_move(record: np.void) -> bool:
+    """Return True if Black is to move in the record's position."""
+    if is_canonical(int(record["input_format"])):
+        return bool(record["invariance_info"] & Info.BLACK_TO_MOVE)
+    return bool(record["side_to_move_or_enpassant"])
+
+
+def transform_of(record: np.void) -> int:
+    """Return the board transform of a record's planes, 0 to 7."""
+    return int(record["invariance_info"]) & TRANSFORM_BITS if is_canonical(int(record["input_format"])) else 0

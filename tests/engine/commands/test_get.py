@@ -6,12 +6,12 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from evaluator.network import SHIPPED_NETWORK, network_file
 from tests import programs
-from tests.programs import ENGINE
 
 pytestmark = pytest.mark.integration
 
@@ -63,7 +63,8 @@ def get(home: Path, *arguments: str, status: int = 0, answer: str = "", **variab
     """Run `wavefront get` with a data folder; return what it printed."""
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     variables = {**environment, "XDG_DATA_HOME": str(home), **variables}
-    done = programs.run(*ENGINE, "get", *arguments, status=status, env=variables, input=answer)
+    with patch.dict(os.environ, variables, clear=True), patch("urllib.request._opener", None):
+        done = programs.command("get", *arguments, status=status, input=answer)
     return done.stdout + done.stderr
 
 

@@ -11,7 +11,7 @@ import pytest
 from engine.options import ALIASES, OPTIONS
 from tests.engine.uci.uci_process import COMPUTED_BY, UciProcess, shared_engine
 from tests.paths import shared
-from tests.programs import ENGINE, python, run
+from tests.programs import ENGINE, command, python, run
 
 pytestmark = pytest.mark.integration
 
@@ -337,7 +337,7 @@ def test_an_engine_without_standard_output_ends_as_any_other() -> None:
 
 
 def test_unwritable_log_file_of_the_command_line_is_an_error() -> None:
-    done = run(*ENGINE, "--log-file", "/nowhere/at/all", status=2, input="uci\n")
+    done = command("--log-file", "/nowhere/at/all", status=2)
     (line,) = done.stderr.splitlines()
     assert line.startswith("wavefront: LogFile: cannot write /nowhere/at/all")
 

@@ -14,12 +14,11 @@ from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.reference.backend import forward
 from evaluator.network import SHIPPED_NETWORK, load_network
-from tests.paths import REPOSITORY
-from tests.programs import EVALUATOR, run
+from tests.programs import command
 
 
 def evaluator(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return run(*EVALUATOR, *arguments, status=None, cwd=REPOSITORY)
+    return command(*arguments, program="evaluator", status=None)
 
 
 def test_describes_the_shipped_network_by_default() -> None:
@@ -40,10 +39,10 @@ def test_describes_in_words_too() -> None:
         assert words in result.stdout
 
 
-@pytest.mark.parametrize("command", [["describe"], ["export"]])
-def test_a_missing_file_is_one_line_of_error(command: list[str], tmp_path: Path) -> None:
-    arguments = [*command, tmp_path / "nothing.pb.gz"]
-    if command == ["export"]:
+@pytest.mark.parametrize("name", ["describe", "export"])
+def test_a_missing_file_is_one_line_of_error(name: str, tmp_path: Path) -> None:
+    arguments: list[object] = [name, tmp_path / "nothing.pb.gz"]
+    if name == "export":
         arguments.append(tmp_path / "out.onnx")
     result = evaluator(*arguments)
     assert result.returncode == 1

@@ -4,14 +4,18 @@
 import pytest
 
 from training.config import LossSettings, ModelSettings, OptimiserSettings, ScheduleSettings
-from training.optim.optimiser import falling, rate_factor, refreshes_due
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
 
 from training.model.initial import initial_network  # noqa: E402
 from training.model.losses import TrainedHeads  # noqa: E402
 from training.optim.muon import Muon, orthogonalised  # noqa: E402
-from training.optim.optimiser import Optimiser  # noqa: E402
+from training.optim.optimiser import (  # noqa: E402
+    Optimiser,
+    falling,
+    rate_factor,
+    refreshes_due,
+)
 
 SMALL = ModelSettings(width=16, layers=1, heads=2, ffn=24, policy_width=16, smolgen_hidden=4)
 

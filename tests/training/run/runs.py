@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Small runs for tests: settings, shards and processes."""
 
-import contextlib
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 from engine.apps.shards.shard import write_shard
+from tests import programs
 from tests.paths import REPOSITORY
 from tests.training.labels import labelled_shard
-from training.cli import main
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "data": {"holdout": 0.1, "won_share": 1.0, "decided_share": 1.0},
@@ -63,29 +60,9 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "training", *map(str, arguments)]
 
 
-@dataclass(frozen=True)
-class Done:
-    """A command that has ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def run_training(*arguments: object, status: int = 0) -> Done:
-    """Run a command of training to its end, in this process, as to import PyTorch takes seconds; its exit
-    status must be `status`."""
-    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:  # Files, as children write there, too.
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                returned = main([*map(str, arguments)])
-            except SystemExit as ended:
-                returned = int(ended.code or 0)
-        for file in (out, err):
-            file.seek(0)
-        done = Done(returned, out.read(), err.read())
-    assert returned == status, done.stdout + done.stderr
-    return done
+def run_training(*arguments: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command of training in this process, as to import PyTorch takes seconds."""
+    return programs.command(*arguments, program="training", status=status)
 
 
 def start_training(*arguments: object) -> subprocess.Popen[str]:

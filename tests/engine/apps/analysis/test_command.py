@@ -12,6 +12,7 @@ from typing import IO, Any
 import pytest
 
 from tests.paths import REPOSITORY
+from tests.programs import command
 
 pytestmark = pytest.mark.integration
 
@@ -59,21 +60,15 @@ def program() -> Iterator[Program]:
         made.process.kill()
 
 
-def test_the_end_of_input_finishes_what_is_queued() -> None:
-    game = ["e2e4", "e7e5", "g1f3", "b8c6"]
-    answers, _ = run([{"id": "a", "moves": game, "analyze_turns": [0, 1, 2, 3, 4], "nodes": 100}])
-    assert sorted(answer["turn"] for answer in answers) == [0, 1, 2, 3, 4]
-    assert {answer["root"]["visits"] for answer in answers} == {100}
-
-
-def test_the_end_of_input_ends_what_nobody_could_end_any_more() -> None:
+def test_the_end_of_input_ends_endless_searches_and_finishes_the_rest() -> None:
     queries: list[dict[str, Any] | str | bytes] = [
         {"id": str(number), "infinite": True} for number in (1, 2, 3)
     ]
-    answers, _ = run([*queries, {"id": "a", "nodes": 100}], "--searches", "2")
+    game = {"id": "a", "moves": ["e2e4", "e7e5"], "analyze_turns": [0, 1, 2], "nodes": 100}
+    answers, _ = run([*queries, game], "--searches", "2")
     ended = {answer["id"] for answer in answers if answer.get("no_results") or answer.get("terminated")}
     assert ended == {"1", "2", "3"}
-    assert [answer["root"]["visits"] for answer in answers if answer["id"] == "a"] == [100]
+    assert [answer["root"]["visits"] for answer in answers if answer["id"] == "a"] == [100] * 3
 
 
 def test_without_waiting_the_end_of_input_drops_what_is_queued() -> None:
@@ -140,5 +135,4 @@ def test_without_an_evaluator_the_program_says_so_and_fails() -> None:
 
 
 def test_a_setting_out_of_range_is_wrong_usage() -> None:
-    _, errors = run([], "--searches", "-1", status=2)
-    assert "searches" in errors
+    assert "searches" in command("analysis", "--searches", "-1", status=2).stderr

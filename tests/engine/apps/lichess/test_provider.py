@@ -16,6 +16,7 @@ import pytest
 
 from tests.paths import REPOSITORY
 from tests.peers.lichess_broker import ENGINE, Broker, Record
+from tests.programs import command
 
 pytestmark = pytest.mark.integration
 
@@ -28,11 +29,11 @@ ENDLESS = 24 * 3600 * 1000
 @contextmanager
 def provider(broker: Broker, *flags: str, log: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
     url = f"http://127.0.0.1:{broker.port}"
-    command = [sys.executable, str(REPOSITORY / "run_engine.py"), "lichess", "--backend", "random"]
+    words = [sys.executable, str(REPOSITORY / "run_engine.py"), "lichess", "--backend", "random"]
     environment = {**os.environ, "LICHESS_API_TOKEN": TOKEN}
     with (log or Path(os.devnull)).open("wb") as stderr:
         process = subprocess.Popen(
-            [*command, "--lichess", url, "--broker", url, *flags], stderr=stderr, env=environment
+            [*words, "--lichess", url, "--broker", url, *flags], stderr=stderr, env=environment
         )
     try:
         yield process
@@ -189,18 +190,11 @@ def test_registration_names_each_network(tmp_path: Path) -> None:
     assert secret.stat().st_mode & 0o077 == 0
 
 
-def test_token_is_needed(tmp_path: Path) -> None:
-    command = [sys.executable, str(REPOSITORY / "run_engine.py"), "lichess"]
-    environment = {name: value for name, value in os.environ.items() if name != "LICHESS_API_TOKEN"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT_S)
-    assert done.returncode == 2
-    assert "LICHESS_API_TOKEN" in done.stderr
+def test_token_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LICHESS_API_TOKEN", raising=False)
+    assert "LICHESS_API_TOKEN" in command("lichess", status=2).stderr
     file = tmp_path / "token"
     file.write_text(TOKEN)
     file.chmod(0o644)
-    done = subprocess.run(
-        [*command, "--token-file", str(file)], env=environment, capture_output=True, text=True, timeout=WAIT_S
-    )
-    assert done.returncode == 2
-    assert "chmod 600" in done.stderr
-    assert TOKEN not in done.stderr
+    said = command("lichess", "--token-file", file, status=2).stderr
+    assert "chmod 600" in said and TOKEN not in said

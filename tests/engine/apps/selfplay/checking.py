@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from engine._core import Game, policy_move
-from engine.apps.shards.decode import black_to_move, fen_of, transform_of
+from engine.apps.shards import black_to_move, transform_of
 from engine.apps.shards.training_record import (
     HISTORY_PLANES,
     RECORD_DTYPE,
@@ -19,6 +19,7 @@ from engine.apps.shards.training_record import (
     reverse_ranks,
 )
 from engine.evaluation.link.encoding import encode_games
+from training.data.decode import fen_of
 
 FULL_HISTORY = 7
 """Number of earlier positions in the planes: after this many records, all of them are in the file."""

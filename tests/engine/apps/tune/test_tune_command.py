@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import ENGINE, run, started
+from tests.programs import ENGINE, command, started
 
 pytestmark = pytest.mark.integration
 
@@ -14,7 +14,7 @@ CONFIG = """
 iterations = 6
 pairs_per_iteration = 2
 concurrency = 4
-workers = {workers}
+workers = 2
 [defaults]
 backend = "random"
 hash = 1
@@ -33,9 +33,6 @@ c_end = 0.3
 """
 
 
-TUNE = (*ENGINE, "tune", "t.toml")
-
-
 def entries(folder: Path) -> list[dict[str, object]]:
     """The complete games of the journal; none before it is there."""
     path = folder / "t.jsonl"
@@ -43,15 +40,14 @@ def entries(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_tuning_continues_where_it_was(tmp_path: Path, workers: int) -> None:
-    (tmp_path / "t.toml").write_text(CONFIG.format(workers=workers), "utf-8")
-    with started(*TUNE, cwd=tmp_path) as process:
+def test_a_killed_tuning_continues_where_it_was(tmp_path: Path) -> None:
+    (tmp_path / "t.toml").write_text(CONFIG, "utf-8")
+    with started(*ENGINE, "tune", "t.toml", cwd=tmp_path) as process:
         assert process.stdout is not None
         assert any(line.startswith("iteration ") for line in process.stdout)
     before = entries(tmp_path)
     assert 4 <= len(before) < 24
-    done = run(*TUNE, "--json", cwd=tmp_path)
+    done = command("tune", "t.toml", "--json", cwd=tmp_path)
     after = entries(tmp_path)
     assert after[: len(before)] == before
     assert sorted(int(str(entry["number"])) for entry in after) == list(range(24))

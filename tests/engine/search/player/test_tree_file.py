@@ -15,7 +15,7 @@ from engine.search.player.tree_file import replace_file
 from engine.search.session import Session
 from tests.engine.search.player.test_tree import SMALL, prepare, searched
 from tests.paths import REPOSITORY
-from tests.programs import ENGINE, run, started
+from tests.programs import ENGINE, command, started
 
 
 def saved(path: Path, limits: Limits | None = None) -> int:
@@ -128,15 +128,15 @@ def test_a_session_continues_a_saved_search(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_analyse_saves_a_tree_and_continues_it(tmp_path: Path) -> None:
     path = tmp_path / "tree"
-    command = (*ENGINE, "analyse", "--tree", path, "--backend", "random")
-    done = run(*command, "--moves", "e2e4", "--nodes", "1000")
+    words = ("analyse", "--tree", path, "--backend", "random")
+    done = command(*words, "--moves", "e2e4", "--nodes", "1000")
     assert f"tree saved to {path}: 1" in done.stderr, done.stderr
-    done = run(*command, "--nodes", "1500")  # the position of the file
+    done = command(*words, "--nodes", "1500")  # the position of the file
     assert "tree loaded from" in done.stderr and "4P3" in done.stdout, done.stderr
     before = path.read_bytes()
-    done = run(*command, "--moves", "d2d4", "--nodes", "100", status=1)
+    done = command(*words, "--moves", "d2d4", "--nodes", "100", status=1)
     assert "no visits of this position" in done.stderr
-    done = run(*command, "--nodes", "100", "--policy-temperature", "2", status=1)
+    done = command(*words, "--nodes", "100", "--policy-temperature", "2", status=1)
     assert "PolicyTemperature: 1.359 in the file, 2.0 here" in done.stderr
     assert path.read_bytes() == before
 

@@ -8,25 +8,19 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.apps.shards.chunk import TrainingDataError
-from engine.apps.shards.training_record import CLASSICAL, TRANSFORM_BITS, Info, is_canonical, reverse_ranks
+from engine.apps.shards import (
+    CLASSICAL,
+    TrainingDataError,
+    black_to_move,
+    is_canonical,
+    reverse_ranks,
+    transform_of,
+)
 
 PIECES = "PNBRQK"
 FILES = "abcdefgh"
 MIRROR, FLIP_RANKS, TRANSPOSE = 1, 2, 4
 """The steps of a board transform, applied in this order."""
-
-
-def black_to_move(record: np.void) -> bool:
-    """Return True if Black is to move in the record's position."""
-    if is_canonical(int(record["input_format"])):
-        return bool(record["invariance_info"] & Info.BLACK_TO_MOVE)
-    return bool(record["side_to_move_or_enpassant"])
-
-
-def transform_of(record: np.void) -> int:
-    """Return the board transform of a record's planes, 0 to 7."""
-    return int(record["invariance_info"]) & TRANSFORM_BITS if is_canonical(int(record["input_format"])) else 0
 
 
 def boards_of(record: np.void, steps: int = 1) -> NDArray[np.bool_]:
