@@ -4,6 +4,7 @@
 import argparse
 import re
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,25 @@ TABLE: Declared = {
 
 def test_a_table_declares_arguments_by_their_usage() -> None:
     declare(parser := argparse.ArgumentParser(), TABLE)
-    default = {"json": False, "nodes": 400, "share": None, "match": [], "rule": None, "moves": []}
+    default: dict[str, Any] = {
+        "json": False,
+        "nodes": 400,
+        "share": None,
+        "match": [],
+        "rule": None,
+        "moves": [],
+    }
     default |= {"preset": "a", "out": "", "size": None, "white": False, "black": False}
     assert vars(parser.parse_args(["f"])) == {"file": ["f"], **default}
     words = "f g --json --nodes 5 --share 0.5 --match u --match v --size 3 --rule --preset b --white"
-    given = {"json": True, "nodes": 5, "share": 0.5, "match": ["u", "v"], "size": 6, "rule": ""}
+    given: dict[str, Any] = {
+        "json": True,
+        "nodes": 5,
+        "share": 0.5,
+        "match": ["u", "v"],
+        "size": 6,
+        "rule": "",
+    }
     given |= {"preset": "b", "white": True}
     assert vars(parser.parse_args(words.split())) == {"file": ["f", "g"], **default, **given}
     for refused in ("", "f --nodes x", "f --share x", "f --preset c", "f --white --black"):
