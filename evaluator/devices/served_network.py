@@ -14,7 +14,7 @@ from math import inf
 
 from evaluator.backends.common.base import Backend
 from evaluator.devices.runners import Device, Runner
-from evaluator.scheduling.capacity import together
+from evaluator.scheduling.placement import together
 from evaluator.scheduling.requests import Segment
 from evaluator.scheduling.scheduler import Scheduler
 from protocol.errors import RemoteError

@@ -19,6 +19,7 @@ from typing import Protocol
 from evaluator.scheduling.batching import Launch, Pending, Wait
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.scheduler import Scheduler
+from protocol.wire.messages import Curve
 
 STEPS = 10
 """Bisection steps for a queue's end: precise to a thousandth of the interval."""
@@ -152,3 +153,28 @@ def _at_most(pending: list[Pending], most: int) -> list[Pending]:
         last = pending[-1]
         pending[-1] = Pending(last.positions - over, last.rank, last.arrived_ms, last.requests)
     return pending
+
+
+def together(models: Sequence[LatencyModel]) -> tuple[int, Curve]:
+    """Return the recommended batch and the curve of several idle devices that share each request.
+
+    The batch is the sum of what each device computes in the time of the fastest one's own batch. A device
+    that cannot finish any position in that time adds nothing.
+    """
+    if len(models) == 1:
+        return models[0].knee, models[0].curve()
+    fastest = max(models, key=lambda model: model.throughput(model.knee))
+    knee_ms = fastest.milliseconds(fastest.knee)
+    knee = sum(
+        [model.knee if model is fastest else min(model.knee, model.within(knee_ms)) for model in models]
+    )
+    stations = [Station(model, 0.0) for model in models]
+    most = sum([model.max_batch for model in models])
+    ladder = {size for model in models for size in model.ladder}
+    sizes = sorted({size for step in ladder for size in (step, step * len(models)) if size <= most} | {knee})
+    longest = 0.0
+    curve = []
+    for size in sizes:
+        longest = max(longest, share_out(stations, size)[0])
+        curve.append((size, round(longest, 4)))
+    return knee, tuple(curve)

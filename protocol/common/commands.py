@@ -33,12 +33,18 @@ _TYPES = {":int": int, ":float": float, ":Path": Path}
 def declare(parser: _ActionsContainer, arguments: Declared) -> None:
     """Add arguments to a parser, given as usage: help.
 
-    `--json` is a switch and `--nodes N` a flag with a value, `FILE` is a positional argument and `file NAME`
-    one with another name in the help. {a,b} are choices, N* and N+ are several values. N? may be left out,
-    which a flag with a value then stores as "".
-    `--nodes N = 400` has a default and its type; else N:int, N:float or N:Path give the type. `--data! FILE`
-    is required, `--match* FLAG` may be repeated. A title with a table, or with a function that adds to a
-    group, is a group of arguments. Of a table below "" only one may be given.
+    --json              a switch
+    --nodes N           a flag with a value; N:int, N:float or N:Path give its type
+    --nodes N = 400     a default, which gives the type
+    --data! FILE        required
+    --match* FLAG       may be repeated
+    --moves MOVE*       several values; FILE+ is at least one
+    --sprt RULE?        the value may be left out; then it is ""
+    --preset {a,b}      choices
+    file NAME           a positional argument, NAME in the help
+
+    A title with a table, or with a function that adds to a group, is a group of arguments. Of a table below
+    "" only one may be given.
     """
     for usage, text in arguments.items():
         if not isinstance(text, str | tuple):

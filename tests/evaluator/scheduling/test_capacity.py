@@ -4,8 +4,8 @@
 import pytest
 
 from benchmarks.batching.simulation import CURVES, curve_model
-from evaluator.scheduling.capacity import together
 from evaluator.scheduling.latency import LatencyModel
+from evaluator.scheduling.placement import together
 from protocol.wire.messages import best_rate
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Scheduler
-from evaluator.service.quotas import Usage
+from evaluator.service.sessions import Usage
 from protocol.common.keys.clients import AllowedClient, Quota, allow, read_clients
 from protocol.common.keys.notation import KeysError
 from protocol.errors import NotAllowed, Overloaded

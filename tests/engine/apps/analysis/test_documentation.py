@@ -14,10 +14,8 @@ import pytest
 from engine.apps.analysis.actions import ACTIONS
 from engine.apps.analysis.query import NAMES
 from engine.apps.analysis.schema import schema
-from engine.commands import analysis
 from tests.engine.apps.analysis.recording import ANSWER
 from tests.engine.apps.web.serving import web
-from tests.engine.flags import flags_named, flags_of
 from tests.paths import REPOSITORY
 
 TEXT = (REPOSITORY / "docs" / "reference" / "analysis.md").read_text("utf-8")
@@ -45,12 +43,6 @@ def test_the_table_of_answers_has_every_field() -> None:
 
 def test_the_table_of_actions_has_every_action() -> None:
     assert names_of(section("Actions")) == set(ACTIONS)
-
-
-def test_its_flags_exist() -> None:
-    named = flags_named(TEXT)
-    assert len(named) >= 9
-    assert named <= flags_of(analysis)
 
 
 def shape(value: Any) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/how-to/tune-search.md: its flags, options, columns and keys exist."""
+"""docs/how-to/tune-search.md: its options, columns and keys exist."""
 
 import io
 import re
@@ -9,19 +9,15 @@ from rich.console import Console
 
 from engine.apps.campaign.display import PlainView
 from engine.apps.tune.display import DISPLAY, values_table
-from engine.commands import tune as command
 from engine.options import Options
 from tests.engine.apps.tune.tunings import tune, tuning
-from tests.engine.flags import flags_named, flags_of
 from tests.paths import REPOSITORY
 
 TEXT = (REPOSITORY / "docs" / "how-to" / "tune-search.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (?:(.+), )?`(\w+)` \|", TEXT.split("## Read the result")[1], re.MULTILINE)
 
 
-def test_its_flags_and_options_exist() -> None:
-    assert len(flags_named(TEXT)) >= 3
-    assert flags_named(TEXT) <= flags_of(command)
+def test_its_options_exist() -> None:
     for name in ("smart_pruning_margin", "cpuct_at_root", "root_has_own_cpuct"):
         assert name in TEXT
         Options.setting(name)
