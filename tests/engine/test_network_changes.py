@@ -159,7 +159,7 @@ def test_returned_evaluator_may_have_another_network(operator: Operator) -> None
         assert len(operator.notes) == 1
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", ["reload", "unload alone", "other input planes"])
 def test_searches_of_a_pool_start_over(operator: Operator, change: str) -> None:
     with SearchPool(log=operator.log) as pool:
         players = [pool.player(operator.options) for _ in range(6)]

@@ -119,12 +119,6 @@ def test_options_of_a_call_act_on_it_alone(engine: SimpleEngine) -> None:
     assert "wdl" not in engine.analyse(after("e4"), Limit(nodes=10))
 
 
-def test_several_lines_and_root_moves(engine: SimpleEngine) -> None:
-    moves = [chess.Move.from_uci(move) for move in ("a2a3", "h2h3", "e2e4")]
-    lines = engine.analyse(chess.Board(), Limit(nodes=50), multipv=3, root_moves=moves)
-    assert {line["pv"][0] for line in lines} == set(moves)
-
-
 def test_another_game_object_begins_a_new_game(engine: SimpleEngine) -> None:
     first, second = object(), object()
     engine.analyse(chess.Board(), Limit(nodes=500), game=first)

@@ -215,22 +215,6 @@ def test_won_positions_are_mated_in_time_against_the_best_defence(fen: str, fast
     assert playing.game.result() == ("white_won", "checkmate")
 
 
-def test_fast_play_is_as_fast_as_can_be() -> None:
-    fen = "8/8/8/8/8/2k5/8/KR6 w - - 0 1"
-    tables = Tablebases([shared("syzygy")])
-    playing, _ = session(shared("syzygy"), syzygy_fast_play=True)
-    playing.set_position(fen)
-    distance = tables.probe_dtz(playing.game)
-    moves: list[str] = []
-    while playing.game.result()[0] == "undecided":
-        moves.append(playing.search(Limits(nodes=50)).best_move or "")
-        playing.set_position(fen, moves)
-        if playing.game.result()[0] == "undecided":
-            moves.append(resist(tables, playing.game, Random(1)))
-            playing.set_position(fen, moves)
-    assert distance is not None and abs(len(moves) - distance) <= 1
-
-
 @pytest.mark.parametrize("name", ["KQvK", "KRvK", "KBNvK", "KBBvK"])
 def test_a_bare_king_is_mated_hardly_later_than_possible(name: str) -> None:
     """Without captures the tables' distance is that to mate."""

@@ -60,7 +60,7 @@ def program() -> Iterator[Program]:
         made.process.kill()
 
 
-def test_the_end_of_input_ends_endless_searches_and_finishes_the_rest() -> None:
+def test_the_end_of_input_ends_endless_searches_alone() -> None:
     queries: list[dict[str, Any] | str | bytes] = [
         {"id": str(number), "infinite": True} for number in (1, 2, 3)
     ]

@@ -281,12 +281,6 @@ def test_a_chess960_position_keeps_its_rights(tmp_path: Path) -> None:
         )
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_opening(tmp_path: Path) -> None:
-    for name, text in (("a.epd", chess.STARTING_FEN), ("a.pgn", '[Event "x"]\n\n1. e4 *\n')):
-        (opening,) = sequential(book(tmp_path, name, "\ufeff" + text), 1)
-        assert opening.board(chess960=False).is_valid()
-
-
 def test_a_file_that_is_not_there_is_named() -> None:
     for name in ("missing.epd", "missing.pgn", "missing.bin", "-"):
         with pytest.raises(OpeningError, match=name if name != "-" else "standard input"):
