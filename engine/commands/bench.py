@@ -121,7 +121,7 @@ ARGUMENTS: Declared = {
             f"milliseconds for each position (default: {DEFAULT_MOVETIME_MS})",
         ),
     },
-    "--batch BATCH = 0": (_sizes, "positions per batch, or several sizes: N[,N…]"),
+    "--batch BATCH": (_sizes, "positions per batch, or several sizes: N[,N…]"),
     "--fen* FEN": "search this position instead of the built-in ones; may be repeated",
     "--suite FILE.epd": "count the solved positions of an EPD file with bm or am at 1, 100, 1,000 and 10,000 "
     "nodes; --nodes changes the last number",
@@ -137,7 +137,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = options_of_arguments(arguments).changed(smart_pruning_factor=0.0)
     deadline = perf_counter() + arguments.time_limit if arguments.time_limit else None
     measurements = []
-    if arguments.suite and (arguments.fen or arguments.movetime or len(arguments.batch) > 1):
+    batches = arguments.batch or [0]
+    if arguments.suite and (arguments.fen or arguments.movetime or len(batches) > 1):
         print(
             "wavefront bench: with --suite there is no --fen, --movetime or second --batch", file=sys.stderr
         )
@@ -146,8 +147,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.suite:
             from engine.apps.games.suite import run_suite
 
-            return run_suite(arguments, options.changed(minibatch_size=arguments.batch[0]))
-        for batch in arguments.batch:
+            return run_suite(arguments, options.changed(minibatch_size=batches[0]))
+        for batch in batches:
             measurements.append(
                 _measure(
                     options.changed(minibatch_size=batch),

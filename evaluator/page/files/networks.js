@@ -54,6 +54,7 @@ function factsOf(network, devices) {
     ["input format", String(network.input_format)],
     ["backend", network.backend],
     ["runs on", network.device],
+    ...(network.precision ? [["precision", network.precision]] : []),
     ...(memory.length ? [["memory", memory.join(", ")]] : []),
     ["knee", `${network.recommended_batch.toLocaleString("en")} positions`],
     ["at best", `${short(best)} positions/s`],
