@@ -87,6 +87,32 @@ def test_it_serves_at_once_and_what_was_measured_takes_its_place(
     assert guessed.successor.closed
 
 
+def test_other_formats_are_another_network_and_wait_for_a_pause_of_play(
+    tmp_path: Path, guessed: GuessedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = threading.Event()
+
+    def wait(tuning: BackgroundTuning, network: ServedNetwork) -> None:
+        if guessed.leased.is_set():
+            waits.set()
+        tuning._news.wait(0.001)
+
+    monkeypatch.setattr(BackgroundTuning, "_wait", wait)
+    monkeypatch.setattr("evaluator.devices.running.tuning.PLAYING_MS", 1e9)
+    guessed.successor.precision = "fp8 from 64 positions: 1.4 times as fast"
+    guessed.enough.set()
+    with running(tmp_path, make=lambda name: guessed) as harness:
+        client = harness.client()
+        before = client.network.identity
+        client.evaluate(numbered_batch(3), priority="play")
+        guessed.go.set()
+        assert waits.wait(WAIT_S) and not guessed.was_closed.is_set()
+        monkeypatch.setattr("evaluator.devices.running.tuning.PLAYING_MS", 0.0)
+        assert guessed.was_closed.wait(WAIT_S)
+        (network,) = client.status().networks
+        assert network.identity == f"{before} fp8 from 64 positions"
+
+
 def test_no_batch_begins_while_it_is_measured_and_none_is_lost(
     tmp_path: Path, guessed: GuessedBackend
 ) -> None:
