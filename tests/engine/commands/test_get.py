@@ -121,6 +121,7 @@ def test_get_asks_the_proxy_and_names_what_refuses(tmp_path: Path, publisher: Pu
     mirror = "http://mirror.invalid/nets/"
     get(tmp_path, "t82", "--yes", "--mirror", mirror, http_proxy=publisher.url)
     assert publisher.asked == [(f"{mirror}768x15x24h-t82-swa-7464000.pb.gz", "")]
+    publisher.shutdown()  # Its thread would poll a descriptor that others may have then.
     publisher.server_close()
     said = get(tmp_path, "maia-1500", "bt4", "--yes", "--mirror", publisher.url, status=1)
     assert said.count("Connection refused") == 2 and publisher.url in said
