@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from protocol.common.native import locate_core as _locate_core
 
 if TYPE_CHECKING:
-    from protocol.batch import POSITION_DTYPE, PositionBatch
-    from protocol.client import Completed, EvaluatorClient
-    from protocol.errors import EvaluatorLost
-    from protocol.policy import policy_moves
-    from protocol.wire.messages import NetworkInfo
+    from protocol.batch import POSITION_DTYPE as POSITION_DTYPE
+    from protocol.batch import PositionBatch as PositionBatch
+    from protocol.client import Completed as Completed
+    from protocol.client import EvaluatorClient as EvaluatorClient
+    from protocol.errors import EvaluatorLost as EvaluatorLost
+    from protocol.policy import policy_moves as policy_moves
+    from protocol.wire.messages import NetworkInfo as NetworkInfo
 
 _MODULES = {
     "POSITION_DTYPE": "batch",
@@ -27,16 +29,6 @@ _MODULES = {
     "policy_moves": "policy",
     "NetworkInfo": "wire.messages",
 }
-
-__all__ = [
-    "POSITION_DTYPE",
-    "Completed",
-    "EvaluatorClient",
-    "EvaluatorLost",
-    "NetworkInfo",
-    "PositionBatch",
-    "policy_moves",
-]
 
 _locate_core(__name__, __path__, _Path(__file__).resolve().parent)
 

@@ -59,7 +59,7 @@ class Kind:
 KINDS = {
     "play": Kind("play", clients=2, in_flight=64, largest=4, rate=15.0),
     "analysis": Kind("analysis", clients=2, in_flight=4, largest=48, cancels=40),
-    # Beside analysis it has a twentieth of the device: its 1,800 positions in flight take minutes.
+    # A flood of analysis leaves it a twentieth of the device, so its 1,800 positions in flight take minutes.
     "selfplay": Kind("selfplay", clients=3, in_flight=6, largest=200, deadlines=50, waits=600.0),
     "visitor": Kind("play", clients=1, in_flight=2, largest=4, rate=10.0, stays=4),
     "guest": Kind("analysis", clients=1, in_flight=2, largest=16, rate=10.0, network="guest"),

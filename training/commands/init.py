@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if start:
         require_torch()
         print(_checked(start), file=sys.stderr)
-        heading = f"Training goes on from {start}."
+        heading = f"Training continues from {start}."
         config = replace(config, model=replace(config.model, start=start))
         config = replace(config, targets=replace(config.targets, prior=start))
     if arguments.data:
