@@ -12,6 +12,7 @@ from protocol.common import processes
 COMMANDS = (
     "label",
     "import",
+    "harvest",
     "annotate",
     "stats",
     "init",

@@ -11,6 +11,7 @@ from engine.apps.shards.shard import (
     ShardError,
     read_header,
     read_shard,
+    shard_bytes,
     write_shard,
 )
 from engine.apps.shards.shard_coding import (
@@ -53,6 +54,7 @@ __all__ = [
     "read_header",
     "read_shard",
     "reverse_ranks",
+    "shard_bytes",
     "shard_of",
     "share_bytes",
     "transform_of",
