@@ -12,6 +12,7 @@ import pytest
 
 from evaluator.backends.common import caching
 from evaluator.devices.opening.calibration import latency_model
+from evaluator.settings import DeviceSettings
 from protocol.common.folders import cache_folder, config_folder, expanded, user_names
 from protocol.common.keys.credentials import credentials_for
 from protocol.common.keys.notation import KeysError
@@ -203,7 +204,7 @@ def test_a_user_without_a_home_has_no_folders_and_no_name() -> None:
 @pytest.mark.usefixtures("no_home")
 def test_without_a_home_nothing_is_cached_and_one_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
-        _, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+        _, save = latency_model(EchoBackend(), "hash", DeviceSettings(calibration_s=0.05))
         save()
     (record,) = caplog.records
     assert "no cache" in record.getMessage()
@@ -225,7 +226,7 @@ def test_a_cache_folder_that_cannot_be_used_ends_nothing(
         blocked.write_text("not a folder")
     monkeypatch.setenv(CACHE, str(tmp_path / ("file" if use == "name" else "cache")))
     for _ in range(2):
-        _, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+        _, save = latency_model(EchoBackend(), "hash", DeviceSettings(calibration_s=0.05))
         save()
     assert [
         "no cache" in record.getMessage() for record in caplog.records if record.levelname == "WARNING"

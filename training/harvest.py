@@ -103,7 +103,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class _Line:
+class _PolicyGame:
     """A game in play. codes, best, share, wdl: of each move, the policy's best move, the played move's share
     and the network's WDL of the position before it. moves: all, with those of the opening."""
 
@@ -168,11 +168,11 @@ def played(number: int, harvest: Harvest, openings: Sequence[Opening], evaluatio
     return Block(number, files[0], files[1], len(taken))
 
 
-def _opened(random: Random, openings: Sequence[Opening]) -> _Line:
+def _opened(random: Random, openings: Sequence[Opening]) -> _PolicyGame:
     plies, opening = random.randint(*OPENING_PLIES), random.choice(openings)
     fen, book = (opening.fen, opening.moves[: plies // 2]) if random.random() < 0.5 else (None, ())
     game = Game(fen, True)  # Castling is king takes rook, as in shards.
-    line = _Line(game, game.fen(), [], resigns=random.random() >= PLAYED_ON)
+    line = _PolicyGame(game, game.fen(), [], resigns=random.random() >= PLAYED_ON)
     if not book or Game(fen).fen() == game.fen():
         for move in book:
             line.play(_of_960(game, move))
@@ -188,7 +188,7 @@ def _of_960(game: Game, move: str) -> str:
     return after.moves()[-1]
 
 
-def _chosen(line: _Line, one_of: int, random: Random) -> Iterator[int]:
+def _chosen(line: _PolicyGame, one_of: int, random: Random) -> Iterator[int]:
     """Yield plies of a game, one of each row of `one_of` after the opening."""
     first, count = len(line.moves) - len(line.best), len(line.best)
     q = [float(wdl[0] - wdl[2]) for wdl in line.wdl]
@@ -199,7 +199,7 @@ def _chosen(line: _Line, one_of: int, random: Random) -> Iterator[int]:
         yield first + random.choices(range(k, k + one_of), weights[k : k + one_of])[0]
 
 
-def _sample(line: _Line, ply: int, number: int) -> Columns:
+def _sample(line: _PolicyGame, ply: int, number: int) -> Columns:
     """Return the columns of the position before a ply, with its history."""
     begin, index = max(0, ply - HISTORY_PLIES), ply - (len(line.moves) - len(line.best))
     start = Game(line.start, True)

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
-    from engine.apps.analysis.scheduler import Scheduler
+    from engine.apps.analysis.scheduler import QueryScheduler
     from engine.apps.analysis.settings import AnalysisSettings
     from engine.apps.review.people import Imitators
     from engine.apps.web.limits import ApiSettings
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     unencrypted = arguments.unencrypted or bool(certificate)
     check_address(address, has_token=bool(_read_check(arguments).tokens), unencrypted=unencrypted)
     # Before the imports below: the evaluator takes longest.
-    scheduler = Scheduler(options, settings, log=_log)
+    scheduler = QueryScheduler(options, settings, log=_log)
     failures: list[NoEvaluatorError] = []
     server: WebServer | None = None
 

@@ -163,21 +163,13 @@ def _service(
     from evaluator.backends import parse_backend
     from evaluator.devices.opening.loading import Loader
     from evaluator.service.connections.limits import ConnectionLimits
-    from evaluator.service.reload import latency_targets, patience, queue_limits
+    from evaluator.service.reload import patience, queue_limits
     from evaluator.service.service import EvaluatorService
 
     for backend in settings.backend:
         parse_backend(backend)
     if not embedded:
         _core.keep_heap_small()
-    loader = Loader(
-        settings.backend,
-        threads=settings.threads or None,
-        calibration_s=settings.calibration_s,
-        cache=settings.latency_cache,
-        tuning=settings.tuning,
-        targets=latency_targets(settings),
-    )
     private = embedded and not settings.address
     # Addresses that require keys have as many unauthenticated connections.
     for_each = 1 if private else 2
@@ -202,7 +194,7 @@ def _service(
             settings.max_connections,
         )
     return EvaluatorService(
-        loader,
+        Loader(settings),
         _networks(settings),
         max_request=settings.max_request,
         limits=queue_limits(settings),

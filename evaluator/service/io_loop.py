@@ -14,7 +14,7 @@ from evaluator.service.connections.hub_sockets import HubSockets
 from evaluator.service.connections.transport import Arrived
 from evaluator.service.fast_path import IN_A_ROW, FastPath
 from evaluator.service.handlers import Handlers
-from evaluator.service.record import Service
+from evaluator.service.record import ServiceParts
 from protocol.errors import BadRequest, RemoteError
 from protocol.wire.codec import peek_id
 
@@ -81,7 +81,7 @@ are notified after the round. ZeroMQ takes messages from its clients in turn."""
 class IoLoop:
     """Runs rounds until the service ends."""
 
-    def __init__(self, service: Service, *, private: bool) -> None:
+    def __init__(self, service: ServiceParts, *, private: bool) -> None:
         """private: only one program connects, so that the fast path may serve it."""
         self._service = service
         self._threads = LoopThreads(self._step)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from scripts import amd_compilers
 from tests.emulator import instructions
 from tests.emulator.offline import COMPILER
@@ -41,7 +41,7 @@ def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def device(request: pytest.FixtureRequest, rocm: Path) -> Iterator[Device]:
+def device(request: pytest.FixtureRequest, rocm: Path) -> Iterator[Gpu]:
     """The target that the test names, through hip-python. Whatever a correct program does not do fails the
     test at its end."""
     reason = amd_compilers.unavailable(request.param, COMPILER)

@@ -27,7 +27,7 @@ NUMBERS = ("no", "a", "two", "three", "four", "five", "six", "seven", "eight")
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class MoveReason:
     """A fact. kind: what it is, such as `fork`. text: a sentence. missed: it is about the better move."""
 
     kind: str
@@ -36,7 +36,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BoardLine:
     """A line of moves. boards: the positions before the moves, and the last. start: the position from which
     material is counted."""
 
@@ -45,7 +45,7 @@ class Line:
     start: chess.Board
 
     @classmethod
-    def of(cls, board: chess.Board, moves: Sequence[str], start: chess.Board | None = None) -> Line:
+    def of(cls, board: chess.Board, moves: Sequence[str], start: chess.Board | None = None) -> BoardLine:
         """Return the line of UCI moves from a board, whose moves before stay for repetitions."""
         boards, made = [board], []
         for uci in moves:
@@ -147,7 +147,7 @@ def balance(board: chess.Board, color: chess.Color) -> int:
     )
 
 
-def won(line: Line, ply: int) -> tuple[int, str]:
+def won(line: BoardLine, ply: int) -> tuple[int, str]:
     """Return what the attacker wins until a ply, in pawns and in words; no words if they would be long."""
     first, last, side = line.start, line.boards[ply], line.attacker
     value = balance(last, side) - balance(first, side)
@@ -172,7 +172,7 @@ def won(line: Line, ply: int) -> tuple[int, str]:
     return value, counted(taken) + (f" for {counted(given)}" if given else "")
 
 
-def captures(line: Line, until: int) -> list[tuple[int, int, int]]:
+def captures(line: BoardLine, until: int) -> list[tuple[int, int, int]]:
     """Return ply, origin and target of each capture of the attacker after the first move."""
     return [
         (ply, line.moves[ply].from_square, line.moves[ply].to_square)
@@ -181,7 +181,7 @@ def captures(line: Line, until: int) -> list[tuple[int, int, int]]:
     ]
 
 
-def fork(line: Line, until: int) -> tuple[str, str] | None:
+def fork(line: BoardLine, until: int) -> tuple[str, str] | None:
     """The piece that moved attacks two pieces, and takes one of them next."""
     board, move, side = line.boards[1], line.moves[0], line.attacker
     own = VALUES[board.piece_type_at(move.to_square) or chess.PAWN]
@@ -215,7 +215,7 @@ def behind(board: chess.Board, slider: int, front: int) -> int | None:
     return min(rest, key=lambda square: chess.square_distance(slider, square), default=None)
 
 
-def skewer(line: Line, until: int) -> tuple[str, str] | None:
+def skewer(line: BoardLine, until: int) -> tuple[str, str] | None:
     """The piece that moved attacks one that has to leave, and then takes the one behind it."""
     board, move, side = line.boards[1], line.moves[0], line.attacker
     if until < 3 or board.piece_type_at(move.to_square) not in SLIDERS:
@@ -237,7 +237,7 @@ def skewer(line: Line, until: int) -> tuple[str, str] | None:
     return "skewer", f"skewers {name(board, front)} and {name(board, back)}"
 
 
-def discovery(line: Line, until: int) -> tuple[str, str] | None:
+def discovery(line: BoardLine, until: int) -> tuple[str, str] | None:
     """The move opens the line of another piece, which takes the piece that it attacks, or checks."""
     before, board, move, side = line.boards[0], line.boards[1], line.moves[0], line.attacker
     others = [square for kind in SLIDERS for square in board.pieces(kind, side) if square != move.to_square]
@@ -255,7 +255,7 @@ def discovery(line: Line, until: int) -> tuple[str, str] | None:
     return None
 
 
-def pin(line: Line, until: int) -> tuple[str, str] | None:
+def pin(line: BoardLine, until: int) -> tuple[str, str] | None:
     """A piece that may not leave the line of its king is attacked by the move, and taken later."""
     before, board, move, side = line.boards[0], line.boards[1], line.moves[0], line.attacker
     for _, _, target in captures(line, until):
@@ -281,7 +281,7 @@ def pin(line: Line, until: int) -> tuple[str, str] | None:
     return None
 
 
-def trapped(line: Line, until: int) -> tuple[str, str] | None:
+def trapped(line: BoardLine, until: int) -> tuple[str, str] | None:
     """A piece that the move attacks is lost wherever it goes, and is taken later."""
     board, side = line.boards[1], line.attacker
     for ply, _, target in captures(line, min(until, 5)):
@@ -335,13 +335,13 @@ def on_back_rank(board: chess.Board) -> bool:
     )
 
 
-def mate_words(line: Line, number: int) -> str:
+def mate_words(line: BoardLine, number: int) -> str:
     """Return `mate in 2`, and how if the line shows it."""
     last = line.boards[min(len(line.moves), 2 * number - 1)]
     return f"mate in {number}" + (" on the back rank" if last.is_checkmate() and on_back_rank(last) else "")
 
 
-def tactic(line: Line, played: chess.Move | None, fall: float) -> tuple[str, str] | None:
+def tactic(line: BoardLine, played: chess.Move | None, fall: float) -> tuple[str, str] | None:
     """Return kind and words of what the line's first move wins, such as `forks … and wins a rook`.
 
     played: the move that allowed it, or None if the line is a missed chance. fall: what the engine says that
@@ -381,7 +381,7 @@ def tactic(line: Line, played: chess.Move | None, fall: float) -> tuple[str, str
     return None
 
 
-def threatened(line: Line, until: int) -> int | None:
+def threatened(line: BoardLine, until: int) -> int | None:
     """Return the square of a piece that the first move attacks, and that the attacker takes next."""
     board = line.boards[1].copy(stack=False)
     if board.is_check():
@@ -395,7 +395,7 @@ def threatened(line: Line, until: int) -> int | None:
     return None
 
 
-def draws(line: Line) -> str | None:
+def draws(line: BoardLine) -> str | None:
     """Return how a line ends the game as a draw, or None."""
     for board in line.boards[1:]:
         if board.is_stalemate():
@@ -413,7 +413,7 @@ def reasons(
     before: Known,
     after: Known,
     fall: float,
-) -> list[Reason]:
+) -> list[MoveReason]:
     """Return at most two reasons why a move is a mistake.
 
     board: before the move, with the moves that led to it. best: the engine's line from there. reply: its line
@@ -421,28 +421,28 @@ def reasons(
     """
     following = board.copy()
     following.push(played)
-    better, refutation = Line.of(board, best), Line.of(following, reply, board)
-    found: list[Reason] = []
+    better, refutation = BoardLine.of(board, best), BoardLine.of(following, reply, board)
+    found: list[MoveReason] = []
     if after.mate is not None and after.mate > 0 and refutation.moves:
         text = f"Allows {mate_words(refutation, after.mate)}: {refutation.label()}."
-        found.append(Reason("mate", text))
+        found.append(MoveReason("mate", text))
     elif before.mate is not None and before.mate > 0 and not (after.mate is not None and after.mate < 0):
         text = f"Misses {mate_words(better, before.mate)}: {better.label()}."
-        found.append(Reason("missed mate", text, missed=True))
+        found.append(MoveReason("missed mate", text, missed=True))
     elif before.tables is not None and after.tables is not None and before.tables > -after.tables:
         was, now = RESULTS[before.tables + 1], RESULTS[1 - after.tables]
         text = f"By the tablebases the position was {was}, and is {now} after the move."
-        found.append(Reason("tablebase", text))
+        found.append(MoveReason("tablebase", text))
     elif better.moves and (way := draws(better)) and not draws(refutation):
-        found.append(Reason(way, f"Misses a draw by {way}: {better.label()}.", missed=True))
+        found.append(MoveReason(way, f"Misses a draw by {way}: {better.label()}.", missed=True))
     elif refutation.moves and (way := draws(refutation)):
-        found.append(Reason(way, f"Allows a draw by {way}: {refutation.label()}."))
+        found.append(MoveReason(way, f"Allows a draw by {way}: {refutation.label()}."))
     elif refutation.moves and (won_by := tactic(refutation, played, fall)):
-        found.append(Reason(won_by[0], f"{refutation.label()} {won_by[1]}."))
+        found.append(MoveReason(won_by[0], f"{refutation.label()} {won_by[1]}."))
     elif better.moves and board.parse_uci(best[0]) != played and (won_by := tactic(better, None, fall)):
         text = f"Misses {better.label()}, which {won_by[1]}."
-        found.append(Reason(f"missed {won_by[0]}", text, missed=True))
+        found.append(MoveReason(f"missed {won_by[0]}", text, missed=True))
     if before.only and better.moves and better.moves[0] != played and not any(each.missed for each in found):
         text = f"{better.label()} was the only good move."
-        found.append(Reason("only move", text, missed=True))
+        found.append(MoveReason("only move", text, missed=True))
     return found

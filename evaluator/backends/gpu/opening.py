@@ -20,7 +20,7 @@ from evaluator.backends.gpu.blas.discovery import open_libraries
 from evaluator.backends.gpu.blas.library import Library
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device, DeviceError, DeviceInfo
+from evaluator.backends.gpu.driver.device import DeviceError, DeviceInfo, Gpu
 from evaluator.backends.gpu.driver.discovery import open_device, subject_of
 from evaluator.backends.gpu.driver.target import Target
 from evaluator.backends.gpu.options import Formats, fp8_network, rounded
@@ -31,7 +31,7 @@ from evaluator.backends.gpu.plan.program import PlanError
 from evaluator.backends.gpu.plan.tiles import Measured, model_chooser
 from evaluator.backends.gpu.run.buckets import BUCKETS
 from evaluator.backends.gpu.run.executor import Executor
-from evaluator.backends.gpu.run.opening import OpeningError, open_executor
+from evaluator.backends.gpu.run.opening import DeviceOpeningError, open_executor
 from evaluator.backends.gpu.run.self_check import (
     CHECKED_MOVES,
     FP8_LIMITS,
@@ -156,7 +156,7 @@ class OpenNetwork(Closing):
     def __init__(
         self,
         network: NetworkSpec,
-        device: Device,
+        device: Gpu,
         wanted: Wanted,
         *,
         libraries: Sequence[Library] = (),
@@ -192,7 +192,7 @@ class OpenNetwork(Closing):
         self._plan = self._make_plan(tuner)
         try:
             self.executor, self.self_check = self._open_measured(tuner)
-        except (OpeningError, SelfCheckError) as error:
+        except (DeviceOpeningError, SelfCheckError) as error:
             raise BackendError(str(error)) from error
         self._plan.forget()  # the device has all weights now
 
@@ -253,7 +253,7 @@ class OpenNetwork(Closing):
             check.expected.start()
 
     def _open_by_guess(self, tuner: Tuner) -> tuple[Executor, SelfCheck]:
-        """Open by guesses; if that fails, by measurements. Raises OpeningError and SelfCheckError."""
+        """Open by guesses; if that fails, by measurements. Raises DeviceOpeningError and SelfCheckError."""
         info, wanted = self.device.info, self.wanted
         quick = QuickChooser(info, wanted.formats.stored, self._libraries, tuner.known)
         if not wanted.trial:
@@ -264,7 +264,7 @@ class OpenNetwork(Closing):
         guessed = replace(self._plan, choose=quick.choose, measurements=None, blocks=0, weights={})
         try:
             opened = self._open(guessed, None)
-        except (OpeningError, SelfCheckError, DeviceError) as error:
+        except (DeviceOpeningError, SelfCheckError, DeviceError) as error:
             log.warning("%s; measuring the kernels again", error)
             if crashes.records():
                 self._measure(tuner)
@@ -275,7 +275,7 @@ class OpenNetwork(Closing):
         return opened
 
     def _measure(self, tuner: Tuner) -> None:
-        """Measure the products that the tuner does not know in a child process. Raises OpeningError."""
+        """Measure the products that the tuner does not know in a child process. Raises DeviceOpeningError."""
         info = self.device.info
         announce(f"measuring matrix products on {info.name}; the next start needs none of it")
 
@@ -291,7 +291,7 @@ class OpenNetwork(Closing):
             try:
                 tuner.known |= measure_in_child(job, exclusive_lease, progress)
             except DeviceError as error:
-                raise OpeningError(f"{info.name}: {error}") from error
+                raise DeviceOpeningError(f"{info.name}: {error}") from error
 
     def _job(self, buckets: tuple[int, ...]) -> TuningJob:
         info = self.device.info

@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluator.backends import for_each_device, open_backend, parse_backend, prepare_backend, with_tuning
+from evaluator.backends import for_each_device, open_backend, parse_backend, prepare_backend
 from evaluator.backends.common.base import Backend, BackendError
 from evaluator.devices.opening.calibration import latency_model
 from evaluator.devices.runners import Device, Runner, new_runner
@@ -22,6 +22,7 @@ from evaluator.devices.served_network import ServedNetwork
 from evaluator.network.describe import cost_of
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
+from evaluator.settings import DeviceSettings
 from protocol.wire.messages import NetworkInfo
 
 if TYPE_CHECKING:
@@ -43,20 +44,13 @@ WITHOUT_NETWORK = ("random", "uniform")
 class Loader:
     """Loads networks onto the same devices, one after the other.
 
-    backends: names, with options as "name:key=value,key=value". Each has its own device, or several if its
-    option `device` names several ("gpu:device=0+1", "gpu:device=all"). tuning: default of the backends'
-    option `tuning`: before, behind, or off. threads: CPU threads of a backend; None for its own choice.
-    calibration_s: time limit for measuring a curve. patience_s: seconds that a network waits for the one
-    before, whose driver may hang. serving: other networks need the devices, so nothing is measured on them
-    before a network is served. Thread-safe.
+    settings: each backend has its own device, or several if its option `device` names several
+    ("gpu:device=0+1", "gpu:device=all"). patience_s: seconds that a network waits for the one before, whose
+    driver may hang. serving: other networks need the devices, so nothing is measured on them before a network
+    is served. Thread-safe.
     """
 
-    backends: tuple[str, ...]
-    threads: int | None = None
-    calibration_s: float = 0.4
-    cache: bool = True
-    tuning: str = "before"
-    targets: LatencyTargets = field(default_factory=LatencyTargets)
+    settings: DeviceSettings
     open_backend: Callable[..., Backend] = open_backend
     progress: Callable[[str], None] = log.info
     patience_s: float = 300.0
@@ -66,6 +60,12 @@ class Loader:
     _devices: list[Device] = field(default_factory=list)
     _served: list[ServedNetwork] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def targets(self) -> LatencyTargets:
+        """Latency targets by class."""
+        wanted = self.settings
+        return LatencyTargets(wanted.play_latency_ms, wanted.analysis_latency_ms, wanted.selfplay_latency_ms)
 
     def load(
         self,
@@ -128,9 +128,7 @@ class Loader:
     def _turn(self) -> Iterator[None]:
         """Let one network load at a time. Raises BackendError if the one before takes too long."""
         if not self._lock.acquire(timeout=self.patience_s):
-            raise BackendError(
-                f"another network is in the way: {self.doing()}; if a driver hangs, start the service again"
-            )
+            raise BackendError(f"another load is running ({self.doing()}); retry, or restart the service")
         try:
             yield
         finally:
@@ -149,7 +147,7 @@ class Loader:
         preparing = self._prepare()
         if not path:
             preparing.join()  # the choice of the network depends on the devices
-            path = shipped_network(self.backends)
+            path = shipped_network(self.settings.backend)
         self._report(f"loading {path}")
         network = load_network(path, policy_head=policy_head or None, value_head=value_head or None)
         preparing.join()
@@ -161,10 +159,10 @@ class Loader:
         """Open a network on every device. name: empty for an unused name that is not in `taken`."""
         named = self._named_backends()
         self._report(f"opening the {', '.join(dict.fromkeys(each for each, _ in named))} backend")
-        reopen = [
-            partial(self.open_backend, backend, network, threads=self.threads, **options)
-            for backend, options in named
-        ]
+        settings = self.settings
+        if self.serving and settings.tuning == "before":
+            settings = replace(settings, tuning="behind")
+        reopen = [partial(self.open_backend, name, network, settings, **options) for name, options in named]
         if not self._devices:
             self._devices = [Device(f"{index}:{backend}") for index, (backend, _) in enumerate(named)]
         runners: list[Runner] = []
@@ -190,7 +188,7 @@ class Loader:
             if failed.on_host and name == failed.name:
                 continue
             try:
-                backend = self.open_backend(name, network, threads=self.threads)
+                backend = self.open_backend(name, network, self.settings)
             except BackendError as error:
                 reasons.append(f"{name}: {error}")
                 continue
@@ -203,7 +201,7 @@ class Loader:
 
     def _prepare(self) -> threading.Thread:
         """Find the devices while the file is read: both can take seconds."""
-        names = dict.fromkeys(parse_backend(spec)[0] for spec in self.backends)
+        names = dict.fromkeys(parse_backend(spec)[0] for spec in self.settings.backend)
 
         def work() -> None:
             for name in names:
@@ -215,10 +213,7 @@ class Loader:
 
     def _named_backends(self) -> list[tuple[str, dict[str, Any]]]:
         """Return name and options for each device; one entry may name several. Raises BackendError."""
-        parsed = [parse_backend(spec) for spec in self.backends]
-        tuning = "behind" if self.serving and self.tuning == "before" else self.tuning
-        if tuning != "before":
-            parsed = [(name, with_tuning(name, options, tuning)) for name, options in parsed]
+        parsed = [parse_backend(spec) for spec in self.settings.backend]
         return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
 
     def _measured(
@@ -231,13 +226,8 @@ class Loader:
     ) -> Runner:
         """Return a runner with a latency curve: that of an equal device or equally large network, or else an
         estimate while the device serves others. others: runners of the network on other devices."""
-        calibrate = partial(
-            latency_model,
-            content_hash="" if network is None else network.content_hash,
-            threads=self.threads,
-            budget_s=self.calibration_s,
-            use_cache=self.cache,
-        )
+        content_hash = "" if network is None else network.content_hash
+        calibrate = partial(latency_model, content_hash=content_hash, settings=self.settings)
         flop = 1 if network is None else cost_of(network).flop
         known = [(each, flop) for each in others]
         for served in reversed(self._served):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from evaluator.devices.machine import OtherPrograms
 from evaluator.devices.metrics import Metrics
 from evaluator.devices.runners import Device, Runner, evaluate, now_ms
-from evaluator.devices.running.failover import Attempt, Failover, Post, probe
+from evaluator.devices.running.failover import Attempt, DeviceFailover, Post, probe
 from evaluator.devices.running.trials import next_trial, run_trial
 from evaluator.devices.running.watchdog import Patience
 from evaluator.devices.served_network import Job, ServedNetwork
@@ -65,7 +65,7 @@ class Workers:
         self._post = post
         self._metrics = metrics
         self._on_moved = on_moved
-        self.failover = Failover(
+        self.failover = DeviceFailover(
             lock,
             networks,
             post,

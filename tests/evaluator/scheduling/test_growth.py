@@ -9,9 +9,10 @@ import pytest
 
 from benchmarks.batching.simulation import CURVES, Load, Outcome, simulate
 from evaluator.devices.opening.calibration import latency_model
-from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending
+from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, LaunchNow, Pending
 from evaluator.scheduling.growth import FLAT_STEPS, RETRY_TIMES, TRIES, Growth, is_flat
 from evaluator.scheduling.latency import LatencyModel, steps_to
+from evaluator.settings import DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import EchoBackend
 
@@ -78,7 +79,9 @@ class SimulatedDevice(EchoBackend):
 
     def started(self) -> LatencyModel:
         """The model after the measurement at start."""
-        model, _ = latency_model(self, "", None, budget_s=0.4, use_cache=False, clock=lambda: self.now)
+        model, _ = latency_model(
+            self, "", DeviceSettings(calibration_s=0.4, latency_cache=False), clock=lambda: self.now
+        )
         return model
 
 
@@ -235,24 +238,24 @@ def growing(points: dict[int, float]) -> BatchPolicy:
 
 def test_a_queue_that_is_deep_enough_tries_the_next_size() -> None:
     policy = growing({1: 20.2, 8: 21.6})
-    assert policy.decide([Pending(16, 2, 0.0)] * 2, 0.0) == Launch(16)
-    assert policy.decide([Pending(15, 2, 0.0)], 0.0) == Launch(15)
+    assert policy.decide([Pending(16, 2, 0.0)] * 2, 0.0) == LaunchNow(16)
+    assert policy.decide([Pending(15, 2, 0.0)], 0.0) == LaunchNow(15)
 
 
 def test_no_size_is_tried_that_would_hold_play_up() -> None:
     policy = growing({1: 20.2, 8: 21.6, 24: 24.8})
     deep = [Pending(64, 2, 0.0)]
-    assert policy.decide(deep, 0.0) == Launch(32)
+    assert policy.decide(deep, 0.0) == LaunchNow(32)
     policy.arrived("engine", 1, 0, 0.0)
     decision = policy.decide(deep, 1.0)
-    assert isinstance(decision, Launch)
+    assert isinstance(decision, LaunchNow)
     assert decision.positions <= 24
 
 
 def test_no_size_is_tried_that_would_make_play_late() -> None:
     policy = growing({1: 20.2, 8: 21.6})
     queued = [Pending(4, 0, 0.0), Pending(64, 2, 0.0)]
-    assert policy.decide(queued, 40.0) != Launch(16)
+    assert policy.decide(queued, 40.0) != LaunchNow(16)
 
 
 def test_a_batch_runs_when_a_client_takes_too_long_to_gather_more() -> None:

@@ -257,14 +257,14 @@ def test_labeller_leaves_no_engine_when_its_start_is_cancelled(tmp_path: Path) -
 
 
 def _game() -> LabelledGame:
-    from training.label.game import Branch
+    from training.label.game import Alternative
     from training.label.lines import Label
 
     first = Label(move_code("e2e4"), 30, ((move_code("e2e4"), 28), (move_code("d2d4"), 25)))
     reply = Label(move_code("d7d5"), -20, ((move_code("d7d5"), -22),))
     fen = Game().fen()
     return LabelledGame(
-        3, fen, 2, "length", [move_code("e2e4")], [first], [Branch(0, move_code("d2d4"), reply)], 0.5
+        3, fen, 2, "length", [move_code("e2e4")], [first], [Alternative(0, move_code("d2d4"), reply)], 0.5
     )
 
 

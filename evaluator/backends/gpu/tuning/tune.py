@@ -21,7 +21,7 @@ from evaluator.backends.common.progress import announce
 from evaluator.backends.gpu.blas.library import EPILOGUES, Library, LibraryGivenUp, library_product
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import Compiler, KernelKey
-from evaluator.backends.gpu.driver.device import Device, DeviceError
+from evaluator.backends.gpu.driver.device import DeviceError, Gpu
 from evaluator.backends.gpu.driver.target import Precision
 from evaluator.backends.gpu.plan import hopper
 from evaluator.backends.gpu.plan.needs import Needs
@@ -68,7 +68,7 @@ class Tuner:
 
     def __init__(
         self,
-        device: Device,
+        device: Gpu,
         compiler: Compiler,
         precision: Precision,
         libraries: Sequence[Library],

@@ -24,7 +24,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from engine.apps.web.limits import ApiSettings, ClientLimits
-from engine.apps.web.reviews import Job, Reviews
+from engine.apps.web.reviews import Reviews, StoredReview
 from engine.apps.web.store import Store
 from engine.options import Options
 from engine.search.pool import SearchPool
@@ -319,11 +319,11 @@ def test_review_grows_and_keeps_its_searches_when_it_stops(server: Web) -> None:
 def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
     log: list[str] = []
 
-    async def run() -> Job:
+    async def run() -> StoredReview:
         # Without a pool each step fails by an error that nobody thought of.
         store, limits = Store(None, 10**6, 10**6), ClientLimits(ApiSettings())
         reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, store, limits)
-        job = Job("an-identity", "me", "", SCHOLARS, 5)
+        job = StoredReview("an-identity", "me", "", SCHOLARS, 5)
         await reviews.start(job, "me", job.sources())
         assert job.task is not None
         await job.task

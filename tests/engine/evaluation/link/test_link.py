@@ -20,9 +20,8 @@ import zmq
 
 from engine._core import Game
 from engine.evaluation.errors import EvaluatorRefusalError
-from engine.evaluation.link.connecting import served_network
 from engine.evaluation.link.encoding import encode_games
-from engine.evaluation.link.link import MAX_IDLE_RESTARTS, EvaluatorLink
+from engine.evaluation.link.link import MAX_IDLE_RESTARTS, EvaluatorLink, served_network
 from engine.evaluation.link.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.evaluation.link.requests import Requests
 from engine.options import Options

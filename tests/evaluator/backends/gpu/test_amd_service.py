@@ -33,6 +33,7 @@ from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
 from tests.evaluator.backends.gpu.fibers import SHAPE, cache_with_kernels
 from tests.evaluator.service import process as processes
+from tests.evaluator.service.harness import devices
 from tests.hip_runtime.standin import Runtime
 from tests.paths import CACHE, REPOSITORY
 from tests.programs import run
@@ -152,7 +153,7 @@ def test_tune_shows_a_table(
 
 @contextmanager
 def serving(network_file: Path) -> Iterator[tuple[EvaluatorService, EvaluatorClient]]:
-    loader = Loader((BACKEND,), calibration_s=0.01, cache=False)
+    loader = Loader(devices(BACKEND))
     ready = threading.Event()
     network = NetworkToLoad(str(network_file))
     service = EvaluatorService(loader, [network], on_ready=lambda infos: ready.set())

@@ -18,7 +18,7 @@ from evaluator.backends.gpu import precision
 from evaluator.backends.gpu.driver.target import nvidia_target
 from evaluator.backends.gpu.opening import Wanted
 from evaluator.backends.gpu.plan.fp8 import rounded_network
-from evaluator.backends.gpu.precision import LIMITS, Choice, RoundingError, judged, rounding_error
+from evaluator.backends.gpu.precision import LIMITS, Fp8Choice, RoundingError, judged, rounding_error
 from evaluator.backends.gpu.tuning.when import Tuning
 from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network.random_network import NetworkShape, random_network
@@ -125,11 +125,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def choice(**wanted: Any) -> Choice:
-    return Choice(INFO, NETWORK, Wanted(buckets=BUCKETS, tuning=Tuning.BEHIND, **wanted))
+def choice(**wanted: Any) -> Fp8Choice:
+    return Fp8Choice(INFO, NETWORK, Wanted(buckets=BUCKETS, tuning=Tuning.BEHIND, **wanted))
 
 
-def decide(made: Choice) -> Any:
+def decide(made: Fp8Choice) -> Any:
     return made.decide(made.open(), exclusive_lease, lambda _: None)
 
 

@@ -10,12 +10,12 @@ import pytest
 from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.gpu.backend import GpuBackend
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.target import Precision, Target, amd_target, nvidia_target
 from evaluator.backends.gpu.opening import OpenNetwork, Wanted
 from evaluator.backends.gpu.plan.persistent_form import PAIRS_AND_LOGITS, USUAL, PersistentForm
 from evaluator.backends.gpu.plan.plan import Plan
-from evaluator.backends.gpu.plan.program import Launch, Program, Table
+from evaluator.backends.gpu.plan.program import Launch, Program, WordTable
 from evaluator.backends.gpu.plan.tiles import model_chooser
 from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network import NetworkSpec
@@ -35,7 +35,7 @@ UNEVEN = NetworkShape(
 """No width of which is a multiple of a tile's."""
 
 
-def cooperative(device: Device) -> Device:
+def cooperative(device: Gpu) -> Gpu:
     """The stand-in runs all blocks of such a kernel at once."""
     device.info = replace(device.info, cooperative=True)
     return device
@@ -182,7 +182,7 @@ def test_a_hopper_measures_two_forms_of_one_position() -> None:
             for step in program.steps
             if isinstance(step, Launch)
             for argument in step.arguments
-            if isinstance(argument, Table)
+            if isinstance(argument, WordTable)
         ]
         assert len(set(tables)) == forms  # each finds its weights by a table of its own
 
