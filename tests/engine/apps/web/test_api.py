@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import re
@@ -316,20 +315,15 @@ def test_review_grows_and_keeps_its_searches_when_it_stops(server: Web) -> None:
     server.ask("DELETE", where)
 
 
-def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
+async def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
     log: list[str] = []
-
-    async def run() -> StoredReview:
-        # Without a pool each step fails by an error that nobody thought of.
-        store, limits = Store(None, 10**6, 10**6), ClientLimits(ApiSettings())
-        reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, store, limits)
-        job = StoredReview("an-identity", "me", "", SCHOLARS, 5)
-        await reviews.start(job, "me", job.sources())
-        assert job.task is not None
-        await job.task
-        return job
-
-    job = asyncio.run(run())
+    # Without a pool each step fails by an error that nobody thought of.
+    store, limits = Store(None, 10**6, 10**6), ClientLimits(ApiSettings())
+    reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, store, limits)
+    job = StoredReview("an-identity", "me", "", SCHOLARS, 5)
+    await reviews.start(job, "me", job.sources())
+    assert job.task is not None
+    await job.task
     assert job.state == "failed" and "AttributeError" in job.reason
     assert log == [f"review {job.identity} failed: {job.reason}"]
 
