@@ -128,7 +128,7 @@ def test_address_loses_its_oldest_silent_connection_when_full(full: Served) -> N
     first, second, third = (silent(full.port, "127.0.0.2") for _ in range(3))
     assert rest(first).endswith(TOO_MANY)
     assert full.hub.counts()["silent"] == 1
-    assert full.hub.news() == [("127.0.0.2", "silent")]
+    assert full.hub.endings() == [("127.0.0.2", "silent")]
     assert is_open(second) and is_open(third)
 
 

@@ -223,7 +223,7 @@ def test_curve_of_a_busy_machine_is_kept_once_confirmed(cache: Path, monkeypatch
     monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", -1.0)
     model, save = latency_model(EchoBackend(), "hash", QUICK)
     for _ in range(MIN_OBSERVATIONS + 64):
-        model.observe(1, model.milliseconds(1) / 2, disturbed=True)
+        model.observe(1, model.milliseconds(1) / 2, busy=True)
     save()
     assert not cache.exists()
     assert model.growth is not None

@@ -95,7 +95,7 @@ def test_other_formats_are_another_network_and_wait_for_a_pause_of_play(
     def wait(tuning: BackgroundTuning, network: ServedNetwork) -> None:
         if guessed.leased.is_set():
             waits.set()
-        tuning._news.wait(0.001)
+        tuning._changed.wait(0.001)
 
     monkeypatch.setattr(BackgroundTuning, "_wait", wait)
     monkeypatch.setattr("evaluator.devices.running.tuning.PLAYING_MS", 1e9)

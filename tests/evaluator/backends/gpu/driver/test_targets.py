@@ -22,7 +22,7 @@ from evaluator.backends.gpu.driver.target import MatrixUnit, Precision, Target, 
 )
 def test_known_amd_targets(name: str, wave: int, unit: MatrixUnit) -> None:
     target = amd_target(name)
-    assert (target.wave, target.unit, target.known) == (wave, unit, True)
+    assert (target.wave, target.unit, target.is_listed) == (wave, unit, True)
     assert ":" not in target.name
     assert target.matrix_unit(Precision.FP32) is MatrixUnit.FMA
 
@@ -101,7 +101,7 @@ def test_gfx908_has_a_matrix_unit_for_fp16_alone() -> None:
 def test_an_unknown_target_gets_the_generic_kernels_and_says_so() -> None:
     target = amd_target("gfx1399")
     assert target.unit is MatrixUnit.FMA
-    assert not target.known
+    assert not target.is_listed
     assert nvidia_target(7, 5).unit is MatrixUnit.FMA
     assert nvidia_target(9, 0).unit is MatrixUnit.MMA_SYNC
 
