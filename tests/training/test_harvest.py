@@ -26,7 +26,7 @@ def harvested(harvest: Harvest) -> HarvestCampaign:
     return campaign
 
 
-def test_harvest_keeps_few_positions_of_each_game_as_the_network_sees_them(tmp_path: Path) -> None:
+def test_harvest_keeps_few_positions_of_each_game(tmp_path: Path) -> None:
     with operated(tmp_path / "evaluator") as operator:
         address = operator.evaluator.address
         harvest = Harvest((address,), str(tmp_path / "out"), games=12, games_a_block=6, one_of=20)

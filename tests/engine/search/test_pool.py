@@ -258,9 +258,7 @@ def test_closing_ends_searches_and_evaluators() -> None:
         pool.player(RANDOM)
 
 
-def test_a_search_goes_on_when_another_one_joins_it(
-    pool: SearchPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_goes_on_when_another_one_joins_it(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """While it was alone the core exchanged its batches; then Python must, and joins both searches'."""
     began, joined, grown = Event(), Event(), Event()
     at_joining: list[int] = []

@@ -315,9 +315,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("sent", "reason"), WRONG.values(), ids=WRONG.keys())
-def test_only_the_client_that_breaks_the_protocol_is_disconnected(
-    path: str, sent: bytes, reason: str
-) -> None:
+def test_only_client_that_breaks_the_protocol_is_disconnected(path: str, sent: bytes, reason: str) -> None:
     hub = hub_at(path)
     with stream_to(path) as stream, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hostile:
         number = greet(hub, stream)

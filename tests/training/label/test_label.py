@@ -147,9 +147,7 @@ def test_a_run_that_was_killed_continues_and_labels_no_game_twice(tmp_path: Path
         ("silent", "no line with a score"),
     ],
 )
-def test_an_engine_that_fails_is_replaced_and_its_game_continues(
-    tmp_path: Path, failure: str, word: str
-) -> None:
+def test_failing_engine_is_replaced_in_its_game(tmp_path: Path, failure: str, word: str) -> None:
     marker = tmp_path / "failed"
     summary, said = label(
         tmp_path / "out", "--patience-s", 1.5, "--workers", 1, failure=f"{failure} {marker}"

@@ -130,9 +130,7 @@ def test_analysis_comes_as_lines_when_they_are_asked_for(server: Web) -> None:
         ("human", {"elo": 1500}, "application/json"),
     ],
 )
-def test_work_ends_when_its_client_leaves(
-    server: Web, path: str, body: dict[str, object], accept: str
-) -> None:
+def test_work_ends_with_its_client(server: Web, path: str, body: dict[str, object], accept: str) -> None:
     assert server.post("evaluate", {"positions": [START]}).status == 200
     (evaluator,) = psutil.Process(server.process.pid).children()
     connection = HTTPConnection(server.netloc, timeout=WAIT_S)
@@ -467,7 +465,7 @@ def test_token_and_limits_of_each_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM")
-def test_running_request_ends_and_new_ones_are_refused_when_the_service_ends() -> None:
+def test_requests_end_with_the_service() -> None:
     with web() as server:
         kept = HTTPConnection(server.netloc, timeout=WAIT_S)
         kept.request("GET", "/live")

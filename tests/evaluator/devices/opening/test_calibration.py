@@ -175,9 +175,7 @@ def test_without_a_cache_nothing_is_written(cache: Path) -> None:
     assert not cache.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_reported_and_does_without(
-    cache: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unwritable_cache_is_reported(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache.write_text("no folder")
     latency_model(EchoBackend(), "hash", QUICK)
     (record,) = caplog.records

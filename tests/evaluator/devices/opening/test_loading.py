@@ -212,9 +212,7 @@ def logits_of(path: Path) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.integration
-def test_a_file_that_is_served_is_not_loaded_again(
-    served: tuple[EvaluatorClient, Path], tmp_path: Path
-) -> None:
+def test_served_file_is_not_loaded_again(served: tuple[EvaluatorClient, Path], tmp_path: Path) -> None:
     client, path = served
     copy = tmp_path / "copy.pb.gz"
     copy.write_bytes(path.read_bytes())

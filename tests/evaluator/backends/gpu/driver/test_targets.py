@@ -72,9 +72,7 @@ def test_target_of_no_family_gets_generic_kernels(name: str, reason: str) -> Non
         ("gfx12-generic", 32, "gfx1200"),
     ],
 )
-def test_a_name_of_a_family_gets_what_its_members_share_and_says_so(
-    name: str, wave: int, member: str
-) -> None:
+def test_family_name_gets_what_its_members_share(name: str, wave: int, member: str) -> None:
     target = amd_target(name)
     assert (target.wave, target.problem) == (wave, "")
     assert target.unit is (amd_target(member).unit if member else MatrixUnit.FMA)
