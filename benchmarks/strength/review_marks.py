@@ -224,17 +224,18 @@ def value_of(engine: chess.engine.SimpleEngine, board: chess.Board) -> str:
     """Return win and loss of the side to move in thousandths, or `-` if the game is over."""
     if board.is_game_over():
         return "-"
+    last: chess.engine.Wdl | None = None
     for nodes in (NODES, MORE_NODES):
-        early = last = None
+        early = None
         # Each position is a game of its own: Stockfish clears its table.
         with engine.analysis(board, chess.engine.Limit(nodes=nodes), game=object()) as analysis:
             for info in analysis:
                 if "wdl" in info:
                     last = info["wdl"].relative
                     early = last if info.get("nodes", 0) <= nodes // 3 else early
-        assert last is not None
-        if early is not None and abs(early.expectation() - last.expectation()) <= SETTLED:
+        if early and last and abs(early.expectation() - last.expectation()) <= SETTLED:
             break
+    assert last is not None
     return f"{last.wins},{last.losses}"
 
 

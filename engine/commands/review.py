@@ -203,7 +203,7 @@ def _review(
     from engine.apps.review.searching import review_games
     from engine.workers.local import local_executor
 
-    known = folder.known
+    known = folder.reviewed
     rest = [source for source in sources if source.key not in known]
     reviews: list[GameReview] = []
     skipped: list[tuple[str, str]] = []

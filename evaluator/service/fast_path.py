@@ -252,7 +252,7 @@ class _Guard:
     def __init__(self, taken_over: Callable[[_Turn, Sequence[Arrived]], None]) -> None:
         self._taken_over = taken_over
         self._watched: _Turn | None = None
-        self._news = threading.Event()
+        self._watching = threading.Event()
         self._over = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
 
@@ -262,8 +262,8 @@ class _Guard:
         if self._thread is None:
             self._thread = threading.Thread(target=self._look, name="fast-path-guard", daemon=True)
             self._thread.start()
-        if not self._news.is_set():
-            self._news.set()
+        if not self._watching.is_set():
+            self._watching.set()
 
     def rest(self) -> None:
         """Stop watching: the calling thread has returned from the driver."""
@@ -275,8 +275,8 @@ class _Guard:
 
     def _look(self) -> None:
         while True:
-            self._news.wait()
-            self._news.clear()
+            self._watching.wait()
+            self._watching.clear()
             while (run := self._watched) is not None:
                 time.sleep(LATE_MS / 1000)
                 requests = run.loop.take_over(LATE_MS)

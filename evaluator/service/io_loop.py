@@ -107,7 +107,7 @@ class IoLoop:
 
     def _round(self) -> None:
         service = self._service
-        news = service.sockets.wait(self._poll_timeout())
+        arrived = service.sockets.wait(self._poll_timeout())
         now = now_ms()
         if now >= service.manager.next_alive_ms:
             service.manager.alive(now)
@@ -115,13 +115,13 @@ class IoLoop:
             service.tasks.popleft()()
         if service.replies.outbox:
             service.replies.send_waiting()
-        if news:
+        if arrived:
             service.sessions.forget_disconnected()
             service.sockets.attend()
         if self._fast_path is not None and self._fast_path.in_a_row >= IN_A_ROW and not self._fast_path.run():
             return
         if service.sockets.has_message:
-            now = self._receive(now_ms() if news else now)
+            now = self._receive(now_ms() if arrived else now)
         if service.dispatcher.deadline_ms <= now:
             service.replies.send_expired(service.dispatcher.expire(now))
         if service.life.draining:

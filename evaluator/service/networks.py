@@ -54,12 +54,12 @@ class ReloadedNetwork:
 
 @dataclass(slots=True)
 class _Entry:
-    """source: file that a reload reads. asked: files with this content that the settings name; empty for a
+    """source: file that a reload reads. sources: files with this content that the settings name; empty for a
     network that a client had loaded."""
 
     served: ServedNetwork
     source: NetworkToLoad
-    asked: set[NetworkToLoad] = field(default_factory=set)
+    sources: set[NetworkToLoad] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while the entry is reloaded or unloaded."""
     formers: list[threading.Thread] = field(default_factory=list)
@@ -177,7 +177,7 @@ class ServedNetworks:
             loaded: dict[ServedNetwork, _Entry] = {}
             try:
                 for source, served in zip(initial, self._loaded(initial, ()), strict=True):
-                    loaded.setdefault(served, _Entry(served, source)).asked.add(source)
+                    loaded.setdefault(served, _Entry(served, source)).sources.add(source)
             except Exception as error:  # the owner decides how to report it
                 on_failed(error)
                 return
@@ -313,8 +313,8 @@ class ServedNetworks:
         if not self._entries:
             return  # `load_initial` calls this again
         for entry in self._entries:
-            if entry.asked or entry.source in wanted:
-                entry.asked = {entry.source}  # other files may have changed
+            if entry.sources or entry.source in wanted:
+                entry.sources = {entry.source}  # other files may have changed
 
         def failed(error: Exception) -> None:
             log.error("a network could not be loaded again, so the former one is still served: %s", error)
@@ -332,7 +332,7 @@ class ServedNetworks:
         def loaded(source: NetworkToLoad, entry: _Entry) -> None:
             log.info("network %s is loaded", entry.served.info.name)
             self._loading.discard(source)
-            entry.asked.add(source)
+            entry.sources.add(source)
             self._settle()
 
         for source in self._wanted:
@@ -354,18 +354,18 @@ class ServedNetworks:
         for entry in list(self._entries):
             name = entry.served.info.name
             if not self._is_unwanted(entry):
-                files = [source for source in self._wanted if source in entry.asked]
+                files = [source for source in self._wanted if source in entry.sources]
                 if files and entry.source not in files:
                     entry.source = files[0]
             elif len(self._entries) > 1:
                 self.unload(name, partial(log.info, "network %s is unloaded", name))
 
     def _asked_by(self, source: NetworkToLoad) -> _Entry | None:
-        return next((entry for entry in self._entries if source in entry.asked), None)
+        return next((entry for entry in self._entries if source in entry.sources), None)
 
     def _is_unwanted(self, entry: _Entry) -> bool:
         """Return True if the settings named a network before and no longer do."""
-        return bool(entry.asked) and entry.asked.isdisjoint(self._wanted)
+        return bool(entry.sources) and entry.sources.isdisjoint(self._wanted)
 
     # -- for the loading threads -------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from tests.hip_runtime import standin
 
 FEW_TARGETS = ("gfx942", "gfx1100", "gfx1201")
 """One target of each kind of matrix unit. Other targets' tests are slow, apart from one whole network."""
-EVERY_TARGET = "test_a_position_has_the_same_bits_in_every_batch_when_deterministic"
+EVERY_TARGET = "test_position_has_equal_bits_in_every_batch"
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks

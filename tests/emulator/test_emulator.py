@@ -71,9 +71,7 @@ def test_missing_barriers_change_the_result(device: Gpu, rocm: Path) -> None:
 
 
 @everywhere
-def test_writing_behind_shared_memory_fails_the_launch(
-    device: Gpu, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_writing_behind_shared_memory_fails_launch(device: Gpu, capsys: pytest.CaptureFixture[str]) -> None:
     # The last rows of the keys' weights are written behind what there is.
     with pytest.raises(DeviceError, match="hipErrorLaunchFailure"):
         attend(device, missing_bytes=256)
@@ -81,9 +79,7 @@ def test_writing_behind_shared_memory_fails_the_launch(
 
 
 @everywhere
-def test_an_instruction_that_cannot_be_trusted_fails_the_launch(
-    device: Gpu, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_untrusted_instruction_fails_the_launch(device: Gpu, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DeviceError, match="hipErrorLaunchFailure"):
         exchanged(device, "x = __atomic_fetch_add(out, x, 0);")
     assert "cannot emulate global_atomic_add" in capsys.readouterr().out

@@ -137,7 +137,7 @@ def test_products_of_8_bits_compute_the_rounded_network(device: Gpu, tmp_path: P
 
 
 @pytest.mark.parametrize("device", TARGETS, indirect=True)
-def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(device: Gpu, tmp_path: Path) -> None:
+def test_position_has_equal_bits_in_every_batch(device: Gpu, tmp_path: Path) -> None:
     network = random_network(DENSE_EMBEDDING, seed=3)
     positions = probe_batch(20, seed=5).positions
     compiler = Compiler(device, cache_folder=tmp_path)

@@ -108,9 +108,7 @@ def test_a_missing_wait_for_shared_reads_is_reported(fault: Callable[[Emulation]
 
 
 @everywhere
-def test_a_missing_wait_for_operands_of_the_matrix_unit_is_reported(
-    fault: Callable[[Emulation], str],
-) -> None:
+def test_missing_wait_for_operands_of_the_matrix_unit_is_reported(fault: Callable[[Emulation], str]) -> None:
     def before_the_first_product(code: bytes) -> list[int]:
         product = places(code, r"v_wmma|v_mfma")[0]
         return [place for place in places(code, SHARED) if place < product][-1:]

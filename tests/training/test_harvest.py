@@ -27,9 +27,7 @@ def harvested(harvest: Harvest) -> HarvestCampaign:
     return campaign
 
 
-def test_harvest_keeps_few_positions_of_each_game_as_the_network_sees_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_harvest_keeps_few_positions_of_each_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("training.harvest.MOST_PLIES", 90)
     with operated(tmp_path / "evaluator") as operator:
         address = operator.evaluator.address

@@ -73,7 +73,7 @@ class Searched:
         return self.second_line if self.best == move and self.second_line else self.line
 
     @property
-    def known(self) -> Known:
+    def facts(self) -> Known:
         only = self.second is not None and self.expected - self.second.expected >= ONLY_MOVE
         return Known(self.mate, self.tables, only)
 
@@ -227,8 +227,8 @@ def reasons_of(
     after: Searched,
     fall: float,
 ) -> tuple[MoveReason, ...]:
-    known = before.known if before.best != move.uci() else replace(before.known, only=False)
-    return tuple(reasons(board, move, line, after.line, known, after.known, fall))
+    known = before.facts if before.best != move.uci() else replace(before.facts, only=False)
+    return tuple(reasons(board, move, line, after.line, known, after.facts, fall))
 
 
 def backed_up(moves: Sequence[chess.Move], searched: Sequence[Searched]) -> list[Score]:
@@ -258,7 +258,7 @@ def mark_of(before: Searched, loss: float, *, is_best: bool) -> str:
     for mark, least in (("blunder", BLUNDER), ("mistake", MISTAKE), ("inaccuracy", INACCURACY)):
         if loss >= least:
             return mark
-    return "only move" if is_best and before.known.only and before.prior < EXPECTED_PRIOR else ""
+    return "only move" if is_best and before.facts.only and before.prior < EXPECTED_PRIOR else ""
 
 
 def missed_win(scores: Sequence[Score], ply: int) -> bool:

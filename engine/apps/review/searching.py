@@ -331,16 +331,16 @@ def searched_of(report: Report) -> Searched:
     return Searched(
         score=Score.of(best.wdl),
         best=best.moves[0],
-        line=_told(best),
+        line=_supported_moves(best),
         second=Score.of(second.wdl) if second else None,
-        second_line=_told(second) if second else (),
+        second_line=_supported_moves(second) if second else (),
         prior=round(best.prior, DIGITS),
         mate=best.mate,
         tables=best.tablebase,
     )
 
 
-def _told(line: Line) -> tuple[str, ...]:
+def _supported_moves(line: Line) -> tuple[str, ...]:
     """Return the moves of a line that enough visits found; all of a proven mate."""
     if line.mate is not None:
         return line.moves

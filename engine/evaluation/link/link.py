@@ -58,14 +58,12 @@ RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
 STEADY_SECONDS = 10.0
 """Time of service after which a refusal of work is retried at once; earlier ones after increasing waits."""
 
-MAX_FAILED_STARTS = 3
-"""Maximum consecutive starts that fail without a reason."""
-
-MAX_KILLED_STARTS = 10
-"""Maximum consecutive starts that are killed, by a person or a system that may soon have memory again."""
-
-MAX_CRASHED_STARTS = 6
-"""Maximum consecutive starts that crash: each may have found another device that crashes."""
+MOST_STARTS: dict[type[NoEvaluatorError], int] = {
+    EvaluatorKilledError: 10,  # by a person, or a system that may soon have memory again
+    EvaluatorCrashedError: 6,  # each may have found another device that crashes
+    NoEvaluatorError: 3,
+}
+"""Maximum starts of an evaluator that fail in one way."""
 
 MAX_IDLE_RESTARTS = 3
 """Maximum restarts in a row while none is used. After that an evaluator is started on demand."""
@@ -267,7 +265,7 @@ class EvaluatorLink:
         client: EvaluatorClient | None = None
         began = time.perf_counter()
         reported = address = ""
-        failed_starts = killed_starts = crashed_starts = attempt = 0
+        starts, attempt = dict.fromkeys(MOST_STARTS, 0), 0
         embedded = not self.settings.address
         if self._refusals and not self._candidates.has_alternative():
             if self._fallback and not embedded:
@@ -288,21 +286,15 @@ class EvaluatorLink:
                 error = EvaluatorRefusalError(missing(failed))
                 break
             except NoEvaluatorError as failure:
-                killed = isinstance(failure, EvaluatorKilledError)
-                killed_starts += killed
-                crashed = isinstance(failure, EvaluatorCrashedError)
-                crashed_starts += crashed
-                failed_starts += embedded and not killed and not crashed
+                kind = next(kind for kind in MOST_STARTS if isinstance(failure, kind))
+                starts[kind] += embedded
                 waited = time.perf_counter() - began
                 patience = FALLBACK_SECONDS if self._fallback else RECONNECT_SECONDS * self._was_connected
                 if self._fallback and (self._drained or isinstance(failure, EvaluatorDrainingError)):
                     patience = 0.0  # It cannot return before it has shut down, if at all.
-                hopeless = (
-                    failed_starts >= MAX_FAILED_STARTS
-                    or killed_starts >= MAX_KILLED_STARTS
-                    or crashed_starts >= MAX_CRASHED_STARTS
-                )
-                if hopeless or (not embedded and not self._fallback and waited >= patience):
+                if starts[kind] >= MOST_STARTS[kind] or (
+                    not embedded and not self._fallback and waited >= patience
+                ):
                     error = failure  # `wait` raises it.
                     break
                 if str(failure) != reported and not self._closed:

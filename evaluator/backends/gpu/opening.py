@@ -172,11 +172,11 @@ class OpenNetwork(Closing):
         """lease: of the device, for the self-check. known: measurements in addition to the cache. attempt:
         ends with `close`. Raises BackendError and DeviceError."""
         info, formats = device.info, wanted.formats
-        if not info.target.known:
+        if not info.target.is_listed:
             log.warning("%s: target %s: %s", info.name, info.target.name, info.target.note)
         self.name = f"{info.name} ({info.target.name}, {formats}, {info.driver})"
         self.device, self.wanted, self.provisional = device, wanted, False
-        self._given, self._libraries, self._attempt, self._lease = network, libraries, attempt, lease
+        self._stored, self._libraries, self._attempt, self._lease = network, libraries, attempt, lease
         self._reference = _reference(network, formats, info.target)
         self.network = self._reference.network
         self._compiler = compiler or Compiler(device)
@@ -318,7 +318,7 @@ class OpenNetwork(Closing):
         again = replace(
             self.wanted, buckets=buckets, tuning=Tuning.OFF, libraries=bool(self._libraries), check=True
         )
-        found = open_on(info, self._given, again, lease=lease, known=known)
+        found = open_on(info, self._stored, again, lease=lease, known=known)
         if found.provisional or found.executor.buckets != buckets:
             found.close()
             why = "not all could be measured" if found.provisional else "there is no memory to open it twice"

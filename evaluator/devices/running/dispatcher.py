@@ -42,7 +42,8 @@ TOLD = 16
 class Dispatcher:
     """The served networks and the threads that run them.
 
-    post: see Post. limits: of the queues. patience: time limits for devices. on_hung, on_moved: see Failover.
+    post: see Post. limits: of the queues. patience: time limits for devices. on_hung, on_moved: see
+    DeviceFailover.
     """
 
     def __init__(

@@ -322,7 +322,7 @@ class Workers:
 
     def learn(self, runner: Runner, positions: int, milliseconds: float) -> None:
         """Correct a runner's latency curve by a batch, and announce it once it is complete."""
-        if runner.learn(positions, milliseconds, disturbed=self.machine_is_busy(now_ms())):
+        if runner.learn(positions, milliseconds, busy=self.machine_is_busy(now_ms())):
             self._on_moved()
 
     def _tried(self, attempt: Attempt, start: float, failure: BaseException | None) -> bool:

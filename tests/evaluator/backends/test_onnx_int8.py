@@ -221,9 +221,7 @@ def test_roundings_are_measured_once(
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", None])
-def test_damaged_roundings_count_as_missing(
-    cache: Path, from_a_file: NetworkSpec, damage: bytes | None
-) -> None:
+def test_damaged_roundings_are_missing(cache: Path, from_a_file: NetworkSpec, damage: bytes | None) -> None:
     OnnxBackend(from_a_file, threads=1, int8=True).close()
     (file,) = cache.iterdir()
     file.write_bytes(file.read_bytes()[:-100] if damage is None else damage)

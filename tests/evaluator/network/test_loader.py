@@ -104,9 +104,7 @@ def test_linear16_spans_its_range() -> None:
     assert abs(values[2] - (-2 + 8 * 32767 / 65535)) < 1e-6
 
 
-def test_a_file_goes_before_a_shipped_network_of_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_precedes_a_shipped_network_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert network_file("wavefront-cpu") == network_file("shipped") == SHIPPED_NETWORK
     Path("wavefront-cpu").write_bytes(b"")
@@ -316,9 +314,7 @@ def test_all_heads_are_listed(multihead: Path) -> None:
         ({"value_head": "vanilla"}, "no value head 'vanilla' in the file; it has winner, q, st"),
     ],
 )
-def test_an_unknown_head_is_an_error_that_lists_the_known(
-    multihead: Path, heads: dict[str, Any], message: str
-) -> None:
+def test_unknown_head_is_error_that_lists_known(multihead: Path, heads: dict[str, Any], message: str) -> None:
     with pytest.raises(NetworkError, match=message):
         load_network(multihead, **heads)
 

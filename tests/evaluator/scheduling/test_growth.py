@@ -135,9 +135,9 @@ def test_ten_starts_on_a_busy_machine_end_alike() -> None:
     assert min(rates) >= 0.95 * 1000 * MOST / line(6.0, 0.05)(MOST)
 
 
-def tried(growth: Growth, size: int, ms: float, *, disturbed: bool = False) -> None:
+def tried(growth: Growth, size: int, ms: float, *, busy: bool = False) -> None:
     for _ in range(TRIES):
-        growth.ran(size, ms, disturbed=disturbed)
+        growth.ran(size, ms, busy=busy)
 
 
 def test_a_curve_grows_size_by_size_to_the_largest() -> None:
@@ -154,7 +154,7 @@ def test_a_curve_grows_size_by_size_to_the_largest() -> None:
 def test_one_run_that_was_too_short_or_too_long_does_not_count() -> None:
     growth = Growth((1, 2), {1: 10.0})
     for ms in (0.1, 11.0, 500.0):
-        growth.ran(2, ms, disturbed=False)
+        growth.ran(2, ms, busy=False)
     assert growth.points[2] == 11.0
 
 
@@ -191,7 +191,7 @@ def test_a_dip_measured_on_a_busy_machine_does_not_end_the_growth() -> None:
 
 def test_sizes_are_doubted_for_as_long_as_the_machine_is_busy() -> None:
     growth = Growth((1, 2), {1: 1.0, 2: 1.5}, doubted=(2,))
-    tried(growth, 2, 1.6, disturbed=True)
+    tried(growth, 2, 1.6, busy=True)
     assert growth.doubted == {2}
     tried(growth, 2, 1.2)
     assert not growth.doubted
@@ -200,9 +200,9 @@ def test_sizes_are_doubted_for_as_long_as_the_machine_is_busy() -> None:
 
 def test_retry_on_a_busy_machine_keeps_the_shorter_time() -> None:
     growth = Growth([1, 2], {1: 1.0, 2: 1.5}, [1, 2])
-    tried(growth, 2, 4.0, disturbed=True)
+    tried(growth, 2, 4.0, busy=True)
     assert growth.points[2] == 1.5
-    tried(growth, 2, 1.2, disturbed=True)
+    tried(growth, 2, 1.2, busy=True)
     assert growth.points[2] == 1.2
     tried(growth, 2, 1.6)
     assert growth.points[2] == 1.6
@@ -213,7 +213,7 @@ def test_retries_take_a_small_share_and_become_rare() -> None:
     spent, retried = 0.0, []
     for _ in range(10_000):
         size = growth.trial() or 1
-        growth.ran(size, 1.0, disturbed=True)
+        growth.ran(size, 1.0, busy=True)
         spent += 1.0
         if size == 2:
             retried.append(spent)

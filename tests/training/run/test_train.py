@@ -163,9 +163,7 @@ def test_run_keeps_its_checkpoint_when_targets_are_not_finite(
     assert all(values.isfinite().all() for values in after.values())
 
 
-def test_a_run_that_diverges_stops_without_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_that_diverges_stops_without_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_run(tmp_path)
     config = train_config(read_document(str(path)), str(path))
     forward = TrainedHeads.forward

@@ -262,9 +262,7 @@ def test_a_bad_message_is_answered_and_disturbs_nobody(
 
 @settings(max_examples=rounds(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(MESSAGES)
-def test_no_message_whatever_causes_a_fault(
-    shared_scheduler: QueryScheduler, message: dict[str, Any]
-) -> None:
+def test_no_message_causes_a_fault(shared_scheduler: QueryScheduler, message: dict[str, Any]) -> None:
     talk = Conversation(shared_scheduler)
     talk.say(**message)
     talk.say(id="end", action="terminate_all")

@@ -110,9 +110,7 @@ def test_a_proven_position_is_not_corrected_by_the_game() -> None:
         ((), None),
     ],
 )
-def test_the_game_is_lost_by_the_largest_loss_that_never_comes_back(
-    loser: tuple[float, ...], ply: int | None
-) -> None:
+def test_game_is_lost_by_its_largest_final_loss(loser: tuple[float, ...], ply: int | None) -> None:
     assert lost_with(loser, first=True) == ply
 
 

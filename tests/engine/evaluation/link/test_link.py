@@ -285,9 +285,7 @@ class Refusing:
         self._context.term()
 
 
-def test_refusing_evaluator_is_asked_after_growing_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_refusing_evaluator_is_asked_after_growing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[int] = []
     pause = EvaluatorLink._pause
 
@@ -373,9 +371,7 @@ class TwoHeads:
         ("other.pb.gz", "optimistic", "loaded other.pb.gz optimistic"),
     ],
 )
-def test_a_served_network_is_taken_with_the_heads_that_are_asked_for(
-    weights: str, head: str, found: str
-) -> None:
+def test_served_network_is_taken_with_its_heads(weights: str, head: str, found: str) -> None:
     client = cast("EvaluatorClient", TwoHeads())
     assert served_network(client, (weights, head, "")).name == found
 

@@ -221,9 +221,7 @@ def test_a_device_that_is_lost_is_replaced_by_the_fallback(machine: Runtime, net
         assert metrics["device_memory"] == {}
 
 
-def test_nan_never_leaves_the_evaluator(
-    machine: Runtime, network_file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nan_stays_inside(machine: Runtime, network_file: Path, caplog: pytest.LogCaptureFixture) -> None:
     with serving(network_file) as (service, client):
         assert_right(client, network_file, 1)
         # As if a bit had flipped in the device's memory: the biases of the policy are NaN.
@@ -275,9 +273,7 @@ def test_a_first_start_serves_at_once_and_is_tuned_behind(
     assert len(list((tmp_path / "cache").rglob("gemm/*.json"))) == 1
 
 
-def test_a_process_that_serves_survives_a_failure_and_ends_cleanly(
-    environment: dict[str, str], network_file: Path
-) -> None:
+def test_serving_process_survives_a_failure(environment: dict[str, str], network_file: Path) -> None:
     environment["STANDIN_FAIL"] = "hipMemcpyAsync:1:1:999;hipGraphLaunch:40:1:999"
     environment["STANDIN_ORDER"] = "7"
     flags = ("--embedded", "--backend", BACKEND, "--network", str(network_file))

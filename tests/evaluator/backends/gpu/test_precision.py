@@ -45,9 +45,7 @@ def ms_of(ratio: dict[int, float]) -> dict[int, tuple[float, float]]:
         ({64: 1.2, 256: 1.3, 512: 1.0}, 0),
     ],
 )
-def test_fp8_is_chosen_from_the_size_on_at_which_it_is_faster(
-    ratios: dict[int, float], fp8_from: int
-) -> None:
+def test_fp8_is_chosen_where_it_is_faster(ratios: dict[int, float], fp8_from: int) -> None:
     assert judged(NO_ERROR, ms_of(ratios)).fp8_from == fp8_from
 
 

@@ -175,9 +175,7 @@ def test_without_a_cache_nothing_is_written(cache: Path) -> None:
     assert not cache.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_reported_and_does_without(
-    cache: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unwritable_cache_is_reported(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache.write_text("no folder")
     latency_model(EchoBackend(), "hash", QUICK)
     (record,) = caplog.records
@@ -223,7 +221,7 @@ def test_curve_of_a_busy_machine_is_kept_once_confirmed(cache: Path, monkeypatch
     monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", -1.0)
     model, save = latency_model(EchoBackend(), "hash", QUICK)
     for _ in range(MIN_OBSERVATIONS + 64):
-        model.observe(1, model.milliseconds(1) / 2, disturbed=True)
+        model.observe(1, model.milliseconds(1) / 2, busy=True)
     save()
     assert not cache.exists()
     assert model.growth is not None

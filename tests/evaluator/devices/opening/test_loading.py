@@ -97,7 +97,7 @@ class TimedDevice(EchoBackend):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_loader_opens_networks_together_and_measures_each_alone(fails: bool) -> None:
-    together, opened = threading.Barrier(3), list[Backend]()
+    together, opened = threading.Barrier(3), list[EchoBackend]()
 
     def open_when_all_do(name: str, network: Any, settings: DeviceSettings, **options: Any) -> Backend:
         if together.wait(60) == 0 and fails:
@@ -234,9 +234,7 @@ def logits_of(path: Path) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.integration
-def test_a_file_that_is_served_is_not_loaded_again(
-    served: tuple[EvaluatorClient, Path], tmp_path: Path
-) -> None:
+def test_served_file_is_not_loaded_again(served: tuple[EvaluatorClient, Path], tmp_path: Path) -> None:
     client, path = served
     copy = tmp_path / "copy.pb.gz"
     copy.write_bytes(path.read_bytes())

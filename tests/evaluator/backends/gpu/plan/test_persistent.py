@@ -150,9 +150,7 @@ def test_persistent_programs_exist_for_suitable_networks(
         (amd_target("gfx1100"), 96, None),
     ],
 )
-def test_pairs_are_clusters_of_two_that_run_at_once(
-    target: Target, blocks: int, expected: int | None
-) -> None:
+def test_pairs_are_clusters_of_two(target: Target, blocks: int, expected: int | None) -> None:
     chooser = model_chooser(target, Precision.FP16, blocks)
     form = PersistentForm(pairs=True)
     network = random_network(replace(SHAPES["t80"], layers=1))

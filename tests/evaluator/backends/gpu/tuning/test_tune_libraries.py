@@ -180,7 +180,7 @@ def test_reported_choices_lack_a_library_that_later_hangs(
         reported.append((product, {each.choice.library for each in measured}))
         controls["hipblaslt"].fail("hang")
 
-    tuner._found = found
+    tuner._on_found = found
     first, second = Product(8, 16, 32, Activation.NONE), Product(8, 32, 32, Activation.NONE)
     tuner.measure_all(Needs([first, second]))
     rest = {"hipBLAS", ""}
