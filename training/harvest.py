@@ -9,6 +9,8 @@ share requests. Searches label the positions afterwards (`annotate --nodes`).
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +29,7 @@ from engine.apps.shards import (
     UNKNOWN_PLIES,
     Columns,
     move_code,
+    read_header,
     shard_bytes,
     shard_of,
     uci_move,
@@ -52,6 +55,9 @@ OPENING_PLIES = (6, 16)
 """Fewest and most plies of an opening: half a line of the book and random moves, or random moves alone."""
 
 MOST_OPENINGS = 2000
+UNEVEN = 0.6
+"""Games whose opening has a larger W − L end at once."""
+
 DECIDED, DECIDED_PLIES = 0.97, 4
 """A game is resigned if one side's chance to win was at least this for so many plies."""
 
@@ -78,7 +84,7 @@ class Harvest:
     games: int = 100_000
     seed: int = 1
     one_of: int = 8
-    temperature: float = 1.0
+    temperature: float = 0.7
     games_a_block: int = GAMES_A_BLOCK
 
     @property
@@ -125,7 +131,10 @@ class _PolicyGame:
             self.ended = "move limit" if len(self.moves) >= MOST_PLIES else ""
 
     def sees(self, wdl: NDArray[np.float32]) -> bool:
-        """Take the network's WDL of the position. Return False if a side resigns."""
+        """Take the network's WDL of the position. Return False if that ends the game."""
+        if not self.wdl and abs(wdl[0] - wdl[2]) > UNEVEN:
+            self.ended = "uneven"
+            return False
         self.wdl.append(wdl)
         self.decided = self.decided + 1 if max(wdl[0], wdl[2]) >= DECIDED else 0
         if self.resigns and self.decided >= DECIDED_PLIES:
@@ -317,6 +326,20 @@ class HarvestCampaign(Campaign[Block, Block]):
             if game.taken:
                 write_atomically(train, game.taken, durable=True)  # Last: the block is there now.
         return game
+
+    def manifest(self, network: str) -> str:
+        """Return what made the shards and what they hold, in TOML. network: its SHA-256."""
+        harvest, folder = self._harvest, expanded(self._harvest.output)
+        made: dict[str, object] = {"network": network}
+        made |= {name: getattr(harvest, name) for name in ("games", "seed", "one_of", "temperature")}
+        for kind in ("train", "heldout"):
+            files = sorted((folder / kind).glob(f"*{SUFFIX}"))
+            made[f"{kind}_positions"] = sum(int(read_header(file)["positions"]) for file in files)
+            digest = hashlib.sha256()
+            for file in files:
+                digest.update(file.read_bytes())
+            made[f"{kind}_sha256"] = digest.hexdigest()
+        return "".join(f"{name} = {json.dumps(value)}\n" for name, value in made.items())
 
     def count(self, entry: Block) -> None:
         self.positions += entry.positions

@@ -176,8 +176,7 @@ class ServedNetworks:
         def work() -> None:
             loaded: dict[ServedNetwork, _Entry] = {}
             try:
-                for source in initial:
-                    served = self._loaded(source, ())
+                for source, served in zip(initial, self._loaded(initial, ()), strict=True):
                     loaded.setdefault(served, _Entry(served, source)).sources.add(source)
             except Exception as error:  # the owner decides how to report it
                 on_failed(error)
@@ -210,7 +209,7 @@ class ServedNetworks:
         def work() -> None:
             try:
                 with self._changing:
-                    served = self._loaded(wanted, aliases)
+                    (served,) = self._loaded([wanted], aliases)
                     self._call_and_wait(lambda: publish(served))
             except Exception as error:  # the client gets any error of the file
                 failure = error
@@ -405,8 +404,9 @@ class ServedNetworks:
         self._call(work)
         done.wait()
 
-    def _loaded(self, wanted: NetworkToLoad, aliases: Sequence[str]) -> ServedNetwork:
-        taken = (DEFAULT_ALIAS, *aliases)
-        served = self._loader.load(wanted.path, wanted.policy_head, wanted.value_head, taken=taken)
-        self._dispatcher.add(served)
-        return served
+    def _loaded(self, wanted: Sequence[NetworkToLoad], aliases: Sequence[str]) -> list[ServedNetwork]:
+        files = [(each.path, each.policy_head, each.value_head) for each in wanted]
+        networks = self._loader.load_all(files, taken=(DEFAULT_ALIAS, *aliases))
+        for served in networks:
+            self._dispatcher.add(served)
+        return networks

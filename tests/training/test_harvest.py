@@ -2,6 +2,7 @@
 """Positions of the policy's games: one of several plies, with history, as the network sees them."""
 
 import asyncio
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -26,7 +27,8 @@ def harvested(harvest: Harvest) -> HarvestCampaign:
     return campaign
 
 
-def test_harvest_keeps_few_positions_of_each_game(tmp_path: Path) -> None:
+def test_harvest_keeps_few_positions_of_each_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.harvest.MOST_PLIES", 90)
     with operated(tmp_path / "evaluator") as operator:
         address = operator.evaluator.address
         harvest = Harvest((address,), str(tmp_path / "out"), games=12, games_a_block=6, one_of=20)
@@ -35,7 +37,7 @@ def test_harvest_keeps_few_positions_of_each_game(tmp_path: Path) -> None:
         assert campaign.positions == taken.positions + read_shard(harvest.files(1)[0]).positions > 20
         assert set(held_out.columns["number"].tolist()) == {0}
         assert not any(number % HELD_OUT == 0 for number in taken.columns["number"].tolist())
-        assert max(Counter(taken.columns["number"].tolist()).values()) <= 300 // 20
+        assert max(Counter(taken.columns["number"].tolist()).values()) <= 90 // 20
         assert (taken.columns["plies"] - taken.columns["prefix"] == 1).all()
         with Evaluation(Options(evaluator=address), lambda text: None) as evaluation:
             rows = EncodedRows(*encoded_positions(taken, evaluation.network.input_format))
@@ -45,6 +47,8 @@ def test_harvest_keeps_few_positions_of_each_game(tmp_path: Path) -> None:
         stored = np.flatnonzero(taken.columns["policy"] != NO_SHARE)
         assert len(stored) == len(best)
         assert np.mean(stored == best) > 0.95  # A repetition before the kept history is lost.
+        found = tomllib.loads(campaign.manifest("abc"))
+        assert (found["network"], found["train_positions"]) == ("abc", campaign.positions)
         assert harvested(harvest).positions == 0  # All blocks are there.
         again = Harvest((address,), str(tmp_path / "again"), games=6, games_a_block=6, one_of=20)
         harvested(again)

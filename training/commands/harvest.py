@@ -33,7 +33,7 @@ ARGUMENTS: Declared = {
     ),
     "--seed N = 1": "of openings, moves and the choice of positions",
     "--one-of N = 8": (partial(_number, int, 1, 300), "plies of which one position is kept"),
-    "--temperature T = 1.0": (partial(_number, float, 0.01, 100), "of the policy that plays"),
+    "--temperature T = 0.7": (partial(_number, float, 0.01, 100), "of the policy that plays"),
     "--workers N = 0": "processes that play (default: three quarters of the processors)",
     **engine_flags(("weights", "backend", "evaluator")),
 }
@@ -45,8 +45,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     from engine.apps.campaign import QuietView, shows_tables
     from evaluator.network import network_file
+    from protocol.common.files import write_atomically
+    from protocol.common.folders import expanded
+    from protocol.common.printing import failing_as
     from protocol.common.processors import usable_processors
+    from training.data.annotations import prior_identity
     from training.devices import backends_of, evaluators
+    from training.errors import TrainingError
     from training.harvest import Harvest, HarvestCampaign
 
     options = options_of_arguments(arguments)
@@ -65,11 +70,16 @@ def run(arguments: argparse.Namespace) -> int:
 
         if options.evaluator:
             ending, campaign = play((options.evaluator,), options.weights)
+            network = ""
         else:
             weights = network_file(options.weights or "wavefront-gpu")
             with evaluators(backends_of(options.backend), Path(weights)) as addresses:
                 ending, campaign = play(tuple(addresses.split(",")), "")
+            network = prior_identity(str(weights))
     print(f"{campaign.positions:,} positions to train on in {arguments.output}")
+    manifest = expanded(arguments.output) / "manifest.toml"
+    with failing_as(TrainingError, f"cannot write {manifest}"):
+        write_atomically(manifest, campaign.manifest(network).encode())
     if ending == "interrupted":
         print("interrupted; the same command plays the missing games", file=sys.stderr)
         return INTERRUPTED

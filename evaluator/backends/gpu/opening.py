@@ -100,6 +100,9 @@ _referring = threading.Lock()
 _measuring: dict[str, threading.Lock] = {}
 """Held while products are measured on a device of that name."""
 
+_checking: dict[tuple[str, int], threading.Lock] = {}
+"""Held while a network is checked and timed on a device: others may open there, too."""
+
 
 def _reference(network: NetworkSpec, formats: Formats, target: Target) -> _Reference:
     """Return what a network's open devices share. Raises BackendError."""
@@ -241,8 +244,10 @@ class OpenNetwork(Closing):
         self_check = SelfCheck(executor, self._reference.checks, self.name)
         try:
             if wanted.check:
-                self_check.run()
-                self_check.choose_streams()
+                info = self.device.info
+                with _checking.setdefault((info.name, info.index), threading.Lock()):
+                    self_check.run()
+                    self_check.choose_streams()
         except BaseException:
             executor.close()
             raise

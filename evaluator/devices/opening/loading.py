@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -75,22 +76,29 @@ class Loader:
         *,
         taken: Collection[str] = (),
     ) -> ServedNetwork:
-        """Load a file and open it on every device. If a network with the same content and heads is open,
-        return that.
+        """Load one network. See `load_all`."""
+        return self.load_all([(path, policy_head, value_head)], taken=taken)[0]
 
-        path: "" for `shipped_network`, None for backends without a network. taken: names that it must not
-        get, in addition to those of other networks. Raises NetworkError, BackendError or OSError with a
-        message for the user.
+    def load_all(
+        self, wanted: Sequence[tuple[str | Path | None, str, str]], *, taken: Collection[str] = ()
+    ) -> list[ServedNetwork]:
+        """Load files and open them on every device. A network with the same content and heads as an open one
+        is that one. Files are read and opened concurrently; each network is then measured alone.
+
+        wanted: path, policy head and value head; path "" for `shipped_network`, None for backends without a
+        network. taken: names that they must not get, in addition to those of other networks. Raises
+        NetworkError, BackendError or OSError with a message for the user.
         """
         with self._turn():
-            network = self._read(path, policy_head, value_head)
-            for served in self._served:
-                if network is not None and not served.closing and _same(served.info, network):
-                    log.info("%s is served already, as network %s", path, served.info.name)
-                    return served
-            served = self._open_everywhere(network, taken=taken)
-            self._served.append(served)
-            return served
+            with ThreadPoolExecutor(len(wanted)) as readers:
+                networks = [*readers.map(lambda each: self._read(*each), wanted)]
+            keys = [place if each is None else _key(each) for place, each in enumerate(networks)]
+            known: dict[object, ServedNetwork] = {
+                _key(served.info): served for served in self._served if not served.closing
+            }
+            new = {key: each for key, each in zip(keys, networks, strict=True) if key not in known}
+            known |= zip(new, self._open_everywhere([*new.values()], taken=taken), strict=True)
+            return [known[key] for key in keys]
 
     def reload(
         self, old: ServedNetwork, path: str | Path | None, policy_head: str = "", value_head: str = ""
@@ -103,15 +111,15 @@ class Loader:
 
         with self._turn():
             network = self._read(path, policy_head, value_head)
-            if network is None or _same(old.info, network):
+            if network is None or _key(old.info) == _key(network):
                 return None
             if int(network.input_format) != old.info.input_format:
                 raise NetworkError(
                     f"{path}: its input format is {int(network.input_format)}, that of network "
                     f"{old.info.name} was {old.info.input_format}; load it under another name"
                 )
-            served = self._open_everywhere(network, old.info.name)
-            self._served[self._served.index(old)] = served
+            (served,) = self._open_everywhere([network], old.info.name)
+            self._served.remove(old)
             return served
 
     def forget(self, network: ServedNetwork) -> None:
@@ -154,27 +162,40 @@ class Loader:
         return network
 
     def _open_everywhere(
-        self, network: NetworkSpec | None, name: str = "", taken: Collection[str] = ()
-    ) -> ServedNetwork:
-        """Open a network on every device. name: empty for an unused name that is not in `taken`."""
+        self, networks: Sequence[NetworkSpec | None], name: str = "", taken: Collection[str] = ()
+    ) -> list[ServedNetwork]:
+        """Open networks on every device. name: empty for unused names that are not in `taken`."""
         named = self._named_backends()
         self._report(f"opening the {', '.join(dict.fromkeys(each for each, _ in named))} backend")
         settings = self.settings
         if self.serving and settings.tuning == "before":
             settings = replace(settings, tuning="behind")
-        reopen = [partial(self.open_backend, name, network, settings, **options) for name, options in named]
+        calls = [
+            [partial(self.open_backend, backend, network, settings, **options) for backend, options in named]
+            for network in networks
+        ]
         if not self._devices:
             self._devices = [Device(f"{index}:{backend}") for index, (backend, _) in enumerate(named)]
-        runners: list[Runner] = []
-        backends = _opened(reopen)
+        backends = _opened([call for each in calls for call in each])
+        before = len(self._served)
         try:
             # One after the other: another device's work would hold the interpreter and lengthen the times.
-            for device, backend, again in zip(self._devices, backends, reopen, strict=True):
-                runners.append(self._measured(device, backend, network, again, runners))
+            left = iter(backends)
+            for network, reopen in zip(networks, calls, strict=True):
+                runners: list[Runner] = []
+                for device, again in zip(self._devices, reopen, strict=True):
+                    runners.append(self._measured(device, next(left), network, again, runners))
+                self._served.append(self._made(network, runners, name, taken))
         except BaseException:
+            del self._served[before:]
             for backend in backends:
                 backend.close()
             raise
+        return self._served[before:]
+
+    def _made(
+        self, network: NetworkSpec | None, runners: list[Runner], name: str, taken: Collection[str]
+    ) -> ServedNetwork:
         first = runners[0]
         name = name or self._free_name(first.backend.name if network is None else network.name, taken)
         info = _described(name, network, first.backend, first.model)
@@ -280,13 +301,9 @@ def _opened(calls: Sequence[Callable[[], Backend]]) -> list[Backend]:
     return backends
 
 
-def _same(info: NetworkInfo, network: NetworkSpec) -> bool:
-    """Return True if a file has the content and heads of a served network."""
-    return (info.content_hash, info.policy_head, info.value_head) == (
-        network.content_hash,
-        network.policy_head,
-        network.value_head,
-    )
+def _key(network: NetworkInfo | NetworkSpec) -> tuple[str, str, str]:
+    """Return what equal networks have in common: content and heads."""
+    return network.content_hash, network.policy_head, network.value_head
 
 
 def _described(name: str, network: NetworkSpec | None, backend: Backend, model: LatencyModel) -> NetworkInfo:

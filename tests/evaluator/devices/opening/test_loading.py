@@ -95,6 +95,28 @@ class TimedDevice(EchoBackend):
             self._inside.pop()
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_loader_opens_networks_together_and_measures_each_alone(fails: bool) -> None:
+    together, opened = threading.Barrier(3), list[EchoBackend]()
+
+    def open_when_all_do(name: str, network: Any, settings: DeviceSettings, **options: Any) -> Backend:
+        if together.wait(60) == 0 and fails:
+            raise BackendError("no memory")
+        opened.append(EchoBackend())
+        return opened[-1]
+
+    loader = Loader(devices("random"), open_backend=open_when_all_do)
+    wanted = [(None, "", "")] * 3
+    if fails:
+        with pytest.raises(BackendError, match="no memory"):
+            loader.load_all(wanted)
+        assert all(backend.closed for backend in opened)
+        assert not loader._served
+    else:
+        served = loader.load_all(wanted, taken=["echo"])
+        assert [each.info.name for each in served] == ["echo-2", "echo-3", "echo-4"]
+
+
 def test_loader_measures_each_kind_once_and_alone() -> None:
     names = ["fast", "slow", "fast", "fast"]
     meeting = threading.Barrier(len(names), timeout=60)
