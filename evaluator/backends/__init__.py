@@ -30,19 +30,6 @@ from evaluator.backends.common.probe import probe_batch
 from evaluator.network.spec import NetworkSpec
 from evaluator.settings import ALONE, DeviceSettings
 
-__all__ = [
-    "Backend",
-    "BackendError",
-    "available_backends",
-    "backend_names",
-    "expand_planes",
-    "for_each_device",
-    "open_backend",
-    "prepare_backend",
-    "probe_batch",
-    "unavailable",
-]
-
 log = logging.getLogger(__name__)
 
 AUTO = "auto"

@@ -258,7 +258,7 @@ def test_two_games_are_not_written_to_one_file_at_a_time(tmp_path: Path) -> None
         say(process, "e4\n")
         until_written(process, tmp_path / "games.pgn", "1. e4")
         done = run(tmp_path, "d4\n", *THINKING)
-        assert done.returncode == 1 and "another game" in done.stderr
+        assert done.returncode == 1 and "in use by another program" in done.stderr
         process.send_signal(signal.SIGINT)
 
 
