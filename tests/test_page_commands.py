@@ -30,7 +30,9 @@ PROGRAMS = {
 
 def commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command of our programs in the shell blocks of a page."""
-    for block in re.findall(r"```(?:sh|bat)?\n(.*?)```", text, re.DOTALL):
+    for language, block in re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+        if language not in ("", "sh", "bat"):
+            continue
         rest = ""
         for line in block.replace("\\\n", " ").splitlines():
             if not rest and ("…" in line or not re.search(r"\bwavefront", line)):
