@@ -78,8 +78,8 @@ class BoardLine:
         return None
 
     def ends_ahead(self, ply: int) -> bool:
-        """Return True if the line goes on after a ply, and the attacker has won something at its end, whatever
-        can be taken there."""
+        """Return True if the line goes on after a ply, and the attacker has won something at its end,
+        whatever can be taken there."""
         last = self.boards[-1]
         loses = 0 if last.turn is self.attacker else max(0, best_capture(last))
         return len(self.moves) > ply and balance(last, self.attacker) - loses > balance(
