@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the generated parts of docs/reference, from the declarations in the code:
+"""Write the generated parts of docs/reference and of the model card, from the declarations in the code:
 
     python scripts/reference_pages.py
 
@@ -22,6 +22,8 @@ from engine.apps.web.openapi import document
 from engine.apps.web.service import WebService
 from engine.options import OPTIONS
 from evaluator.devices.metrics import Metrics, State
+from evaluator.network import SHIPPED_NETWORKS, load_network
+from evaluator.network.describe import describe
 from evaluator.service.http.prometheus import registry
 from protocol.common.settings.spec import Setting, shown_number
 from protocol.wire.fields import Field
@@ -29,7 +31,7 @@ from protocol.wire.messages import REPLIES, REQUESTS, NetworkInfo, first_frame
 
 ROOT = Path(__file__).resolve().parent.parent
 
-PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
+PAGES = [*sorted((ROOT / "docs" / "reference").glob("*.md")), ROOT / "evaluator" / "networks" / "README.md"]
 
 PROGRAMS = {
     "wavefront": "engine.cli",
@@ -212,12 +214,32 @@ def metrics() -> str:
     return table(("metric", "type", "meaning"), map(row, registry(Metrics(), lambda: state).collect()))
 
 
+def included_networks() -> str:
+    """Return the table of the included networks, read from their files."""
+
+    def row(name: str) -> tuple[str, ...]:
+        network = describe(load_network(name))
+        file, body, cost = network["file"], network["body"], network["cost"]
+        return (
+            f"`{name}`",
+            f"{body['embedding_width']}x{body['encoder_layers']}",
+            f"{cost['parameters']:,}",
+            f"{1000 * cost['gflop_per_position']:.0f} MFLOP",
+            f"{file['bytes'] / 1e6:.1f} MB",
+            f"`{file['sha256']}`",
+        )
+
+    heads = ("name", "shape", "parameters", "a position", "file", "SHA-256 of the file")
+    return table(heads, map(row, SHIPPED_NETWORKS))
+
+
 GENERATED: dict[str, Callable[..., str]] = {
     r"fields of (\w+)": message,
     r"HTTP operations": operations,
     r"command lines of ([\w-]+)": command_lines,
     r"configs/([\w-]+\.toml)": configuration,
     r"metrics": metrics,
+    r"included networks": included_networks,
     r"first options": lambda: options(advanced=False),
     r"further options": lambda: options(advanced=True),
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where tests find their data: copies in the repository, and the larger shared set where it is present."""
+"""Where tests find their data: the product, copies here, and a larger shared set where it is present."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
 DATA = REPOSITORY / "tests" / "data"
+TABLES = REPOSITORY / "engine" / "tablebases"
 CACHE, USER_DATA = (
     ["WIN_PD_OVERRIDE_LOCAL_APPDATA"] * 2 if sys.platform == "win32" else ("XDG_CACHE_HOME", "XDG_DATA_HOME")
 )

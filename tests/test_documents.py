@@ -2,6 +2,7 @@
 """Links of the documents lead to files, and paths in code are paths of the repository."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ DOCUMENTS = [
     *sorted((REPOSITORY / "docs").rglob("*.md")),
     *sorted(REPOSITORY.glob("[!.]*/**/README.md")),
 ]
+figures = import_module("scripts.figures")
 FOLDERS = sorted(path.name for path in REPOSITORY.iterdir() if (path / "__init__.py").exists())
 FOLDERS += ["benchmarks", "configs", "docs", "scripts", "tests"]
 
@@ -37,3 +39,14 @@ def test_paths_are_there(document: Path) -> None:
     pattern = rf"`((?:{'|'.join(FOLDERS)})/[\w./*-]+)`"
     paths = [path for path in fragments(document, pattern) if "NAME" not in path]
     assert [path for path in paths if not list(REPOSITORY.glob(path.rstrip("/")))] == []
+
+
+def test_figures_are_those_of_what_ships() -> None:
+    assert list(figures.problems(figures.ROWS, figures.of_checkout())) == []
+
+
+def test_figures_without_a_row_or_of_another_network_are_named() -> None:
+    rows = [row for row in figures.ROWS if row["page"] != "README.md"]
+    found = "\n".join(figures.problems(rows, {**figures.of_checkout(), "wavefront-cpu": "another"}))
+    assert re.search("How strong.* another wavefront-cpu .* python -m benchmarks.strength.ladder", found)
+    assert "README.md, section 'On a GPU' has figures" in found

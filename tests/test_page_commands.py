@@ -5,8 +5,8 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,53 +21,12 @@ from tests.programs import ENGINE, python, run
 from tests.test_documents import DOCUMENTS, name_of
 from training import cli as training_cli
 
+messages, pages = map(import_module, ("scripts.messages", "scripts.page_commands"))
 PROGRAMS = {
     "wavefront": (engine_cli, "engine.commands"),
     "wavefront-evaluator": (evaluator_cli, "evaluator.commands"),
     "wavefront-training": (training_cli, "training.commands"),
 }
-
-
-def commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command of our programs in the shell blocks of a page."""
-    for block in re.findall(r"```(?:sh|bat)?\n(.*?)```", text, re.DOTALL):
-        rest = ""
-        for line in block.replace("\\\n", " ").splitlines():
-            if not rest and ("…" in line or not re.search(r"\bwavefront", line)):
-                continue
-            try:
-                words = _words(rest + re.sub(r"(^|\s)#.*", "", line))
-            except ValueError:  # a quotation goes on
-                rest += f"{line}\n"
-                continue
-            rest = ""
-            for command in _split(words):
-                program = re.sub(r"^.*[/\\]", "", command[0]).removesuffix(".exe")
-                if program in PROGRAMS:
-                    yield [program, *command[1:]]
-
-
-def _words(text: str) -> list[str]:
-    lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;<>()")
-    lexer.whitespace_split, lexer.commenters = True, ""
-    return list(lexer)
-
-
-def _split(words: list[str]) -> Iterator[list[str]]:
-    """Yield the commands of a line, without redirections."""
-    command: list[str] = []
-    skip = False
-    for word in [*words, ";"]:
-        if set(word) <= set("|&;()"):
-            if command:
-                yield command
-            command = []
-        elif set(word) <= set("<>"):
-            skip = True
-        elif skip:
-            skip = False
-        elif command or "=" not in word:  # not an assignment before the command
-            command.append(word)
 
 
 def configured(module: Any, document: Path, arguments: argparse.Namespace) -> int:
@@ -84,7 +43,7 @@ def test_commands_of_a_page_are_accepted(
     document: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(REPOSITORY)
-    for program, *words in commands(document.read_text("utf-8")):
+    for program, *words in pages.commands(document.read_text("utf-8")):
         cli, package = PROGRAMS[program]
         for name in cli.COMMANDS:
             if name in words:
@@ -98,6 +57,27 @@ def test_commands_of_a_page_are_accepted(
         except SystemExit as ended:
             status = ended.code
         assert status == 0, f"{program} {shlex.join(words)}: {capsys.readouterr().err}"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "document",
+    [path for path in DOCUMENTS if "lab" not in path.parts and pages.runnable(path.read_text("utf-8"))],
+    ids=name_of,
+)
+def test_commands_of_a_page_run(document: Path) -> None:
+    assert list(pages.failures(document.read_text("utf-8"))) == []
+
+
+def test_patterns_of_commands_that_are_not_run_occur_in_pages() -> None:
+    lines = [" ".join(each) for page in DOCUMENTS for each in pages.commands(page.read_text("utf-8"))]
+    assert [
+        each for each in pages.TABLES["elsewhere"] if not any(re.search(each, line) for line in lines)
+    ] == []
+
+
+def test_flags_in_messages_are_flags_of_the_command() -> None:
+    assert sorted(messages.unknown_flags()) == []
 
 
 def test_examples_for_programs_run(tmp_path: Path) -> None:

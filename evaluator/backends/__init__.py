@@ -72,7 +72,7 @@ def parse_backend(spec: str) -> tuple[str, dict[str, Any]]:
             raise ValueError(f"backend {spec!r}: options are written name:key=value,key=value")
         if key == "threads":
             raise ValueError(
-                f"backend {spec!r}: threads is not an option of a backend, use --threads {value}"
+                f"backend {spec!r}: threads is an option of the engine and of serve, not of a backend"
             )
         if key in options:
             raise ValueError(f"backend {spec!r}: {key} is given twice")

@@ -185,7 +185,7 @@ def test_a_killed_ladder_resumes(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.skipif(program_path("stockfish") is None, reason="there is no Stockfish")
+@pytest.mark.skipif(program_path("stockfish") is None, reason="needs Stockfish")
 def test_tiny_players_and_stockfish_share_a_scale(tmp_path: Path) -> None:
     flags = ("--uci-elo", "1350", "--movetime", "5", "--stockfish-nodes", "1", "--games", "2")
     data = result(tmp_path, flags)

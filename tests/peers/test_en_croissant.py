@@ -15,7 +15,7 @@ import chess
 import pytest
 
 from tests.engine.uci.uci_process import UciProcess
-from tests.paths import shared
+from tests.paths import TABLES
 
 START = chess.STARTING_FEN
 ENDINGS = [
@@ -157,9 +157,8 @@ def test_steps_through_a_game_show_lines_of_each_position(croissant: EnCroissant
 
 @pytest.mark.parametrize("multipv", ["2", "5", "500"])
 def test_moves_that_tablebases_leave_out_have_lines(croissant: EnCroissant, multipv: str) -> None:
-    path = str(shared("syzygy"))
     for fen in ENDINGS:
-        display = croissant.analyse(fen, [], "go nodes 300", MultiPV=multipv, SyzygyPath=path)
+        display = croissant.analyse(fen, [], "go nodes 300", MultiPV=multipv, SyzygyPath=str(TABLES))
         display.read(croissant.engine.until("bestmove"))
         assert display.blocks, (fen, display.block, display.wanted)
         assert is_complete(display)
@@ -167,8 +166,7 @@ def test_moves_that_tablebases_leave_out_have_lines(croissant: EnCroissant, mult
 
 
 def test_lines_of_moves_omitted_say_what_tablebases_know(croissant: EnCroissant) -> None:
-    path = str(shared("syzygy"))
-    display = croissant.analyse(ENDINGS[0], [], "go nodes 300", MultiPV="500", SyzygyPath=path)
+    display = croissant.analyse(ENDINGS[0], [], "go nodes 300", MultiPV="500", SyzygyPath=str(TABLES))
     display.read(croissant.engine.until("bestmove"))
     scores = {line.move: line.score for line in display.blocks[-1]}
     won = {"e3d4", "e3e4", "e3f4"}

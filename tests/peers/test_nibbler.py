@@ -14,7 +14,7 @@ import chess
 import pytest
 
 from tests.engine.uci.uci_process import UciProcess
-from tests.paths import shared
+from tests.paths import TABLES
 
 LC0_NAMES = ("Lc0", "Leela", "Ceres")
 """A name with one of these makes an engine one like lc0. Case matters."""
@@ -188,7 +188,7 @@ def nibbler() -> Iterator[Nibbler]:
 def with_tablebases() -> Iterator[Nibbler]:
     with UciProcess() as engine:
         program = Nibbler(engine)
-        program.start(SyzygyPath=str(shared("syzygy")))
+        program.start(SyzygyPath=str(TABLES))
         yield program
 
 

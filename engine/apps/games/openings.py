@@ -276,7 +276,7 @@ def _check_castling(board: chess.Board) -> None:
     other = board.copy(stack=False)
     other.chess960 = True
     if other.clean_castling_rights() != board.clean_castling_rights():
-        raise ValueError(f"castling in {other.fen()} is that of Chess960, which is not played (--chess960)")
+        raise ValueError(f"castling in {other.fen()} is that of Chess960: set chess960 to play it")
 
 
 class _PgnLines(_Source):

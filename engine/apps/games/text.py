@@ -102,7 +102,7 @@ def text_of(
     if "\0" in text:
         raise TextError(f"{name} is no text: unpack it, or save it as UTF-8")
     if found not in ("utf-8", encoding):
-        note(f"{name} is not UTF-8, and is read as {found} (--encoding names another)")
+        note(f"{name} is not UTF-8, and is read as {found}: if names look wrong, save it as UTF-8")
     # Joined files have the mark of each one.
     return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
 

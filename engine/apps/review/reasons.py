@@ -77,6 +77,15 @@ class BoardLine:
                 return ply if min(later) >= values[ply] else None
         return None
 
+    def ends_ahead(self, ply: int) -> bool:
+        """Return True if the line goes on after a ply, and the attacker has won something at its end,
+        whatever can be taken there."""
+        last = self.boards[-1]
+        loses = 0 if last.turn is self.attacker else max(0, best_capture(last))
+        return len(self.moves) > ply and balance(last, self.attacker) - loses > balance(
+            self.start, self.attacker
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -354,7 +363,7 @@ def tactic(line: BoardLine, played: chess.Move | None, fall: float) -> tuple[str
     promoting = next((move for move in line.moves[:ply:2] if move.promotion), None)
     if promoting is not None and value >= LEAST_TACTIC:
         return "promotion", f"leads to a promotion on {chess.square_name(promoting.to_square)}"
-    if not words or fall < value / 2:
+    if not words or fall < value / 2 or (value < LEAST_TACTIC and not line.ends_ahead(ply)):
         return None
     first, move, square = line.boards[0], line.moves[0], line.moves[0].to_square
     if value >= LEAST_TACTIC:
@@ -365,7 +374,7 @@ def tactic(line: BoardLine, played: chess.Move | None, fall: float) -> tuple[str
         if exchange(first, move) <= 0:
             return None
         taken = "a pawn in passing" if first.is_en_passant(move) else name(first, square)
-        # That a single pawn is kept is beyond what a line of a few moves can show.
+        # A line of a few moves shows that a single pawn is taken and not won back, but not what it is worth.
         says = f"takes {taken}" + (f" and wins {words}" if value >= LEAST_TACTIC else "")
         if played is None:
             return "capture", says

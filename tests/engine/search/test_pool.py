@@ -24,7 +24,7 @@ from engine.search.loop.search import Observer
 from engine.search.pool import PoolPlayer, SearchPool, answer
 from protocol.batch import PositionBatch
 from tests.engine.evaluation.evaluators import shared_evaluator
-from tests.paths import shared
+from tests.paths import TABLES
 
 pytestmark = pytest.mark.integration
 
@@ -88,7 +88,7 @@ def test_an_owner_of_few_searches_does_not_wait_for_those_of_another(pool: Searc
 
 def test_players_share_tablebases_which_are_announced_once() -> None:
     said: list[str] = []
-    options = RANDOM.changed(syzygy_path=str(shared("syzygy")))
+    options = RANDOM.changed(syzygy_path=str(TABLES))
     with SearchPool(log=said.append) as pool:
         players = [pool.player(options) for _ in range(4)]
         game = Game("8/8/4k3/8/8/3K4/4P3/8 w - - 0 1")

@@ -14,7 +14,7 @@ from engine.search.report import Line, Report
 from engine.search.session import Session
 from engine.search.tablebases import description, folders_of, open_tablebases
 from tests.engine.core.syzygy.positions import random_position
-from tests.paths import shared
+from tests.paths import TABLES
 
 SMALL = Options(hash=1, tree_memory=16, minibatch_size=16)
 QUEEN = "8/8/8/8/8/2k5/8/KQ6 w - - 0 1"
@@ -27,7 +27,7 @@ def session(path: str | Path, **options: object) -> tuple[Session, list[str]]:
 
 
 def best_line(fen: str, nodes: int = 300, **options: object) -> tuple[Line, Report]:
-    playing, _ = session(shared("syzygy"), **options)
+    playing, _ = session(TABLES, **options)
     playing.set_position(fen)
     report = playing.search(Limits(nodes=nodes))
     return report.lines[0], report
@@ -48,8 +48,7 @@ def test_a_path_may_name_several_folders() -> None:
 
 
 def test_the_same_folders_are_opened_once() -> None:
-    path = str(shared("syzygy"))
-    assert open_tablebases(path) is open_tablebases(path)
+    assert open_tablebases(str(TABLES)) is open_tablebases(str(TABLES))
 
 
 def test_the_included_tables_are_used_unless_tables_are_disabled(tmp_path: Path) -> None:
@@ -62,15 +61,14 @@ def test_the_included_tables_are_used_unless_tables_are_disabled(tmp_path: Path)
 
 
 def test_tablebases_are_reported_once() -> None:
-    path = shared("syzygy")
-    playing, said = session(path)
+    playing, said = session(TABLES)
     assert said == ["found 35 Syzygy tables of up to 4 men, 35 with distances (.rtbz)"]
     playing.set_position(QUEEN)
     playing.search(Limits(nodes=10))
     playing.options = playing.options.changed(multipv=2)
     assert len(said) == 1
     playing.options = playing.options.changed(syzygy_path="")
-    playing.options = playing.options.changed(syzygy_path=str(path))
+    playing.options = playing.options.changed(syzygy_path=str(TABLES))
     assert len(said) == 2
 
 
@@ -157,8 +155,8 @@ def test_scores_of_every_type(kind: str, score: int) -> None:
 
 def test_moves_that_the_tables_leave_are_chosen_from() -> None:
     """A temperature plays bad moves, but none that gives the win away; and `searchmoves` counts."""
-    tables = Tablebases([shared("syzygy")])
-    playing, _ = session(shared("syzygy"), temperature=100.0)
+    tables = Tablebases([TABLES])
+    playing, _ = session(TABLES, temperature=100.0)
     for _ in range(20):
         playing.set_position("8/8/4k3/8/8/3K4/4P3/8 w - - 0 1")
         assert playing.search(Limits(nodes=60)).best_move in ("d3d4", "d3e4")
@@ -199,9 +197,9 @@ def resist(tables: Tablebases, game: Game, random: Random) -> str:
 )
 def test_won_positions_are_mated_in_time_against_the_best_defence(fen: str, fast: bool) -> None:
     """Even where the search knows nothing, as its evaluations are random."""
-    tables = Tablebases([shared("syzygy")])
+    tables = Tablebases([TABLES])
     random = Random(fen)
-    playing, _ = session(shared("syzygy"), syzygy_fast_play=fast)
+    playing, _ = session(TABLES, syzygy_fast_play=fast)
     moves: list[str] = []
     playing.set_position(fen)
     while playing.game.result()[0] == "undecided":
@@ -218,9 +216,9 @@ def test_won_positions_are_mated_in_time_against_the_best_defence(fen: str, fast
 @pytest.mark.parametrize("name", ["KQvK", "KRvK", "KBNvK", "KBBvK"])
 def test_a_bare_king_is_mated_hardly_later_than_possible(name: str) -> None:
     """Without captures the tables' distance is that to mate."""
-    tables = Tablebases([shared("syzygy")])
+    tables = Tablebases([TABLES])
     random = Random(name)
-    playing, _ = session(shared("syzygy"))
+    playing, _ = session(TABLES)
     wins = 0
     while wins < 6:
         fen = random_position(name, random).fen()

@@ -10,7 +10,7 @@ import pytest
 
 from engine.options import ALIASES, OPTIONS
 from tests.engine.uci.uci_process import COMPUTED_BY, UciProcess, shared_engine
-from tests.paths import shared
+from tests.paths import TABLES
 from tests.programs import ENGINE, command, python, run
 
 pytestmark = pytest.mark.integration
@@ -352,7 +352,7 @@ def test_nothing_heavy_is_imported_before_uciok() -> None:
 
 
 def test_tablebases_are_announced_and_used() -> None:
-    with UciProcess(f"SyzygyPath {shared('syzygy')}") as engine:
+    with UciProcess(f"SyzygyPath {TABLES}") as engine:
         assert engine.sync() == [
             "info string found 35 Syzygy tables of up to 4 men, 35 with distances (.rtbz)"
         ]

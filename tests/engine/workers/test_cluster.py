@@ -90,7 +90,7 @@ async def test_network_files_travel_to_the_nodes(cluster: Any, tmp_path: Path) -
         games: list[Any] = await executor.play([0, 1])
     finally:
         await executor.close()
-    assert [game.record.number for game in games] == [0, 1]
+    assert [game.entry.number for game in games] == [0, 1]
 
 
 def test_a_network_that_no_node_can_use_is_one_clear_error(cluster: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from engine._core import Game, Tablebases
 from engine.apps.shards.move_codes import move_code, uci_move
 from engine.apps.shards.shard import Shard
-from tests.paths import shared
+from tests.paths import TABLES
 from tests.training.labels import labelled_shard
 from training.config import DataSettings, TargetSettings
 from training.data.reading import table_of
@@ -103,8 +103,7 @@ def endgame_shard() -> Shard:
 
 
 def test_tables_have_the_last_word_on_w_d_l() -> None:
-    folder = shared("syzygy")
-    tables = open_tablebases([str(folder)], lambda text: None)
+    tables = open_tablebases([str(TABLES)], lambda text: None)
     assert tables is not None
     table = table_of(endgame_shard(), DataSettings(), TargetSettings(), input_format=1, tables=tables)
     assert table.wdl.tolist() == [[1, 0, 0], [0, 1, 0]]

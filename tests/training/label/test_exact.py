@@ -11,7 +11,7 @@ import pytest
 from engine._core import Game, Tablebases
 from engine.apps.shards.move_codes import uci_move
 from engine.apps.shards.shard import read_shard
-from tests.paths import shared
+from tests.paths import DATA, TABLES
 from tests.training.run.runs import run_training
 from training.config import DataSettings, TargetSettings
 from training.data.reading import shards_of, table_of
@@ -26,8 +26,8 @@ def sign(number: int) -> int:
 
 
 def test_exact_label_keeps_the_result_and_makes_progress() -> None:
-    tables = Tablebases([shared("syzygy")])
-    for text in shared("syzygy", "probes.jsonl").read_text("utf-8").splitlines():
+    tables = Tablebases([TABLES])
+    for text in (DATA / "syzygy" / "probes.jsonl").read_text("utf-8").splitlines():
         known = json.loads(text)
         game = Game(known["fen"])
         label = exact_label(game, tables, 5)
@@ -43,7 +43,7 @@ def test_exact_label_keeps_the_result_and_makes_progress() -> None:
 
 
 def test_exact_label_prefers_mate_and_counts_the_clock() -> None:
-    tables = Tablebases([shared("syzygy")])
+    tables = Tablebases([TABLES])
     mate = exact_label(Game("7k/8/6K1/8/8/8/8/1Q6 w - - 0 1"), tables, 1)
     assert mate is not None
     assert mate.cp == MATE - 1
@@ -55,10 +55,10 @@ def test_exact_label_prefers_mate_and_counts_the_clock() -> None:
 
 @pytest.mark.integration
 def test_endgames_are_labelled_and_played_by_tablebases(tmp_path: Path) -> None:
-    tables = Tablebases([shared("syzygy")])
+    tables = Tablebases([TABLES])
     run_training(
         *("label", "--engine", SCRIPTED, "--output", tmp_path, "--workers", 1, "--games", 30, "--json"),
-        *("--tablebases", shared("syzygy"), "--endgame-share", 1, "--book-share", 0, "--endgame-men", 4),
+        *("--tablebases", TABLES, "--endgame-share", 1, "--book-share", 0, "--endgame-men", 4),
     )
     shard = read_shard(shards_of([tmp_path])[0])
     columns = shard.columns

@@ -17,7 +17,6 @@ from engine.apps.games.openings import (
     Order,
     read_openings,
 )
-from tests.paths import shared
 
 EPD = """\
 # three openings
@@ -119,14 +118,6 @@ def test_the_shipped_book_has_2000_different_balanced_openings() -> None:
     assert len({opening.board(chess960=False).epd() for opening in openings}) == 2000
     assert all(6 <= len(opening.moves) <= 10 for opening in openings)
     assert SHIPPED_BOOK.stat().st_size < 200_000
-
-
-def test_the_shipped_book_is_the_shared_list_of_openings() -> None:
-    path = shared("openings.epd")
-    openings = sequential(str(path), 2000)
-    for shipped, line in zip(sequential("", 2000), openings, strict=True):
-        assert shipped.name == line.name
-        assert shipped.board(chess960=False).fen() == line.fen
 
 
 def test_chess960_begins_in_the_960_positions() -> None:

@@ -18,7 +18,7 @@ from engine.apps.match.adjudication import (
     TablebaseRule,
     open_tablebases,
 )
-from tests.paths import shared
+from tests.paths import TABLES
 
 SHUFFLE = ("g1f3", "g8f6", "f3g1", "f6g8")
 
@@ -95,7 +95,7 @@ def test_without_rules_nothing_is_adjudicated() -> None:
 
 
 def tables(**values: object) -> TablebaseRule:
-    return TablebaseRule((str(shared("syzygy")),), **values)  # type: ignore[arg-type]
+    return TablebaseRule((str(TABLES),), **values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_a_plot_that_cannot_be_made_is_refused_before_the_match(tmp_path: Path) 
 def test_syzygy_ends_games(tmp_path: Path) -> None:
     from engine.apps.games.openings import OpeningSettings
     from engine.apps.match.adjudication import TablebaseRule
-    from tests.paths import shared
+    from tests.paths import TABLES
 
     book = tmp_path / "book.epd"
     book.write_text("4k3/8/8/8/8/3p4/4P3/4K3 w - -\n", "utf-8")
@@ -241,7 +241,7 @@ def test_syzygy_ends_games(tmp_path: Path) -> None:
         tmp_path,
         [program("a"), program("b")],
         openings=OpeningSettings(str(book)),
-        adjudication=Adjudication(tablebase=TablebaseRule((str(shared("syzygy")),))),
+        adjudication=Adjudication(tablebase=TablebaseRule((str(TABLES),))),
     )
     _, _, recorder = play(config)
     assert [record.reason for record in recorder.records] == [Reason.TABLEBASE] * 2

@@ -3,7 +3,7 @@
 
 reasons.jsonl has a position a line: `fen` and `moves` before the move that was `played`, the engine's `best`
 line and its `reply`, what it proved `before` (mate, tables, only move) and `after` (mate, tables), the pawns
-that it lost (`fall`), and the `kinds` of the right reasons. The last 47 are moves of games, read one by one.
+that it lost (`fall`), and the `kinds` of the right reasons. The 47 before the last two are moves of games.
 """
 
 import json

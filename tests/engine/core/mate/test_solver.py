@@ -12,7 +12,7 @@ import pytest
 from engine._core import Game, MateSolver, Tablebases
 from tests.engine.core.mate.brute_force import is_mate_line, shortest_mate
 from tests.engine.core.syzygy.positions import random_position
-from tests.paths import shared
+from tests.paths import TABLES
 
 SMALL = ("KQvK", "KRvK", "KRRvK", "KQRvK", "KQPvK", "KPPvK", "KQNvKP", "KRPvKP", "KNPPvKP", "KQvKR")
 FORCED = (
@@ -158,7 +158,7 @@ def test_special_moves_mate(fen: str, chess960: bool, move: str) -> None:
 @pytest.mark.parametrize("name", ["KQvK", "KRvK"])
 def test_the_shortest_mate_equals_the_tablebases(name: str) -> None:
     """Without captures and pawns the distance to zeroing is that to mate."""
-    tables = Tablebases([shared("syzygy")])
+    tables = Tablebases([TABLES])
     random = Random(5)
     for _ in range(8):
         board = random_position(name, random)

@@ -10,7 +10,7 @@ import pytest
 from engine._core import Game, Tablebases
 from tests.engine.core.syzygy.positions import random_position
 from tests.engine.core.syzygy.table_writer import Distances, write_table
-from tests.paths import shared
+from tests.paths import TABLES
 
 SEVERAL_PARTS = "KPPvKP"
 """Without captures its positions need no other table."""
@@ -23,7 +23,7 @@ def games(name: str, count: int = 20) -> list[Game]:
 
 def copies(folder: Path, name: str) -> list[Path]:
     """Copies of all true tables; returns those of a material, which tests may write to."""
-    for path in shared("syzygy").glob("*.rtb?"):
+    for path in TABLES.glob("*.rtb?"):
         (folder / path.name).write_bytes(path.read_bytes())
     return [folder / f"{name}.rtbw", folder / f"{name}.rtbz"]
 
@@ -121,7 +121,7 @@ def test_the_complaint_says_what_is_wrong(content: bytes, reason: str, tmp_path:
 
 
 def test_a_table_of_other_material_is_omitted(tmp_path: Path) -> None:
-    copyfile(shared("syzygy", "KRvK.rtbw"), tmp_path / "KQvK.rtbw")
+    copyfile(TABLES / "KRvK.rtbw", tmp_path / "KQvK.rtbw")
     _, complaints = probe(tmp_path, games("KQvK"))
     assert len(complaints) == 1 and "it belongs to other material than its name says" in complaints[0]
 
@@ -136,6 +136,6 @@ def test_a_file_that_cannot_be_read_is_omitted(tmp_path: Path) -> None:
 
 def test_a_table_without_its_distances_still_has_values(tmp_path: Path) -> None:
     for name in ("KQvK", "KRvK"):
-        copyfile(shared("syzygy", f"{name}.rtbw"), tmp_path / f"{name}.rtbw")
+        copyfile(TABLES / f"{name}.rtbw", tmp_path / f"{name}.rtbw")
     found, complaints = probe(tmp_path, [Game("8/8/8/8/8/2k5/8/KQ6 w - - 0 1")])
     assert (found, complaints) == ([(2, None)], [])

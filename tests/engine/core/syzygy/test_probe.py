@@ -13,22 +13,22 @@ import pytest
 
 from engine._core import Game, Tablebases
 from tests.engine.core.syzygy.positions import random_position
-from tests.paths import SHARED, shared
+from tests.paths import DATA, TABLES
 
 POSITIONS = 200
 """Of each table."""
 
-NAMES = sorted(path.stem for path in SHARED.glob("syzygy/*.rtbw")) or ["KQvK"]
+NAMES = sorted(path.stem for path in TABLES.glob("*.rtbw"))
 
 
 @pytest.fixture(scope="module")
 def tables() -> Tablebases:
-    return Tablebases([shared("syzygy")])
+    return Tablebases([TABLES])
 
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[chess.syzygy.Tablebase]:
-    with chess.syzygy.open_tablebase(str(shared("syzygy"))) as opened:
+    with chess.syzygy.open_tablebase(str(TABLES)) as opened:
         yield opened
 
 
@@ -54,7 +54,7 @@ def test_captures_en_passant_count(tables: Tablebases, oracle: chess.syzygy.Tabl
 
 
 def test_recorded_results(tables: Tablebases) -> None:
-    lines = shared("syzygy", "probes.jsonl").read_text().splitlines()
+    lines = (DATA / "syzygy" / "probes.jsonl").read_text().splitlines()
     assert len(lines) > 400
     for line in lines:
         record = json.loads(line)
@@ -107,7 +107,7 @@ def test_a_position_in_which_the_king_could_be_taken_has_no_value(tables: Tableb
 
 def test_probe_needs_the_tables_after_a_capture(tmp_path: Path) -> None:
     for suffix in (".rtbw", ".rtbz"):
-        copyfile(shared("syzygy", f"KQvKR{suffix}"), tmp_path / f"KQvKR{suffix}")
+        copyfile(TABLES / f"KQvKR{suffix}", tmp_path / f"KQvKR{suffix}")
     tables = Tablebases([tmp_path])
     assert tables.probe_wdl(Game("8/8/8/3k4/8/8/1Q6/K6r w - - 0 1")) is not None
     assert tables.probe_wdl(Game("8/8/8/3k4/8/8/7Q/K6r w - - 0 1")) is None  # KQvK is not there

@@ -13,7 +13,7 @@ from engine._core import Batch, Game, Tablebases
 from tests.engine.core.syzygy.positions import random_position
 from tests.engine.core.syzygy.table_writer import write_table
 from tests.engine.core.tree.search_helpers import children_by_move, game, new_tree, proof_of, search
-from tests.paths import shared
+from tests.paths import TABLES
 
 QUEEN = "8/8/8/8/8/2k5/8/KQ6 w - - {} 1"
 """Won; the next capture, or mate, comes in 11 plies."""
@@ -30,12 +30,12 @@ ROOK_ENDING = "8/8/2k5/8/8/3KR3/4P3/7r w - - 0 1"
 
 @pytest.fixture(scope="module")
 def tables() -> Tablebases:
-    return Tablebases([shared("syzygy")])
+    return Tablebases([TABLES])
 
 
 @pytest.fixture
 def values_only(tmp_path: Path) -> Tablebases:
-    for path in shared("syzygy").glob("*.rtbw"):
+    for path in TABLES.glob("*.rtbw"):
         copyfile(path, tmp_path / path.name)
     return Tablebases([tmp_path])
 

@@ -13,7 +13,6 @@ from engine.options import Options
 from engine.search.limits import Clock, Limits
 from engine.search.player.book import book_report
 from tests.engine.uci.uci_process import UciProcess, shared_engine
-from tests.paths import shared
 
 CLOCK = Limits(clock=Clock(60_000, 60_000))
 
@@ -49,14 +48,14 @@ def test_best_plays_the_largest_weight(book: Path) -> None:
     assert {chosen(options, seed=seed) for seed in range(20)} == {"d2d4"}
 
 
-def test_moves_are_drawn_by_their_weights() -> None:
-    path = shared("books/gnuchess.bin")
-    options = Options(book_file=str(path))
+def test_moves_are_drawn_by_their_weights(tmp_path: Path) -> None:
+    moves = {"e2e4": KING_PAWN, "d2d4": QUEEN_PAWN, "g1f3": 0o0625, "c2c4": 0o1232, "others": 0o1020}
+    weights = dict(zip(moves, (12135, 11257, 3745, 3294, 366), strict=True))
+    book = book_of(tmp_path / "book.bin", *((START_KEY, moves[name], weights[name]) for name in moves))
+    options = Options(book_file=str(book))
     draws = 3000
     counts = Counter(chosen(options, seed=seed) for seed in range(draws))
-    weights = {"e2e4": 12135, "d2d4": 11257, "g1f3": 3745, "c2c4": 3294}
-    weights["others"] = 30797 - sum(weights.values())
-    counts["others"] = draws - sum(counts[move] for move in weights)
+    counts["others"] = counts.pop("a2a3")
     expected = {move: draws * weight / 30797 for move, weight in weights.items()}
     assert (
         sum((counts[move] - mean) ** 2 / mean for move, mean in expected.items()) < 18.5
@@ -81,14 +80,19 @@ def test_several_lines_and_chess960_are_searched(book: Path, changed: dict[str, 
     assert chosen(Options(**{"book_file": str(book), **changed})) is None  # type: ignore[arg-type]
 
 
-def test_the_depth_counts_full_moves() -> None:
-    options = Options(book_file=str(shared("books/gnuchess.bin")), book_depth=2)
+def test_the_depth_counts_full_moves(tmp_path: Path) -> None:
+    import chess
+    import chess.polyglot
+
+    line, entries = chess.Board(), []
+    for move in map(chess.Move.from_uci, ("e2e4", "e7e5", "g1f3", "b8c6", "f1b5")):
+        entries.append((chess.polyglot.zobrist_hash(line), move.to_square | move.from_square << 6, 1))
+        line.push(move)
+    options = Options(book_file=str(book_of(tmp_path / "book.bin", *entries)), book_depth=2)
     game = Game()
-    for move in ("e2e4", "e7e5", "g1f3"):
-        assert chosen(options, game=game)
-        game.push_uci(move)
-    assert chosen(options, game=game)
-    game.push_uci("b8c6")
+    for move in line.move_stack[:4]:
+        assert chosen(options, game=game) == move.uci()
+        game.push_uci(move.uci())
     assert chosen(options, game=game) is None
 
 
