@@ -119,15 +119,15 @@ def main() -> None:
 def _warm(flags: Sequence[str], arguments: argparse.Namespace) -> list[Start]:
     # This start fills the caches.
     start([*flags, f"--backend={tuned(arguments.backend or 'auto')}"])
-    return [_told(start(flags)) for _ in range(arguments.runs)]
+    return [_print_start(start(flags)) for _ in range(arguments.runs)]
 
 
 def _first(flags: Sequence[str]) -> Start:
     with tempfile.TemporaryDirectory() as empty:
-        return _told(start(flags, cache_folder=empty))
+        return _print_start(start(flags, cache_folder=empty))
 
 
-def _told(one: Start) -> Start:
+def _print_start(one: Start) -> Start:
     text = (
         f"uciok after {one.uciok:.2f} s, readyok after {one.readyok:.2f} s, gone {one.quit:.2f} s after quit"
     )

@@ -61,7 +61,7 @@ class _InstantPool:
 
     def __init__(self) -> None:
         self.moves = 0
-        self._asked: SimpleQueue[tuple[Game, Future[Report]] | None] = SimpleQueue()
+        self._requests: SimpleQueue[tuple[Game, Future[Report]] | None] = SimpleQueue()
         self._random = random.Random(1)
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
@@ -71,7 +71,7 @@ class _InstantPool:
 
     def search(self, game: Game, limits: Any, *, clock_started: float | None = None) -> Future[Report]:
         future: Future[Report] = Future()
-        self._asked.put((game, future))
+        self._requests.put((game, future))
         return future
 
     def new_game(self) -> None:
@@ -84,12 +84,12 @@ class _InstantPool:
         return PoolStatistics()
 
     def close(self) -> None:
-        self._asked.put(None)
+        self._requests.put(None)
         self._thread.join()
 
     def _work(self) -> None:
-        while (asked := self._asked.get()) is not None:
-            game, future = asked
+        while (request := self._requests.get()) is not None:
+            game, future = request
             move = self._random.choice(game.legal_moves())
             self.moves += 1
             line = Line((move,), 100, 0.1, (0.4, 0.3, 0.3), 80.0, 0.2)

@@ -79,22 +79,22 @@ class Together:
         self.network = client.network
         self._client = client
         self._threads = threads
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._batches: list[PositionBatch] = []
         self._answers: dict[int, EvaluationBatch] = {}
 
     def evaluate(self, batch: Batch) -> EvaluationBatch:
         """Return the evaluation of a tree's batch; block until the other threads have one too."""
         positions = position_batch(batch)
-        with self._news:
+        with self._changed:
             self._batches.append(positions)
             self._send_if_complete()
-            self._news.wait_for(lambda: id(positions) in self._answers)
+            self._changed.wait_for(lambda: id(positions) in self._answers)
             return self._answers.pop(id(positions))
 
     def leave(self) -> None:
         """Report that a thread has finished."""
-        with self._news:
+        with self._changed:
             self._threads -= 1
             self._send_if_complete()
 
@@ -106,7 +106,7 @@ class Together:
         sizes = [(len(each), len(each.moves)) for each in batches]
         for batch, answer in zip(batches, answers.split(sizes), strict=True):
             self._answers[id(batch)] = answer
-        self._news.notify_all()
+        self._changed.notify_all()
 
 
 @dataclass(frozen=True, slots=True)

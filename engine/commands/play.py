@@ -187,7 +187,10 @@ class TerminalGame:
         print()
         self._console.print(board_text(self.board, self._view, self._look))
         if self.board.move_stack:
-            print(f"\nlast move: {self._last_move()}")
+            before = self.board.copy()
+            move = before.pop()
+            number = f"{before.fullmove_number}{'.' if before.turn else '...'}"
+            print(f"\nlast move: {number} {before.san(move)}")
         print()
 
     def pgn(self) -> str:
@@ -293,11 +296,6 @@ class TerminalGame:
 
     def _number(self) -> str:
         return f"{self.board.fullmove_number}{'.' if self.board.turn else '...'}"
-
-    def _last_move(self) -> str:
-        before = self.board.copy()
-        move = before.pop()
-        return f"{before.fullmove_number}{'.' if before.turn else '...'} {before.san(move)}"
 
     def _tell_position(self) -> None:
         moves = [move.uci() for move in self.board.move_stack]

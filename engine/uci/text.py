@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from engine.options import Options
-from engine.search.report import Line, MoveStatistics, Report
+from engine.search.report import MoveStatistics, Report
 from engine.search.scores import thousandths
 from protocol.common.settings.spec import Setting
 
@@ -37,7 +37,10 @@ def info_lines(report: Report, options: Options) -> str:
     lines = []
     for number, line in enumerate(report.lines, 1):
         middle = f" nodes {line.visits if options.per_pv_counters else report.nodes}"
-        middle += f" score {_score(line, report, options)}"
+        score = f"mate {line.mate}"
+        if line.mate is None:
+            score = f"cp {line.score(options.score_type, report.draw_score)}"
+        middle += f" score {score}"
         if options.show_wdl:
             win, draw, loss = thousandths(line.wdl)
             middle += f" wdl {win} {draw} {loss}"
@@ -76,9 +79,3 @@ def _statistics(move: MoveStatistics) -> str:
     lower, upper = move.bounds
     mark = "T" if lower == upper else {(0, 1): "W", (-1, 0): "L"}.get(move.bounds, "")
     return text + (f" ({mark})" if mark else "")
-
-
-def _score(line: Line, report: Report, options: Options) -> str:
-    if line.mate is not None:
-        return f"mate {line.mate}"
-    return f"cp {line.score(options.score_type, report.draw_score)}"

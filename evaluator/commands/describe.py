@@ -37,14 +37,11 @@ def run(arguments: argparse.Namespace) -> int:
     for topic, values in description.items():
         if isinstance(values, dict):
             table.add_section()
-            for key, text in _rows(values):
-                table.add_row(f"{topic}: {key}".replace("_", " "), text)
+            for key, value in values.items():
+                if value not in (None, "", [], {}):
+                    table.add_row(f"{topic}: {key}".replace("_", " "), _text(value))
     Console(markup=False, highlight=False).print(table)
     return 0
-
-
-def _rows(values: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(key, _text(value)) for key, value in values.items() if value not in (None, "", [], {})]
 
 
 def _text(value: Any) -> str:

@@ -69,19 +69,15 @@ def unpack_on_all_cores(file: BinaryIO, size: int, limit: int) -> memoryview | N
     if not 0 < expected <= min(limit, _PARALLEL_GROWTH * size):
         return None
     raw = np.empty(expected + 1, np.uint8).data  # one byte more, to detect a longer file
-    count = 0
+    count, threads = 0, min(_MOST_THREADS, os.cpu_count() or 1)
     try:
-        with rapidgzip.RapidgzipFile(file.fileno(), parallelization=_threads()) as unpacked:
+        with rapidgzip.RapidgzipFile(file.fileno(), parallelization=threads) as unpacked:
             while part := unpacked.readinto(raw[count:]):
                 count += part
     except Exception as error:  # converted from C++ exceptions; zlib will report the fault
         log.debug("rapidgzip: %s", error)
         return None
     return raw[:expected] if count == expected else None
-
-
-def _threads() -> int:
-    return min(_MOST_THREADS, os.cpu_count() or 1)
 
 
 def _inflate(file: BinaryIO) -> Iterator[bytes]:

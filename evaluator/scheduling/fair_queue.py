@@ -143,7 +143,7 @@ class FairQueue:
                 return
             index -= 1
         block = self._blocks[index]
-        bisect.insort_left(block.requests, request, key=_place)
+        bisect.insort_left(block.requests, request, key=lambda each: each.place)
         block.positions += request.count
         block.oldest_ms = min(block.oldest_ms, request.arrived_ms)
         if len(block.requests) > BLOCK:
@@ -237,7 +237,9 @@ class FairQueue:
             for request in whole:
                 self.turns.left(request)
             blocks = len(self._blocks)
-            _drop(block.requests, whole)
+            if whole:  # consecutive ones
+                start = block.requests.index(whole[0])
+                del block.requests[start : start + len(whole)]
             self._tidy(index)
             index += len(self._blocks) == blocks
         self.positions -= wanted - positions
@@ -270,14 +272,3 @@ class FairQueue:
             del self._last_places[index]
             if not self._blocks:
                 self.turns.queues.discard(self)
-
-
-def _drop(requests: list[Request], gone: list[Request]) -> None:
-    """Remove consecutive requests from a list."""
-    if gone:
-        start = requests.index(gone[0])
-        del requests[start : start + len(gone)]
-
-
-def _place(request: Request) -> tuple[float, int, float]:
-    return request.place

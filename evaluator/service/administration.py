@@ -63,7 +63,9 @@ class Administration:
             self._service.replies.send(client, messages.Loaded(message.id, info))
 
         def failed(error: Exception) -> None:
-            reason = _about(message.path, error)
+            reason, path = str(error), message.path
+            if path and not reason.startswith(f"{path}:"):  # Readers of files name it, backends do not.
+                reason = f"{path}: {reason}"
             log.warning("no network was loaded: %s", reason)
             self._service.replies.send_error(client, message.id, LoadFailed(reason))
 
@@ -112,12 +114,6 @@ class Administration:
 
     def _start_drain(self, client: Client, message: messages.Drain) -> None:
         self._service.life.drain_for(client, message.id)
-
-
-def _about(path: str, error: Exception) -> str:
-    """Return the error with the file's path in front. Readers of files already name it, backends do not."""
-    text = str(error)
-    return text if not path or text.startswith(f"{path}:") else f"{path}: {text}"
 
 
 _HANDLERS: dict[type[Any], Callable[[Administration, Client, Any], None]] = {

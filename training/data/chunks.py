@@ -237,12 +237,8 @@ def _push_to(game: Game, placement: str) -> bool:
 def _shows(game: Game, record: np.void) -> bool:
     """Return True if the game is at the record's position: pieces, side, castling and 50-move counter."""
     fields, wanted = game.fen().split(), fen_of(record).split()
-    return (*fields[:3], fields[4]) == (*_in_960(wanted)[:3], wanted[4])
-
-
-def _in_960(fields: list[str]) -> list[str]:
-    """Return the fields of a FEN as a Chess960 game writes them."""
-    return Game(" ".join(fields), True).fen().split()
+    in_960 = Game(" ".join(wanted), True).fen().split()
+    return (*fields[:3], fields[4]) == (*in_960[:3], wanted[4])
 
 
 def _move_of(game: Game, record: np.void, following: np.void | None) -> str:

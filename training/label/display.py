@@ -39,13 +39,9 @@ def _heading(state: LabelCampaign) -> list[str]:
     return [f"{state.resumed:,} games are there already: {state.folder}"] if state.resumed else []
 
 
-def _dropped(state: LabelCampaign, game: LabelledGame) -> str:
-    return f"game {game.number} is dropped: {game.dropped}" if game.dropped else ""
-
-
 DISPLAY: Display[LabelCampaign, LabelledGame] = Display(
     heading=_heading,
-    game=_dropped,
+    game=lambda state, game: f"game {game.number} is dropped: {game.dropped}" if game.dropped else "",
     report=lambda state: [summary_line(state)],
     table=lambda state, width: row_table(f"labelling to {state.folder}", rows(state)),
     messages=4,

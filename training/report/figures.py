@@ -91,7 +91,7 @@ def network_report(
     logits: [m] of all legal moves, those of position i from start[i] on. wdl: [n, 3]."""
     counts = np.diff(start)
     best = start[:-1] + positions.best
-    chosen = _first_moves(logits, start)
+    chosen = np.array([logits[a:b].argmax() for a, b in pairwise(start)], np.int64)
     found = chosen == positions.best
     regret, unlisted = _regret(positions, chosen, judge)
     losses = np.stack([_log_losses(logits / t, start, counts, best) for t in TEMPERATURES])
@@ -126,11 +126,6 @@ def network_report(
     return NetworkReport(
         name, float(TEMPERATURES[lowest]), parts, TEMPERATURES, losses.mean(axis=1), calibration
     )
-
-
-def _first_moves(logits: NDArray[np.float32], start: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the index of each position's largest logit, [n]."""
-    return np.array([logits[a:b].argmax() for a, b in pairwise(start)], np.int64)
 
 
 def _regret(

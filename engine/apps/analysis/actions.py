@@ -64,10 +64,6 @@ def _version(_desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[
     return {"name": "Wavefront", "version": __version__, "git_hash": git_hash() or None, "format": FORMAT}
 
 
-def _networks(desk: Desk, _client: Client, _message: Mapping[str, Any]) -> dict[str, Any]:
-    return described_networks(desk)
-
-
 def described_networks(desk: Desk) -> dict[str, Any]:
     """Return the evaluator's networks and its state."""
     networks = desk.networks()
@@ -139,7 +135,7 @@ Action = Callable[[Desk, Client, Mapping[str, Any]], dict[str, Any]]
 
 ACTIONS: Mapping[str, tuple[tuple[str, ...], Action]] = {
     "query_version": ((), _version),
-    "query_networks": ((), _networks),
+    "query_networks": ((), lambda desk, _client, _message: described_networks(desk)),
     "query_options": ((), _options),
     "terminate": (("terminate_id", "turns"), _terminate),
     "terminate_all": (("turns",), _terminate_all),

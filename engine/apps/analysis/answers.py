@@ -86,7 +86,8 @@ def analysis(
     lines = (line for line in report.lines if line.visits or line.prior)
     answer["moves"] = [view.line(order, line, report) for order, line in enumerate(lines)]
     if fields.include_policy:
-        answer["policy"] = _policy(seen.children)
+        ordered = sorted(seen.children, key=lambda child: -child.policy)
+        answer["policy"] = {child.move: _rounded(child.policy) for child in ordered}
     if fields.include_statistics:
         answer["statistics"] = [view.statistics(move) for move in report.statistics]
     return answer
@@ -226,12 +227,6 @@ def _search(report: Report) -> dict[str, Any]:
         "tablebase_hits": report.tablebase_hits,
         "tree_full": report.full,
     }
-
-
-def _policy(children: Sequence[ChildInfo]) -> dict[str, float]:
-    """Return the network's move probabilities, the highest first."""
-    ordered = sorted(children, key=lambda child: -child.policy)
-    return {child.move: _rounded(child.policy) for child in ordered}
 
 
 def _rounded(value: float) -> float:

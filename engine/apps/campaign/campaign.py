@@ -203,8 +203,9 @@ class _CampaignRun(Generic[Game, Entry]):
             self._began = perf_counter()
             campaign.throughput = Throughput(concurrency=at_once)
             self._view.started(campaign)
-            groups = _grouped(numbers, executor.games_per_task)
-            ending = await self._play_groups(groups, -(-at_once // executor.games_per_task))
+            size = executor.games_per_task
+            groups = (list(group) for _, group in groupby(numbers, key=lambda number: number // size))
+            ending = await self._play_groups(groups, -(-at_once // size))
         except asyncio.CancelledError:
             # Ctrl-C: the games so far are the result.
             current = asyncio.current_task()
@@ -318,8 +319,3 @@ class _CampaignRun(Generic[Game, Entry]):
         except OSError as error:
             if last:
                 self._view.note(f"cannot write {path}: {error.strerror}")
-
-
-def _grouped(numbers: Iterable[int], size: int) -> Iterator[list[int]]:
-    """Return the numbers in groups of games that are played together."""
-    return (list(group) for _, group in groupby(numbers, key=lambda number: number // size))

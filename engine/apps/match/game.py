@@ -98,9 +98,9 @@ async def _play(
         mover = board.turn
         clock = clocks.of(mover)
         try:
-            thought = await players[mover].think(
-                position, clocks, patience_seconds=_patience(clock, rules.stall_seconds)
-            )
+            allowed = clock.allowed_ms
+            patience = rules.stall_seconds if allowed is None else allowed / 1000 + PATIENCE_SECONDS
+            thought = await players[mover].think(position, clocks, patience_seconds=patience)
         except ForfeitError as fault:
             return _forfeit(board, fault, clock)
         if thought.network is not None:
@@ -132,11 +132,6 @@ async def _play(
         if len(moves) % 16 == 0:
             await asyncio.sleep(0)  # Players that answer at once must not block the event loop.
     return verdict
-
-
-def _patience(clock: GameClock, stall_seconds: float) -> float:
-    allowed = clock.allowed_ms
-    return stall_seconds if allowed is None else allowed / 1000 + PATIENCE_SECONDS
 
 
 def _legal(board: chess.Board, text: str | None) -> chess.Move:

@@ -70,7 +70,8 @@ def _panel(progress: Progress, index: int, value: TunedValue) -> str:
     upper, lower = y(value.mean + margin), y(value.mean - margin)
     half, end = x(len(steps) // 2), LEFT + WIDTH
     band = f'x="{half}" y="{upper}" width="{end - half}" height="{round(lower - upper, 1)}"'
-    label = f"{parameter.name}: {_described(value)}"
+    error = f" ± {value.error:.2g}" if value.error == value.error else ""
+    label = f"{parameter.name}: {value.mean:.5g}{error}, started at {value.parameter.start:.5g}"
     return (
         f'<rect class="frame" x="{LEFT}" y="{top}" width="{WIDTH}" height="{HEIGHT}"/>'
         f'<rect class="error" {band}/>'
@@ -81,8 +82,3 @@ def _panel(progress: Progress, index: int, value: TunedValue) -> str:
         f'<text x="{LEFT - 6}" y="{top + 10}" text-anchor="end">{high:.4g}</text>'
         f'<text x="{LEFT - 6}" y="{top + HEIGHT}" text-anchor="end">{low:.4g}</text>'
     )
-
-
-def _described(value: TunedValue) -> str:
-    error = f" ± {value.error:.2g}" if value.error == value.error else ""
-    return f"{value.mean:.5g}{error}, started at {value.parameter.start:.5g}"

@@ -56,7 +56,9 @@ def machine_facts() -> dict[str, Any]:
         "threads": os.cpu_count() or 1,
         "packages": {name: version for name in _PACKAGES if (version := _installed(name))},
         "versions": {
-            name: text for name, path in _VERSION_FILES.items() if (text := _line(path.format(rocm=rocm)))
+            name: text
+            for name, path in _VERSION_FILES.items()
+            if (text := _text(path.format(rocm=rocm)).partition("\n")[0].strip())
         },
         "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
     }
@@ -66,7 +68,8 @@ def impersonal(value: Any, names: frozenset[str] | None = None) -> Any:
     """Return the data with user and host names removed from all strings, and paths reduced to their last
     part. names: names to remove (default: those of this process)."""
     if names is None:
-        names = _personal_names()
+        found = {socket.gethostname(), socket.gethostname().partition(".")[0], *user_names()}
+        names = frozenset(name for name in found if len(name) >= _SHORTEST_NAME and name != "root")
     if isinstance(value, Mapping):
         return {impersonal(str(key), names): impersonal(each, names) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -77,11 +80,6 @@ def impersonal(value: Any, names: frozenset[str] | None = None) -> Any:
     for name in sorted(names, key=len, reverse=True):
         text = re.sub(re.escape(name), "...", text, flags=re.IGNORECASE)
     return text
-
-
-def _personal_names() -> frozenset[str]:
-    found = {socket.gethostname(), socket.gethostname().partition(".")[0], *user_names()}
-    return frozenset(name for name in found if len(name) >= _SHORTEST_NAME and name != "root")
 
 
 def _processor() -> str:
@@ -97,10 +95,6 @@ def _installed(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
-
-
-def _line(path: str) -> str:
-    return _text(path).partition("\n")[0].strip()
 
 
 def _text(path: str) -> str:

@@ -170,7 +170,8 @@ def open_on(device: ProviderDevice, model: bytes, *, half: bool, threads: int) -
     if device.handle is not None:
         session = opened(lambda: _with_handle(device, own, options, model))
     else:
-        _load_libraries(device.provider)
+        if device.provider.name in ("cuda", "tensorrt") and hasattr(ort, "preload_dlls"):
+            ort.preload_dlls()  # of NVIDIA's packages, if these are installed
         # Without this, onnxruntime would print an error and compute on the CPU.
         strict = {"providers": [(key, own), CPU], "enable_fallback": 0}
         session = opened(lambda: ort.InferenceSession(model, options, **strict))
@@ -206,12 +207,6 @@ def _options_of(device: ProviderDevice, *, half: bool, threads: int) -> dict[str
     if device.handle is None and name in ("directml", "migraphx", "cuda", "tensorrt"):
         options["device_id"] = device.number
     return options
-
-
-def _load_libraries(provider: OrtProvider) -> None:
-    """Load CUDA's libraries from NVIDIA's packages, if these are installed."""
-    if provider.name in ("cuda", "tensorrt") and hasattr(ort, "preload_dlls"):
-        ort.preload_dlls()
 
 
 def _require_nodes(session: ort.InferenceSession, device: ProviderDevice) -> None:
@@ -280,11 +275,8 @@ def _listed_device(provider: OrtProvider, source: str, number: str, handle: Any)
     hardware = handle.device
     kind = hardware.type.name
     name = hardware.metadata.get("Description", "") or hardware.vendor
-    return ProviderDevice(provider, kind, name, source, _openvino_name(handle) or number, handle)
-
-
-def _openvino_name(handle: Any) -> str:
-    return str(handle.ep_metadata.get("ov_device", ""))
+    number = str(handle.ep_metadata.get("ov_device", "")) or number
+    return ProviderDevice(provider, kind, name, source, number, handle)
 
 
 def _unlisted_devices(provider: OrtProvider, source: str) -> list[ProviderDevice]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evaluator.backends import for_each_device, open_backend, parse_backend, prepare_backend
 from evaluator.backends.common.base import Backend, BackendError
@@ -165,7 +165,8 @@ class Loader:
         self, networks: Sequence[NetworkSpec | None], name: str = "", taken: Collection[str] = ()
     ) -> list[ServedNetwork]:
         """Open networks on every device. name: empty for unused names that are not in `taken`."""
-        named = self._named_backends()
+        parsed = map(parse_backend, self.settings.backend)  # one entry may name several devices
+        named = [(backend, each) for backend, options in parsed for each in for_each_device(backend, options)]
         self._report(f"opening the {', '.join(dict.fromkeys(each for each, _ in named))} backend")
         settings = self.settings
         if self.serving and settings.tuning == "before":
@@ -231,11 +232,6 @@ class Loader:
         thread = threading.Thread(target=work, name="prepare backends", daemon=True)
         thread.start()
         return thread
-
-    def _named_backends(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return name and options for each device; one entry may name several. Raises BackendError."""
-        parsed = [parse_backend(spec) for spec in self.settings.backend]
-        return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
 
     def _measured(
         self,

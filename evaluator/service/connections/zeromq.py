@@ -207,7 +207,8 @@ class ZeroMqSockets:
         self._speaks(descriptor)
         self._closed[reason] += 1
         if len(self._endings) < MOST_ENDINGS:
-            self._endings.append((_address_of(descriptor), reason))
+            address = _query_socket(descriptor, lambda connection: str(connection.getpeername()[0]), "")
+            self._endings.append((address, reason))
         _hang_up(descriptor)
 
     def _speaks(self, descriptor: int) -> None:
@@ -311,10 +312,6 @@ MOST_ENDINGS = 16
 def _hang_up(descriptor: int) -> None:
     """Shut a connection down. ZeroMQ owns the descriptor and closes it at end of file."""
     _query_socket(descriptor, lambda connection: connection.shutdown(socket.SHUT_RDWR), None)
-
-
-def _address_of(descriptor: int) -> str:
-    return _query_socket(descriptor, lambda connection: str(connection.getpeername()[0]), "")
 
 
 def _query_socket(descriptor: int, ask: Callable[[socket.socket], T], otherwise: T) -> T:

@@ -53,6 +53,7 @@ class StatusDocument:
     def get(self) -> dict[str, Any]:
         """Return the document as JSON-compatible objects."""
         service, state, now = self._service, self._service.state(), self._read()
+        before = self._history.minute_ago()
         return {
             "time": time.time(),
             "version": __version__,
@@ -66,7 +67,7 @@ class StatusDocument:
             "reason": state.reason,
             "default": service.networks.default,
             "aliases": service.networks.aliases,
-            "networks": self._network_list(now),
+            "networks": [self._network(each, now, before) for each in service.networks.served()],
             "devices": self._device_list(state, now),
             "classes": self._class_list(state, now),
             "clients": self._client_list(now),
@@ -76,10 +77,6 @@ class StatusDocument:
         }
 
     # -- the parts ---------------------------------------------------------------------------------------
-
-    def _network_list(self, now: Reading) -> list[dict[str, Any]]:
-        before = self._history.minute_ago()
-        return [self._network(served, now, before) for served in self._service.networks.served()]
 
     def _network(self, served: ServedNetwork, now: Reading, before: Reading) -> dict[str, Any]:
         info = self._service.dispatcher.info(served)

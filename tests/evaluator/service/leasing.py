@@ -146,16 +146,16 @@ class Held:
     def __init__(self) -> None:
         self.over = threading.Event()
         self._changed = threading.Condition()
-        self._asked = self._seen = 0
+        self._calls = self._seen = 0
 
     def __call__(self) -> int:
         with self._changed:
-            self._asked += 1
+            self._calls += 1
             self._changed.notify_all()
         return 0 if self.over.is_set() else NOT_READY
 
     def wait_asked(self, times: int = 1) -> None:
         """Wait until it was asked this many times since the last wait."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self._asked >= self._seen + times, WAIT_S)
-            self._seen = self._asked
+            assert self._changed.wait_for(lambda: self._calls >= self._seen + times, WAIT_S)
+            self._seen = self._calls

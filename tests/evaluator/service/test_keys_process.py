@@ -48,7 +48,7 @@ class Service:
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), CACHE: str(folder / "cache")}
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
 
@@ -58,8 +58,8 @@ class Service:
 
     def line(self, text: str) -> str:
         """The first line with that text, once it is there."""
-        with self._news:
-            assert self._news.wait_for(lambda: any(text in line for line in self.said), WAIT_S), self.said
+        with self._changed:
+            assert self._changed.wait_for(lambda: any(text in line for line in self.said), WAIT_S), self.said
             return next(line for line in self.said if text in line)
 
     def end(self) -> int:
@@ -71,9 +71,9 @@ class Service:
     def _read(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            with self._news:
+            with self._changed:
                 self.said.append(line.strip())
-                self._news.notify_all()
+                self._changed.notify_all()
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from engine.apps.match.players.player import (
     Thought,
 )
 from engine.apps.match.players.uci_client import ProgramGoneError, UciClient, UciError
-from engine.apps.match.timecontrol import GameClock
 
 START_SECONDS = 60.0
 """Timeout for `readyok` after the options, when some engines load large files."""
@@ -180,14 +179,12 @@ def go_line(config: PlayerConfig, turn: chess.Color, clocks: Clocks) -> str:
     if own.remaining_ms is not None:
         for color, clock in (("w", clocks.white), ("b", clocks.black)):
             if clock.remaining_ms is not None:
-                words.append(f"{color}time {_whole_ms(clock)} {color}inc {clock.control.increment_ms}")
+                words.append(
+                    f"{color}time {max(1, int(clock.remaining_ms))} {color}inc {clock.control.increment_ms}"
+                )
         if own.moves_to_go is not None:
             words.append(f"movestogo {own.moves_to_go}")
     for name, limit in (("depth", time.depth), ("nodes", time.nodes), ("movetime", time.movetime_ms)):
         if limit is not None:
             words.append(f"{name} {limit}")
     return " ".join(words)
-
-
-def _whole_ms(clock: GameClock) -> int:
-    return max(1, int(clock.remaining_ms or 0))

@@ -198,7 +198,7 @@ def test_backends_are_written_with_their_options() -> None:
         parse_backend("onnx:int8")
     with pytest.raises(ValueError, match="provider is given twice"):
         parse_backend("onnx:provider=cpu,provider=cuda")
-    with pytest.raises(ValueError, match="use --threads 2"):
+    with pytest.raises(ValueError, match="threads is an option of the engine"):
         parse_backend("onnx:threads=2")
 
 
